@@ -1,0 +1,121 @@
+"""The contract between the floors: Arrow schemas, flag bits and the names of the splits.
+
+Column names are fixed. Offsets of spans count characters (Unicode code points), end exclusive.
+A stored table carries ``reticent.schema`` = ``<name>/<version>`` in its schema metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+__all__ = [
+    "DIRECT",
+    "DOCUMENTS",
+    "HELDOUT",
+    "IGNORE_INDEX",
+    "INDIRECT",
+    "INDIVIDUALS",
+    "MAX_K",
+    "MAX_N",
+    "MEMBERS",
+    "REFERENCE",
+    "SPANS",
+    "SPAN_TYPE",
+    "SPLITS",
+    "protected_tokens_schema",
+    "with_version",
+]
+
+#: Flag bit of a word or token that a detector found.
+DIRECT: Final = 1
+#: Flag bit of a word or token that n-gram support protects.
+INDIRECT: Final = 2
+#: Label of a position that is not a target (the convention of torch's cross entropy).
+IGNORE_INDEX: Final = -100
+#: Supports of n-grams (n >= 2) saturate here, so one index answers every k up to this.
+MAX_K: Final = 255
+#: Longest n-gram an index holds: the n of each n-gram that starts at a word is one bit of a byte.
+MAX_N: Final = 8
+
+MEMBERS: Final = "members"
+HELDOUT: Final = "heldout"
+REFERENCE: Final = "reference"
+SPLITS: Final = (MEMBERS, HELDOUT, REFERENCE)
+
+SPAN_TYPE: Final = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())])
+
+
+def with_version(schema: pa.Schema, name: str, version: int = 1) -> pa.Schema:
+    """Return ``schema`` with its name and version in the metadata."""
+    return schema.with_metadata({**(schema.metadata or {}), b"reticent.schema": f"{name}/{version}".encode()})
+
+
+#: One row a document, in the order of the corpus. Optional columns may be absent.
+DOCUMENTS: Final = with_version(
+    pa.schema(
+        [
+            pa.field("doc_id", pa.string(), nullable=False),
+            pa.field("individual_id", pa.string(), nullable=False),
+            pa.field("text", pa.large_string(), nullable=False),
+            pa.field("household_id", pa.string()),
+            pa.field("label", pa.string()),
+            pa.field("spans", pa.list_(SPAN_TYPE)),
+        ]
+    ),
+    "documents",
+)
+
+#: One row a span, ordered by ``document`` (row number of the document in its corpus), then ``start``.
+SPANS: Final = with_version(
+    pa.schema(
+        [
+            pa.field("document", pa.int64(), nullable=False),
+            pa.field("doc_id", pa.string(), nullable=False),
+            pa.field("start", pa.int32(), nullable=False),
+            pa.field("end", pa.int32(), nullable=False),
+            pa.field("label", pa.string(), nullable=False),
+            pa.field("detector", pa.string(), nullable=False),
+            pa.field("score", pa.float32(), nullable=False),
+        ]
+    ),
+    "spans",
+)
+
+#: One row an individual, ordered by ``individual_id``; ``individual`` is that row number, and ``unit`` is the
+#: code support is counted on (the household where there is one, else the individual).
+INDIVIDUALS: Final = with_version(
+    pa.schema(
+        [
+            pa.field("individual_id", pa.string(), nullable=False),
+            pa.field("individual", pa.uint32(), nullable=False),
+            pa.field("unit", pa.uint32(), nullable=False),
+            pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+            pa.field("num_documents", pa.uint32(), nullable=False),
+        ]
+    ),
+    "individuals",
+)
+
+
+def protected_tokens_schema(vocab_size: int) -> pa.Schema:
+    """Schema of protected tokens: one row a document; every list has one entry per token.
+
+    ``input_ids`` are uint16 where the vocabulary fits, else uint32. ``word_ids`` number the words of the
+    document from 0; -1 is a token outside every word (punctuation). ``flags`` hold :data:`DIRECT` and
+    :data:`INDIRECT`. ``ngram_starts`` is nonzero on the first token of a word only: bit n-1 says that a minimal
+    identifying n-gram of n words starts at that word.
+    """
+    ids = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
+    schema = pa.schema(
+        [
+            pa.field("doc_id", pa.string(), nullable=False),
+            pa.field("individual", pa.uint32(), nullable=False),
+            pa.field("input_ids", pa.large_list(pa.field("item", ids, nullable=False)), nullable=False),
+            pa.field("word_ids", pa.large_list(pa.field("item", pa.int32(), nullable=False)), nullable=False),
+            pa.field("flags", pa.large_list(pa.field("item", pa.uint8(), nullable=False)), nullable=False),
+            pa.field("ngram_starts", pa.large_list(pa.field("item", pa.uint8(), nullable=False)), nullable=False),
+        ]
+    )
+    return with_version(schema, "protected-tokens")

@@ -1,0 +1,93 @@
+//! Texts: a column of documents borrowed from Arrow, whichever of its three string layouts it has.
+//!
+//! Arrow's C interface does not check UTF-8, and Parquet readers hand over whatever the file holds; reading such
+//! bytes as `str` is undefined behaviour. So every column is checked once, on the way in, and the error names the row.
+
+use arrow_array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray, cast::AsArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+
+use crate::error::{Error, Result};
+
+/// A checked column of strings without nulls.
+#[derive(Clone)]
+pub enum Texts {
+    Small(StringArray),
+    Large(LargeStringArray),
+    View(StringViewArray),
+}
+
+impl Texts {
+    /// Borrow an Arrow array; `column` names it in errors.
+    pub fn new(array: &ArrayRef, column: &str) -> Result<Self> {
+        if let Some(row) = first_null(array.nulls()) {
+            return Err(Error::Corpus(format!("column {column}: row {row} is null")));
+        }
+        let texts = match array.data_type() {
+            DataType::Utf8 => Texts::Small(array.as_string::<i32>().clone()),
+            DataType::LargeUtf8 => Texts::Large(array.as_string::<i64>().clone()),
+            DataType::Utf8View => Texts::View(array.as_string_view().clone()),
+            other => {
+                return Err(Error::Corpus(format!(
+                    "column {column}: expected strings, got {other}"
+                )));
+            }
+        };
+        for row in 0..texts.len() {
+            if std::str::from_utf8(texts.bytes(row)).is_err() {
+                return Err(Error::Corpus(format!(
+                    "column {column}: row {row} is not valid UTF-8"
+                )));
+            }
+        }
+        Ok(texts)
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Texts::Small(a) => a.len(),
+            Texts::Large(a) => a.len(),
+            Texts::View(a) => a.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of one row; `value_unchecked` would build a `str` before the check, so go through offsets.
+    fn bytes(&self, row: usize) -> &[u8] {
+        match self {
+            Texts::Small(a) => {
+                let o = a.value_offsets();
+                &a.value_data()[o[row] as usize..o[row + 1] as usize]
+            }
+            Texts::Large(a) => {
+                let o = a.value_offsets();
+                &a.value_data()[o[row] as usize..o[row + 1] as usize]
+            }
+            // A view array is rebuilt as bytes so that nothing is read as `str` unchecked.
+            Texts::View(a) => a.value(row).as_bytes(),
+        }
+    }
+
+    /// Document `row` as text. The constructor has checked that it is UTF-8.
+    #[inline]
+    pub fn get(&self, row: usize) -> &str {
+        match self {
+            Texts::Small(a) => a.value(row),
+            Texts::Large(a) => a.value(row),
+            Texts::View(a) => a.value(row),
+        }
+    }
+
+    /// Bytes of all texts together.
+    pub fn num_bytes(&self) -> usize {
+        (0..self.len()).map(|row| self.bytes(row).len()).sum()
+    }
+}
+
+fn first_null(nulls: Option<&NullBuffer>) -> Option<usize> {
+    let nulls = nulls?;
+    (0..nulls.len()).find(|&row| nulls.is_null(row))
+}
