@@ -1,0 +1,64 @@
+"""Reticent: language models that learned the domain and were never taught who the people are.
+
+The public API, loaded on first use so that importing the package costs nothing and never imports torch.
+
+>>> import reticent
+>>> reticent.get_recipe("ppclm").never_target   # direct and indirect identifiers
+3
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Columns": "engine.corpus",
+    "open_corpus": "engine.corpus",
+    "SplitConfig": "engine.split",
+    "split_individuals": "engine.split",
+    "IndexConfig": "engine.index",
+    "build_index": "engine.index",
+    "open_index": "engine.index",
+    "write_index": "engine.index",
+    "Policy": "engine.protect",
+    "detect_spans": "engine.detect",
+    "make_detectors": "engine.detect",
+    "write_tokens": "engine.tokens",
+    "open_tokens": "engine.store",
+    "TokenStore": "engine.store",
+    "SynthConfig": "engine.synthetic",
+    "synthesize": "engine.synthetic",
+    "Recipe": "trainer.recipes",
+    "RECIPES": "trainer.recipes",
+    "get_recipe": "trainer.recipes",
+    "TrainConfig": "trainer.config",
+    "train": "trainer.loop",
+    "export_model": "trainer.export",
+    "audit_models": "audit.run",
+    "AuditConfig": "audit.run",
+    "ModelEntry": "audit.run",
+    "write_report": "audit.report",
+    "Job": "config",
+    "load_job": "config",
+    "Run": "job",
+    "ReticentError": "errors",
+    "CorpusError": "errors",
+    "PolicyError": "errors",
+    "ArtifactError": "errors",
+    "TrainingError": "errors",
+}
+
+__all__ = ["__version__", *sorted(_EXPORTS)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'reticent' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"reticent.{_EXPORTS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

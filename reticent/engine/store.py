@@ -61,7 +61,9 @@ class TokenStore:
         num_tokens = len(self.input_ids)
         for name in ("word_ids", "flags", "ngram_starts"):
             if len(getattr(self, name)) != num_tokens:
-                raise ArtifactError(f"token store: {name} has {len(getattr(self, name))} entries for {num_tokens} tokens")
+                raise ArtifactError(
+                    f"token store: {name} has {len(getattr(self, name))} entries for {num_tokens} tokens"
+                )
         if len(self.doc_offsets) != len(self.individual) + 1 or self.doc_offsets[-1] != num_tokens:
             raise ArtifactError("token store: document offsets do not match the documents and tokens")
 
@@ -87,9 +89,15 @@ class TokenStore:
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         tokens = np.repeat(starts - doc_offsets[:-1], ends - starts) + np.arange(doc_offsets[-1])
         return TokenStore(
-            self.input_ids[tokens], self.word_ids[tokens], self.flags[tokens], self.ngram_starts[tokens],
-            doc_offsets, self.individual[documents], self.doc_ids.take(pa.array(documents)), self.path,
-        )  # fmt: skip
+            self.input_ids[tokens],
+            self.word_ids[tokens],
+            self.flags[tokens],
+            self.ngram_starts[tokens],
+            doc_offsets,
+            self.individual[documents],
+            self.doc_ids.take(pa.array(documents)),
+            self.path,
+        )
 
 
 class ShardWriter:
@@ -109,16 +117,33 @@ class ShardWriter:
         self._file: pa.NativeFile | None = None
 
     def write(
-        self, doc_ids: pa.Array, individual: np.ndarray, doc_offsets: np.ndarray, input_ids: np.ndarray,
-        word_ids: np.ndarray, flags: np.ndarray, ngram_starts: np.ndarray,
-    ) -> None:  # fmt: skip
+        self,
+        doc_ids: pa.Array,
+        individual: np.ndarray,
+        doc_offsets: np.ndarray,
+        input_ids: np.ndarray,
+        word_ids: np.ndarray,
+        flags: np.ndarray,
+        ngram_starts: np.ndarray,
+    ) -> None:
         """Append documents given as flat arrays (`TokenStore` layout, offsets starting at 0)."""
         offsets = pa.array(np.asarray(doc_offsets, dtype=np.int64))
-        columns: list[pa.Array] = [pa.array(doc_ids, pa.string()), pa.array(np.asarray(individual, dtype=np.uint32))]
-        for name, values in zip(("input_ids", "word_ids", "flags", "ngram_starts"), (input_ids, word_ids, flags, ngram_starts), strict=True):
+        columns: list[pa.Array] = [
+            pa.array(doc_ids, pa.string()),
+            pa.array(np.asarray(individual, dtype=np.uint32)),
+        ]
+        for name, values in zip(
+            ("input_ids", "word_ids", "flags", "ngram_starts"),
+            (input_ids, word_ids, flags, ngram_starts),
+            strict=True,
+        ):
             field_type = self.schema.field(name).type
             dtype = field_type.value_type.to_pandas_dtype()
-            columns.append(pa.LargeListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(values, dtype=dtype)), type=field_type))
+            columns.append(
+                pa.LargeListArray.from_arrays(
+                    offsets, pa.array(np.ascontiguousarray(values, dtype=dtype)), type=field_type
+                )
+            )
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         self.num_documents += batch.num_rows
         self.num_tokens += len(input_ids)
@@ -155,7 +180,10 @@ class ShardWriter:
         while self._pending_rows:
             self._flush(min(self._pending_rows, self.rows_per_batch))
         if self.num_shards == 0:  # an empty set of documents is still a valid store
-            with pa.OSFile(str(self.folder / "shard-00000.arrow"), "wb") as file, pa.ipc.new_file(file, self.schema):
+            with (
+                pa.OSFile(str(self.folder / "shard-00000.arrow"), "wb") as file,
+                pa.ipc.new_file(file, self.schema),
+            ):
                 self.num_shards = 1
         self._close_shard()
 
@@ -183,9 +211,15 @@ def open_tokens(path: Path | str) -> TokenStore:
             raise CorpusError(f"{folder}: column {name} holds {len(values)} entries, expected {doc_offsets[-1]}")
     individual = table.column("individual").combine_chunks().to_numpy(zero_copy_only=False)
     return TokenStore(
-        flat["input_ids"], flat["word_ids"], flat["flags"], flat["ngram_starts"], doc_offsets,
-        np.asarray(individual, dtype=np.uint32), table.column("doc_id").combine_chunks(), folder,
-    )  # fmt: skip
+        flat["input_ids"],
+        flat["word_ids"],
+        flat["flags"],
+        flat["ngram_starts"],
+        doc_offsets,
+        np.asarray(individual, dtype=np.uint32),
+        table.column("doc_id").combine_chunks(),
+        folder,
+    )
 
 
 def _read_shard(shard: Path) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,351 @@
+"""The command line: parse, call, print. No stage's logic lives here; nothing heavy is imported before a command runs.
+
+Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Fine-tune language models on personal documents without ever teaching them who the people are, and measure
+    by attack how much they still leak.
+
+    Start with [bold]reticent demo[/bold]. For your own documents write a job file and use
+    [bold]reticent run JOB.toml[/bold] (see the README), or go stage by stage: index, protect, train, audit.""",
+    rich_markup_mode="rich",
+)
+
+
+class Stage(str, Enum):  # noqa: UP042 - typer shows the values of a str enum
+    """Stages of a job in order."""
+
+    split = "split"
+    detect = "detect"
+    index = "index"
+    foundation = "foundation"
+    protect = "protect"
+    train = "train"
+    audit = "audit"
+    report = "report"
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="SECTION.KEY=VALUE",
+        help="Change one field of the job, e.g. protect.k=5 (may be repeated).",
+    ),
+]
+
+
+@app.command()
+def demo(
+    out: Out = Path("demo-run"),
+    seed: Annotated[int, typer.Option(help="Seed of the generated hospital and of everything after it.")] = 0,
+    individuals: Annotated[
+        int | None, typer.Option(help="Size of the generated hospital (default: the demo's).")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
+    from reticent.demo import run_demo
+
+    run = run_demo(out, seed=seed, num_individuals=individuals, progress=_progress(quiet))
+    _print_summary(run.evidence, run.folder / "report" / "report.html")
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Argument(help="Folder to write: documents/, records.parquet, public/.")],
+    individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
+    words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
+    documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
+    public_documents: Annotated[
+        int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
+    ] = 0,
+    language: Annotated[list[str] | None, typer.Option(help="en, fr, or both by repeating the option.")] = None,
+    seed: int = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
+    from reticent.artifact import write_artifact
+    from reticent.engine.synthetic import SynthConfig, synthesize
+
+    config = SynthConfig(
+        num_individuals=individuals,
+        words_per_document=words_per_document,
+        documents_per_individual=documents_per_individual,
+        public_documents=public_documents,
+        languages=tuple(language or ("en", "fr")),
+        seed=seed,
+    )
+    progress = _progress(quiet)
+    settings = {
+        "individuals": individuals,
+        "words": words_per_document,
+        "documents": documents_per_individual,
+        "public": public_documents,
+        "languages": list(config.languages),
+        "seed": seed,
+    }
+    with (
+        progress.task("generate", individuals, "individuals") as advance,
+        write_artifact(out, kind="synth", config=settings, inputs={}) as writer,
+    ):
+        writer.counts.update(synthesize(writer.path, config, progress=advance))
+    _print_counts(writer.counts, out, as_json)
+
+
+@app.command()
+def run(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; see the README for one to copy.")],
+    until: Annotated[Stage, typer.Option(help="Stop after this stage.")] = Stage.report,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a job: documents in; models, evidence and a report out. What is up to date is not run again."""
+    _execute(_load(job, settings), until.value, quiet, as_json)
+
+
+@app.command()
+def index(
+    source: Annotated[str, typer.Argument(help="File, folder or glob: Parquet, Arrow, CSV or JSONL.")],
+    out: Out,
+    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
+    individual_id: Annotated[str, typer.Option(help="Column of the individual's id.")] = "individual_id",
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    household_id: Annotated[str | None, typer.Option(help="Column of a coarser unit to count support on.")] = None,
+    spans: Annotated[str | None, typer.Option(help="Column of gold spans.")] = None,
+    max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram.")] = 1,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Split the individuals and count, for each word and n-gram, how many individuals use it."""
+    corpus: dict[str, Any] = {
+        "source": source,
+        "doc_id": doc_id,
+        "individual_id": individual_id,
+        "text": text,
+        "household_id": household_id,
+        "spans": spans,
+    }
+    values: dict[str, Any] = {"out": str(out), "corpus": corpus, "index": {"max_n": max_n}}
+    if spans:
+        values["detect"] = {"detectors": ["gold", "rules"]}
+    _execute(_job(values, settings), "index", quiet, as_json)
+
+
+@app.command()
+def protect(
+    run_folder: RunFolder,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PATH of a base model (folder or hub name); repeat for several."),
+    ] = None,
+    recipe: Annotated[
+        list[str] | None, typer.Option(help="Recipes these models will be trained with, e.g. ppmlm.")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="Fewer individuals than this identify.")] = None,
+    n: Annotated[int | None, typer.Option(help="Longest identifying n-gram.")] = None,
+    policy: Annotated[str | None, typer.Option(help="all, last, cover or paper.")] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Flag every token that must never be a target, for each base model's tokenizer."""
+    changes = [
+        f"protect.{key}={json.dumps(value)}"
+        for key, value in (("k", k), ("n", n), ("policy", policy))
+        if value is not None
+    ]
+    values = _read_job(run_folder)
+    if model:
+        values["model"] = _models(model, recipe or [])
+    _execute(_job(values, [*changes, *(settings or [])]), "protect", quiet, as_json)
+
+
+@app.command()
+def train(
+    run_folder: RunFolder,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Falls linearly to 0.")] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune every model of the run with its recipes; checkpoints are plain transformers folders."""
+    changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
+    changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
+    _execute(_job(_read_job(run_folder), [*changes, *(settings or [])]), "train", quiet, as_json)
+
+
+@app.command()
+def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Attack every checkpoint of the run, and its base models, and write the report."""
+    _execute(_job(_read_job(run_folder), settings), "report", quiet, as_json)
+
+
+@app.command()
+def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Write report.json and report.html again from a finished audit."""
+    from reticent.job import Run
+
+    job_run = Run(_job(_read_job(run_folder), None), _progress(quiet))
+    job_run.report()
+    _print_summary(job_run.evidence, job_run.folder / "report" / "report.html", as_json)
+
+
+@app.command()
+def stats(run_folder: RunFolder) -> None:
+    """Print the corpus and identifier statistics of a run as JSON (needs the stage protect)."""
+    from reticent.job import Run
+    from reticent.stages import corpus_section
+
+    print(json.dumps(corpus_section(Run(_job(_read_job(run_folder), None))), indent=1))
+
+
+def main() -> None:
+    """Entry point: map errors to exit codes; a traceback is for bugs only."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.umask(0o077)
+    from reticent.errors import ReticentError
+
+    try:
+        app(standalone_mode=True)
+    except ReticentError as error:
+        print(f"reticent: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("reticent: interrupted; finished stages are kept", file=sys.stderr)
+        sys.exit(130)
+
+
+# --------------------------------------------------------------------------- helpers of the commands
+
+
+def _progress(quiet: bool) -> Any:
+    from reticent.progress import Progress
+
+    return Progress(quiet=quiet)
+
+
+def _read_job(run_folder: Path) -> dict[str, Any]:
+    from reticent.config import load_job
+    from reticent.errors import ArtifactError
+
+    if not (run_folder / "job.json").exists():
+        raise ArtifactError(
+            f"{run_folder}: not a run folder (no job.json); start with `reticent index` or `reticent run`"
+        )
+    return {**load_job(run_folder / "job.json").model_dump(), "out": str(run_folder)}
+
+
+def _load(path: Path, settings: list[str] | None) -> Any:
+    from reticent.config import load_job
+
+    return _job(load_job(path).model_dump(), settings)
+
+
+def _job(values: dict[str, Any], settings: list[str] | None) -> Any:
+    """Apply SECTION.KEY=VALUE changes to a job; values are TOML, and a bare word is a string."""
+    import tomllib
+
+    from reticent.config import parse_job
+    from reticent.errors import PolicyError
+
+    for change in settings or []:
+        name, equals, text = change.partition("=")
+        if not equals:
+            raise PolicyError(f"--set {name}: expected SECTION.KEY=VALUE")
+        try:
+            value = tomllib.loads(f"x = {text}")["x"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        *sections, key = name.split(".")
+        target: Any = values
+        for section in sections:
+            target = target.setdefault(section, {}) if isinstance(target, dict) else None
+            if not isinstance(target, dict):
+                raise PolicyError(f"--set {name}: no such section of a job")
+        target[key] = value
+    return parse_job(values)
+
+
+def _models(models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
+    from reticent.errors import PolicyError
+    from reticent.trainer.recipes import get_recipe
+
+    sections = []
+    for model in models:
+        name, equals, base = model.partition("=")
+        if not equals:
+            raise PolicyError("--model: expected NAME=PATH")
+        objectives = {get_recipe(recipe).objective for recipe in recipes}
+        if len(objectives) != 1:
+            raise PolicyError("--recipe: give at least one recipe, all of one objective (mlm or clm)")
+        sections.append({"name": name, "base": base, "objective": objectives.pop(), "recipes": recipes})
+    return sections
+
+
+def _execute(job: Any, until: str, quiet: bool, as_json: bool) -> None:
+    from reticent.job import Run
+
+    job_run = Run(job, _progress(quiet))
+    folder = job_run.execute(until)
+    if until == "report":
+        _print_summary(job_run.evidence, folder / "report" / "report.html", as_json)
+    elif as_json:
+        from reticent.artifact import read_manifest
+
+        manifests = sorted(folder.rglob("manifest.json"))
+        print(
+            json.dumps(
+                {str(m.parent.relative_to(folder)): read_manifest(m.parent).counts for m in manifests},
+                indent=1,
+            )
+        )
+
+
+def _print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"folder": str(folder), **counts}))
+    else:
+        print(f"{folder}: " + ", ".join(f"{value:,} {key}" for key, value in counts.items() if isinstance(value, int)))
+
+
+def _print_summary(evidence: dict[str, Any], page: Path, as_json: bool = False) -> None:
+    """Print the last checkpoint of each recipe: utility, privacy, excess leakage, membership."""
+    if as_json:
+        print(json.dumps(evidence))
+        return
+    from rich.console import Console
+
+    from reticent.summary import summary_table
+
+    console = Console()
+    console.print(summary_table(evidence))
+    console.print(f"Report: {page}", soft_wrap=True)

@@ -1,0 +1,208 @@
+"""The job: one TOML file that says everything a run does, checked before anything starts.
+
+Each section is the configuration object of one stage; unknown keys are refused. A run folder keeps the resolved
+job as ``job.json``, so that a stage run later starts from the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from reticent.errors import PolicyError
+
+__all__ = [
+    "AuditSection",
+    "CorpusSection",
+    "DetectSection",
+    "FoundationSection",
+    "Job",
+    "ModelSection",
+    "load_job",
+    "parse_job",
+]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CorpusSection(Section):
+    """Where the documents are and which columns hold what."""
+
+    source: str | list[str] = Field(description="file, folder or glob of Parquet, Arrow, CSV or JSONL documents")
+    format: Literal["auto", "parquet", "arrow", "csv", "jsonl"] = "auto"
+    doc_id: str = "doc_id"
+    individual_id: str = "individual_id"
+    text: str = "text"
+    household_id: str | None = None
+    label: str | None = None
+    spans: str | None = None
+
+
+class SplitSection(Section):
+    """Shares of the individuals (or households) that are never trained on; members are the rest."""
+
+    heldout: float = Field(0.4, gt=0, lt=1)
+    reference: float = Field(0.0, ge=0, lt=1)
+    by: Literal["auto", "individual", "household"] = "auto"
+
+
+class DetectSection(Section):
+    """Detectors of direct identifiers; their spans are united."""
+
+    detectors: list[Literal["gold", "rules", "gazetteer", "records", "spacy"]] = ["rules"]
+    records: str | None = Field(None, description="Parquet of record fields, one row an individual")
+    lists: dict[str, str] = Field({}, description="label -> text file of names, one a line")
+    spacy: str | None = Field(None, description="installed pipeline or path")
+
+
+class IndexSection(Section):
+    """The graph of n-grams and individuals."""
+
+    max_n: int = Field(1, ge=1, le=8)
+    surface: Literal["exact", "casefold", "fold"] = "exact"
+
+
+class ProtectSection(Section):
+    """Which words must never be a target."""
+
+    k: int = Field(2, ge=2, le=255)
+    n: int = Field(1, ge=1, le=8)
+    policy: Literal["all", "last", "cover", "paper"] = "all"
+    max_document_frequency: float | None = Field(None, gt=0, le=1)
+    scopes: dict[str, Literal["corpus", "individual", "occurrence"]] = {}
+
+
+class FoundationSection(Section):
+    """A small model pre-trained here, the stand-in for a foundation model where there is no network.
+
+    ``text`` is a file or folder of documents that are not personal, or ``"reference"``: the individuals of the
+    reference split, who are neither members nor held out.
+    """
+
+    kind: Literal["bert", "gpt2"]
+    text: str
+    vocabulary: str | None = Field(
+        None,
+        description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
+    )
+    vocab_size: int = Field(4000, ge=300)
+    hidden_size: int = 128
+    num_layers: int = 2
+    num_heads: int = 2
+    num_epochs: int = 4
+    learning_rate: float = 1e-3
+    batch_size: int = 16
+
+
+class ModelSection(Section):
+    """One base model and the recipes it is fine-tuned with."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    base: str | None = Field(None, description="local folder or hub name")
+    foundation: FoundationSection | None = None
+    objective: Literal["mlm", "clm"]
+    recipes: list[str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_base(self) -> ModelSection:
+        if (self.base is None) == (self.foundation is None):
+            raise ValueError("give either base or foundation")
+        return self
+
+
+class TrainSection(Section):
+    """The training loop; names follow transformers' TrainingArguments where one exists."""
+
+    num_epochs: int = Field(8, ge=1)
+    checkpoint_epochs: list[int] | None = Field(
+        None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last"
+    )
+    window_length: int = Field(512, ge=8)
+    batch_size: int = Field(16, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    mask_share: float = Field(0.15, gt=0, lt=1)
+    gradient_accumulation_steps: int = Field(1, ge=1)
+    max_grad_norm: float = Field(1.0, gt=0)
+    device: str = "auto"
+    bf16: Literal["auto", "on", "off"] = "auto"
+
+    def epochs_kept(self) -> tuple[int, ...]:
+        """Epochs after which a checkpoint is kept; the last epoch always is."""
+        wanted = self.checkpoint_epochs if self.checkpoint_epochs is not None else [4, 8, 16, 32, 64]
+        return tuple(sorted({e for e in wanted if 1 <= e <= self.num_epochs} | {self.num_epochs}))
+
+
+class AuditSection(Section):
+    """What is attacked and how intervals are made."""
+
+    attacks: list[str] = ["loss", "reference", "zlib", "min_k"]
+    num_bootstrap: int = Field(1000, ge=100)
+    batch_size: int = Field(64, ge=1)
+    small_cell: int = Field(5, ge=1)
+    graph_shares: list[float] = [1.0, 0.75, 0.5, 0.25, 0.1]
+    every_checkpoint: bool = True
+
+
+class Job(Section):
+    """A whole run: documents in, models and a report out."""
+
+    out: str
+    seed: int = 0
+    num_threads: int = Field(0, ge=0)
+    corpus: CorpusSection
+    split: SplitSection = SplitSection()
+    detect: DetectSection = DetectSection()
+    index: IndexSection = IndexSection()
+    protect: ProtectSection = ProtectSection()
+    model: list[ModelSection] = []
+    train: TrainSection = TrainSection()
+    audit: AuditSection = AuditSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        if self.protect.n > self.index.max_n:
+            raise ValueError(
+                f"protect.n = {self.protect.n} needs index.max_n >= {self.protect.n}, got {self.index.max_n}"
+            )
+        names = [model.name for model in self.model]
+        if len(set(names)) != len(names):
+            raise ValueError("two models have the same name")
+        if "records" in self.detect.detectors and self.detect.records is None:
+            raise ValueError('detector records needs detect.records = "records.parquet"')
+        if "spacy" in self.detect.detectors and self.detect.spacy is None:
+            raise ValueError('detector spacy needs detect.spacy = "pipeline name or path"')
+        if "gold" in self.detect.detectors and self.corpus.spans is None:
+            raise ValueError('detector gold needs corpus.spans = "the column of spans"')
+        return self
+
+
+def parse_job(values: dict[str, Any], where: str = "job") -> Job:
+    """Check a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why."""
+    try:
+        return Job.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc'])) or 'job'}: {e['msg']}" for e in error.errors(include_input=False)]
+        raise PolicyError(f"{where}: " + "; ".join(lines)) from None
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a job from a TOML file (or the ``job.json`` of a run folder).
+
+    Relative paths in the file are meant from the folder one stands in, as on the command line.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        values = json.loads(data) if path.suffix == ".json" else tomllib.loads(data.decode())
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
+    return parse_job(values, str(path))

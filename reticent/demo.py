@@ -1,0 +1,88 @@
+"""The demo: the whole job on a hospital that does not exist, at a size two CPU cores finish in minutes.
+
+The stand-in foundation models are a small BERT and a small GPT-2, pre-trained here on generated public text, so
+that the demo needs no network. Nothing else differs from a real run: the same job, the same stages.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reticent.config import parse_job
+from reticent.job import Run
+from reticent.progress import Progress
+
+__all__ = ["demo_job", "run_demo"]
+
+NUM_INDIVIDUALS = 120
+WORDS_PER_DOCUMENT = 80
+DOCUMENTS_PER_INDIVIDUAL = 2.0
+PUBLIC_DOCUMENTS = 3000
+
+
+def demo_job(out: Path, seed: int) -> dict[str, Any]:
+    """Return the demo's job as nested dictionaries (what a job file would hold)."""
+    hospital = out / "hospital"
+    foundation = {"text": str(hospital / "public"), "vocab_size": 3000, "num_epochs": 2, "batch_size": 32}
+    return {
+        "out": str(out),
+        "seed": seed,
+        "corpus": {"source": str(hospital / "documents"), "spans": "spans", "household_id": "household_id"},
+        "split": {"heldout": 0.5},
+        "detect": {"detectors": ["gold", "rules", "records"], "records": str(hospital / "records.parquet")},
+        "index": {"max_n": 2},
+        "protect": {"k": 2, "n": 1, "policy": "all"},
+        "model": [
+            {
+                "name": "bert",
+                "objective": "mlm",
+                "recipes": ["mlm", "mlma", "ppmlm"],
+                "foundation": {"kind": "bert", **foundation},
+            },
+            {
+                "name": "gpt2",
+                "objective": "clm",
+                "recipes": ["clm", "clma", "ppclm"],
+                "foundation": {"kind": "gpt2", **foundation},
+            },
+        ],
+        "train": {
+            "num_epochs": 32,
+            "checkpoint_epochs": [4, 8, 16, 32],
+            "window_length": 160,
+            "learning_rate": 2e-3,
+            "batch_size": 16,
+        },
+        "audit": {"num_bootstrap": 500},
+    }
+
+
+def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, progress: Progress | None = None) -> Run:
+    """Generate the hospital (unless it is there already), run the job, and return the finished run."""
+    from reticent.artifact import is_current, write_artifact
+    from reticent.engine.synthetic import SynthConfig, synthesize
+
+    progress = progress or Progress(quiet=True)
+    settings = {
+        "num_individuals": num_individuals or NUM_INDIVIDUALS,
+        "words_per_document": WORDS_PER_DOCUMENT,
+        "documents_per_individual": DOCUMENTS_PER_INDIVIDUAL,
+        "public_documents": PUBLIC_DOCUMENTS,
+        "languages": ["en"],
+        "seed": seed,
+    }
+    run = Run(parse_job(demo_job(out, seed)), progress)
+    run.prepare_folder()
+    hospital = out / "hospital"
+    if not is_current(hospital, kind="synth", config=settings, inputs={}):
+        counts: dict[str, Any] = {}
+        with (
+            progress.stage("hospital", counts),
+            write_artifact(hospital, kind="synth", config=settings, inputs={}) as w,
+        ):
+            config = SynthConfig(**{**settings, "languages": tuple(settings["languages"])})
+            counts.update(synthesize(w.path, config))
+            w.counts.update(counts)
+    run.execute()
+    return run

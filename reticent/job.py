@@ -1,0 +1,411 @@
+"""One job -> all stages in order; a stage whose inputs and settings have not changed is not run again.
+
+    split -> detect -> index -> foundation -> protect -> train -> audit -> report
+
+Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.artifact`).
+Members alone shape the protection that training sees. For the audit a second, *joint* index over members and held-out
+individuals flags both sides by the same rule, so that their leak rates can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reticent.config import Job, ModelSection
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.errors import PolicyError
+from reticent.progress import Progress
+
+__all__ = ["STAGES", "Run"]
+
+STAGES = ("split", "detect", "index", "foundation", "protect", "train", "audit", "report")
+
+
+class Run:
+    """A job bound to its run folder.
+
+    Parameters
+    ----------
+    job : Job
+    progress : Progress, optional
+        Where stages say what they do; silent by default.
+    """
+
+    def __init__(self, job: Job, progress: Progress | None = None):
+        self.job = job
+        self.folder = Path(job.out)
+        self.progress = progress or Progress(quiet=True)
+        self._opened: dict[str, Any] = {}
+
+    def execute(self, until: str = "report") -> Path:
+        """Run every stage up to and including ``until``; returns the run folder."""
+        if until not in STAGES:
+            raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        self.prepare_folder()
+        for stage in STAGES[: STAGES.index(until) + 1]:
+            getattr(self, stage)()
+        return self.folder
+
+    # ------------------------------------------------------------------ engine
+
+    def split(self) -> None:
+        """Individuals -> members, held-out, reference."""
+        from reticent.engine.split import SplitConfig, split_individuals, write_individuals
+
+        settings = self.job.split
+        config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            individuals = split_individuals(self.corpus, config)
+            write_individuals(individuals, folder)
+            for name in (MEMBERS, HELDOUT, REFERENCE):
+                counts[name] = int(individuals.mask(name).sum())
+            counts["documents"] = self.corpus.num_documents
+
+        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._corpus_input(), build)
+
+    def detect(self) -> None:
+        """Documents -> spans of direct identifiers."""
+        from reticent.engine.detect import detect_spans, make_detectors
+
+        settings = self.job.detect
+        inputs = self._corpus_input()
+        if settings.records:
+            inputs["records"] = self._fingerprint(settings.records)
+        inputs |= {f"list:{label}": self._fingerprint(path) for label, path in settings.lists.items()}
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            detectors = make_detectors(
+                settings.detectors,
+                records=settings.records,
+                lists=settings.lists,
+                spacy=settings.spacy,
+                num_threads=self.job.num_threads,
+            )
+            with self.progress.task("detect", self.corpus.num_documents, "documents") as advance:
+                counts.update(detect_spans(self.corpus, detectors, folder, progress=advance))
+
+        self._artifact("spans", settings.model_dump(), inputs, build)
+
+    def index(self) -> None:
+        """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""
+        from reticent.engine.index import IndexConfig, build_index, write_index
+
+        config = IndexConfig(
+            max_n=self.job.index.max_n, surface=self.job.index.surface, num_threads=self.job.num_threads
+        )
+        inputs = {**self._corpus_input(), "split": self._fingerprint("split")}
+        for name, splits in (("index", (MEMBERS,)), ("index-joint", (MEMBERS, HELDOUT))):
+
+            def build(folder: Path, counts: dict[str, Any], splits: tuple[str, ...] = splits) -> None:
+                with self.progress.task(
+                    f"index of {' and '.join(splits)}", self.corpus.num_documents, "documents"
+                ) as advance:
+                    index = build_index(self.corpus, self.individuals, splits=splits, config=config, progress=advance)
+                counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
+                write_index(index, folder)
+
+            self._artifact(name, {**self.job.index.model_dump(), "splits": list(splits)}, inputs, build, kind="index")
+
+    def protect(self) -> None:
+        """Documents, spans and index -> protected tokens, once for each tokenizer."""
+        from reticent.engine.detect.spans import SpanReader
+        from reticent.engine.index import open_index
+        from reticent.engine.protect import Policy
+        from reticent.engine.tokens import write_tokens
+
+        settings = self.job.protect
+        policy = Policy(
+            k=settings.k,
+            n=settings.n,
+            policy=settings.policy,
+            scopes=settings.scopes,
+            max_document_frequency=settings.max_document_frequency,
+        )
+        for model in self.job.model:
+            tokenizer = self._tokenizer_json(model)
+            variants = [
+                ("train", "index", (MEMBERS,), False),
+                ("audit", "index-joint", (MEMBERS, HELDOUT), False),
+            ]
+            if self._uses_pseudonyms(model):
+                variants.append(("train-pseudonymised", "index", (MEMBERS,), True))
+            for variant, index_name, splits, pseudonymise in variants:
+
+                def build(
+                    folder: Path,
+                    counts: dict[str, Any],
+                    *,
+                    variant: str = variant,
+                    index_name: str = index_name,
+                    splits: tuple[str, ...] = splits,
+                    pseudonymise: bool = pseudonymise,
+                    tokenizer: str = tokenizer,
+                ) -> None:
+                    with self.progress.task(
+                        f"protect {variant} tokens", self.corpus.num_documents, "documents"
+                    ) as advance:
+                        counts.update(
+                            write_tokens(
+                                folder,
+                                self.corpus,
+                                self.individuals,
+                                tokenizer,
+                                splits=splits,
+                                policy=policy,
+                                index=open_index(self.folder / index_name),
+                                spans=SpanReader(self.folder / "spans"),
+                                pseudonymise=pseudonymise,
+                                text_sizes=variant == "audit",
+                                progress=advance,
+                                num_threads=self.job.num_threads,
+                            )
+                        )
+                    if counts["retention"] < 0.4 and variant == "train":
+                        self.progress.warn(
+                            f"only {counts['retention']:.0%} of the words stay usable as targets "
+                            f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
+                            "try policy cover, a smaller n, or more documents"
+                        )
+
+                config = {
+                    **settings.model_dump(),
+                    "splits": list(splits),
+                    "pseudonymise": pseudonymise,
+                    "tokenizer": _digest(tokenizer),
+                }
+                inputs = {
+                    **self._corpus_input(),
+                    "split": self._fingerprint("split"),
+                    "spans": self._fingerprint("spans"),
+                    "index": self._fingerprint(index_name),
+                }
+                self._artifact(f"tokens/{model.name}/{variant}", config, inputs, build, kind="tokens")
+
+    # ----------------------------------------------------------------- trainer
+
+    def foundation(self) -> None:
+        """Text that is nobody's -> the stand-in for a foundation model, where the job asks for one."""
+        for model in self.job.model:
+            if model.foundation is None:
+                continue
+            reference = model.foundation.text == "reference"
+            inputs = (
+                {**self._corpus_input(), "split": self._fingerprint("split")}
+                if reference
+                else {"text": self._fingerprint(model.foundation.text)}
+            )
+            config = {
+                **model.foundation.model_dump(),
+                "objective": model.objective,
+                "seed": self.job.seed,
+                "window_length": self.job.train.window_length,
+            }
+
+            def build(folder: Path, counts: dict[str, Any], model: ModelSection = model) -> None:
+                from reticent.stages import build_foundation
+
+                build_foundation(self, model, folder, counts)
+
+            self._artifact(f"foundation/{model.name}", config, inputs, build, kind="foundation")
+
+    def train(self) -> None:
+        """Protected tokens -> one model folder for each recipe and kept epoch."""
+        for model in self.job.model:
+            for name in model.recipes:
+                self._train_one(model, name)
+
+    def _train_one(self, model: ModelSection, recipe_name: str) -> None:
+        from reticent.engine.store import open_tokens
+        from reticent.trainer.config import TrainConfig
+        from reticent.trainer.recipes import get_recipe
+
+        recipe = get_recipe(recipe_name)
+        if recipe.objective != model.objective:
+            raise PolicyError(
+                f"model {model.name}: recipe {recipe.name} is {recipe.objective}, "
+                f"the model's objective is {model.objective}"
+            )
+        settings = self.job.train
+        variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
+        tokens = f"tokens/{model.name}/{variant}"
+        config = TrainConfig(
+            **settings.model_dump(exclude={"checkpoint_epochs"}),
+            checkpoint_epochs=settings.epochs_kept(),
+            seed=self.job.seed,
+        )
+        inputs = {"tokens": self._fingerprint(tokens), **self._base_input(model)}
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            from reticent.trainer.loop import train
+            from reticent.trainer.models import load_model
+
+            base = load_model(self._base(model), model.objective)
+            with self.progress.task(f"train {recipe.name}", None, "steps") as advance:
+                result = train(
+                    base,
+                    open_tokens(self.folder / tokens),
+                    recipe,
+                    config,
+                    folder,
+                    tokenizer=self._base(model),
+                    progress=advance,
+                )
+            counts.update(steps=result.num_steps, seconds=round(result.seconds, 1), **result.ledger.to_dict())
+
+        self._artifact(
+            f"models/{model.name}/{recipe.name}",
+            {**settings.model_dump(), "recipe": recipe.name, "seed": self.job.seed},
+            inputs,
+            build,
+            kind="models",
+        )
+
+    # ------------------------------------------------------------------- audit
+
+    def audit(self) -> None:
+        """Models -> every number of the report, as one JSON artefact."""
+        settings = self.job.audit
+        inputs = {}
+        for model in self.job.model:
+            inputs |= {
+                f"tokens:{model.name}:{v}": self._fingerprint(f"tokens/{model.name}/{v}") for v in ("train", "audit")
+            }
+            inputs |= {f"{key}:{model.name}": value for key, value in self._base_input(model).items()}
+            inputs |= {f"model:{model.name}:{r}": self._fingerprint(f"models/{model.name}/{r}") for r in model.recipes}
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            from reticent.stages import gather_evidence
+
+            evidence = gather_evidence(self)
+            counts["models"] = len(evidence["models"])
+            (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
+
+        self._artifact("audit", {**settings.model_dump(), "seed": self.job.seed}, inputs, build)
+
+    def report(self) -> None:
+        """Audit -> report.json and report.html."""
+        from reticent.audit.report import write_report
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            write_report(folder, self.evidence)
+
+        self._artifact(
+            "report", {"small_cell": self.job.audit.small_cell}, {"audit": self._fingerprint("audit")}, build
+        )
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """The finished audit as a dictionary (report.json's structure)."""
+        return json.loads((self.folder / "audit" / "audit.json").read_text())
+
+    # --------------------------------------------------------------- what flows
+
+    @property
+    def corpus(self) -> Any:
+        """The documents, opened once."""
+        if "corpus" not in self._opened:
+            from reticent.engine.corpus import Columns, open_corpus
+
+            settings = self.job.corpus
+            columns = Columns(**settings.model_dump(exclude={"source", "format"}))
+            self._opened["corpus"] = open_corpus(settings.source, columns=columns, format=settings.format)
+        return self._opened["corpus"]
+
+    @property
+    def individuals(self) -> Any:
+        """The split, opened once."""
+        if "individuals" not in self._opened:
+            from reticent.engine.split import open_individuals
+
+            self._opened["individuals"] = open_individuals(self.folder / "split")
+        return self._opened["individuals"]
+
+    def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
+        """Epoch -> model folder, for one trained recipe."""
+        folder = self.folder / "models" / model.name / recipe
+        return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
+
+    def _base(self, model: ModelSection) -> str:
+        return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
+
+    def _base_input(self, model: ModelSection) -> dict[str, str]:
+        if model.foundation is not None:
+            return {"foundation": self._fingerprint(f"foundation/{model.name}")}
+        base = str(model.base)
+        return {"base": self._fingerprint(base) if Path(base).exists() else base}
+
+    def _tokenizer_json(self, model: ModelSection) -> str:
+        from reticent.trainer.models import tokenizer_json_of
+
+        return tokenizer_json_of(self._base(model))
+
+    @staticmethod
+    def _uses_pseudonyms(model: ModelSection) -> bool:
+        from reticent.trainer.recipes import get_recipe
+
+        return any(get_recipe(recipe).text == "pseudonymised" for recipe in model.recipes)
+
+    # -------------------------------------------------------------- bookkeeping
+
+    def prepare_folder(self) -> None:
+        """Make the run folder, private, and keep the resolved job in it; a foreign folder is refused."""
+        from reticent.errors import ArtifactError
+
+        job_file = self.folder / "job.json"
+        if self.folder.exists() and any(self.folder.iterdir()) and not job_file.exists():
+            raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = job_file.with_suffix(".tmp")
+        temporary.write_text(self.job.model_dump_json(indent=1))
+        temporary.chmod(0o600)
+        temporary.replace(job_file)
+
+    def _corpus_input(self) -> dict[str, str]:
+        return {"corpus": self.corpus.fingerprint()}
+
+    def _fingerprint(self, name: str) -> str:
+        from reticent.artifact import fingerprint
+
+        path = self.folder / name
+        return fingerprint(path if path.exists() else name)
+
+    def _artifact(
+        self,
+        name: str,
+        config: dict[str, Any],
+        inputs: dict[str, str],
+        build: Callable[[Path, dict[str, Any]], None],
+        *,
+        kind: str | None = None,
+    ) -> None:
+        from reticent.artifact import is_current, read_manifest, write_artifact
+
+        path, kind = self.folder / name, kind or name
+        config = json.loads(json.dumps(config, default=str))
+        if is_current(path, kind=kind, config=config, inputs=inputs):
+            self.progress.kept(name, read_manifest(path).counts)
+            return
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (
+            self._timed(name) as counts,
+            write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
+        ):
+            build(writer.path, writer.counts)
+            counts.update(writer.counts)
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[dict[str, Any]]:
+        counts: dict[str, Any] = {}
+        with self.progress.stage(name, counts):
+            yield counts
+
+
+def _digest(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,197 @@
+"""The two stages of a job that join floors: making a stand-in foundation model, and gathering the evidence.
+
+Everything else in a job is one call into one floor and stands in :mod:`reticent.job`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+
+if TYPE_CHECKING:
+    from reticent.config import FoundationSection, ModelSection
+    from reticent.job import Run
+
+__all__ = ["build_foundation", "corpus_section", "gather_evidence"]
+
+
+def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[str, Any]) -> None:
+    """Train a tokenizer (or take the given vocabulary) and a small model on text that is nobody's.
+
+    Writes ``folder/model``, a plain ``save_pretrained`` folder.
+    """
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.store import open_tokens
+    from reticent.engine.tokens import write_tokens
+    from reticent.trainer.config import TrainConfig
+    from reticent.trainer.foundation import new_model, train_tokenizer
+    from reticent.trainer.loop import train
+    from reticent.trainer.recipes import get_recipe
+
+    settings = model.foundation
+    assert settings is not None
+    reference = settings.text == "reference"
+    corpus = run.corpus if reference else open_corpus(settings.text)
+    individuals = run.individuals if reference else None
+    splits = (REFERENCE,) if reference else None
+    if settings.vocabulary is not None:
+        tokenizer = _given_tokenizer(settings)
+    else:
+        kind = "wordpiece" if settings.kind == "bert" else "bytelevel"
+        tokenizer = train_tokenizer(_texts(corpus, individuals, splits), kind=kind, vocab_size=settings.vocab_size)
+
+    tokens, trained = folder / "tokens", folder / "trained"
+    tokens.mkdir()
+    trained.mkdir()
+    with run.progress.task(f"tokens for {model.name}", None, "documents") as advance:
+        written = write_tokens(tokens, corpus, individuals, tokenizer, splits=splits, progress=advance)
+    network = new_model(
+        settings.kind,
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        max_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
+    config = TrainConfig(
+        num_epochs=settings.num_epochs,
+        checkpoint_epochs=(settings.num_epochs,),
+        learning_rate=settings.learning_rate,
+        batch_size=settings.batch_size,
+        window_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
+    with run.progress.task(f"pre-train {model.name}", None, "steps") as advance:
+        result = train(
+            network,
+            open_tokens(tokens),
+            get_recipe(model.objective),
+            config,
+            trained,
+            tokenizer=tokenizer,
+            progress=advance,
+        )
+    result.checkpoints[settings.num_epochs].rename(folder / "model")
+    for leftover in (tokens, trained):
+        for path in sorted(leftover.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        leftover.rmdir()
+    counts.update(
+        documents=written["documents"],
+        tokens=written["tokens"],
+        steps=result.num_steps,
+        parameters=sum(p.numel() for p in network.parameters()),
+        final_loss=float(result.losses[-1]),
+    )
+
+
+def gather_evidence(run: Run) -> dict[str, Any]:
+    """Run every attack on every checkpoint of every recipe, and on the base models, and add the corpus section."""
+    from reticent.audit.run import AuditConfig, ModelEntry, audit_models
+    from reticent.engine.store import open_tokens
+    from reticent.trainer.recipes import get_recipe
+
+    job, settings = run.job, run.job.audit
+    config = AuditConfig(
+        attacks=tuple(settings.attacks),
+        num_bootstrap=settings.num_bootstrap,
+        batch_size=settings.batch_size,
+        window_length=job.train.window_length,
+        graph_shares=tuple(settings.graph_shares),
+        seed=job.seed,
+        device=job.train.device,
+    )
+    results: list[dict[str, Any]] = []
+    for model in job.model:
+        entries = []
+        for name in model.recipes:
+            checkpoints = run.checkpoints(model, name)
+            kept = checkpoints if settings.every_checkpoint else {max(checkpoints): checkpoints[max(checkpoints)]}
+            for epoch, path in kept.items():
+                entries.append(
+                    ModelEntry(
+                        name=name,
+                        recipe=name,
+                        objective=get_recipe(name).objective,
+                        epoch=epoch,
+                        path=path,
+                        ledger=_ledger(run, model, name),
+                    )
+                )
+        audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
+        members = run.individuals.mask(MEMBERS)[audit_store.individual]
+        with run.progress.task(f"attack {model.name}", len(entries) + 1, "models") as advance:
+            results += audit_models(
+                train_store=open_tokens(run.folder / f"tokens/{model.name}/train"),
+                audit_store=audit_store,
+                members=members,
+                models=entries,
+                bases={model.objective: Path(run._base(model))},
+                config=config,
+                progress=advance,
+            )["models"]
+    return {
+        "format": "reticent.audit/1",
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        "settings": job.model_dump(
+            mode="json", include={"seed", "split", "detect", "index", "protect", "model", "train", "audit"}
+        ),
+        "corpus": corpus_section(run),
+        "models": results,
+    }
+
+
+def corpus_section(run: Run) -> dict[str, Any]:
+    """Statistics of the corpus and its identifiers: counts and distributions only (the seed's Figs. 5 and 6)."""
+    from reticent.engine.index import open_index
+    from reticent.engine.stats import corpus_statistics
+    from reticent.engine.store import open_tokens
+
+    first = run.job.model[0].name
+    protect = run.job.protect
+    statistics = corpus_statistics(
+        open_tokens(run.folder / f"tokens/{first}/train"),
+        open_index(run.folder / "index").words(),
+        run.individuals,
+        spans_path=run.folder / "spans" / "spans.parquet",
+        k=protect.k,
+        n=protect.n,
+        policy=protect.policy,
+    )
+    statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
+    return statistics
+
+
+def _ledger(run: Run, model: ModelSection, recipe: str) -> dict[str, Any]:
+    from reticent.artifact import read_manifest
+
+    counts = read_manifest(run.folder / f"models/{model.name}/{recipe}").counts
+    return {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
+
+
+def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:
+    for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
+        texts = batch.column("text")
+        if splits is not None:
+            texts = texts.filter(individuals.mask(*splits)[individuals.individual_codes(batch.column("individual_id"))])
+        yield texts.to_pylist()
+
+
+def _given_tokenizer(settings: FoundationSection) -> str:
+    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+
+    path = Path(str(settings.vocabulary))
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    if settings.kind == "bert":
+        return wordpiece_tokenizer_json(path / "vocab.txt", lowercase="uncased" in path.name)
+    return bytelevel_tokenizer_json(path / "vocab.json", path / "merges.txt")
