@@ -20,7 +20,8 @@ class Progress:
 
     def __init__(self, *, quiet: bool = False):
         self.quiet = quiet
-        self._bars: Any = None
+        #: Seconds each stage took, in the order they ended.
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
@@ -29,7 +30,8 @@ class Progress:
         if not self._terminal():
             self._say(f"{name} …")
         yield
-        self._say(f"{name}: {_shown(counts)} ({time.perf_counter() - started:.1f} s)")
+        self.seconds[name] = time.perf_counter() - started
+        self._say(f"{name}: {_shown(counts)} ({self.seconds[name]:.1f} s)")
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Callable[..., None]]:

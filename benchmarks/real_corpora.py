@@ -1,0 +1,228 @@
+"""What does the whole job find and protect on real text, and what do the models leak?
+
+Corpora (found through ``RETICENT_DATA``; skipped with a message when absent): ``mtsamples`` (1 report = 1 individual),
+``tab`` (gold DIRECT spans), ``meddocan`` (gold spans, Spanish). Vocabularies: the published BERT and GPT-2 ones.
+The models are small ones pre-trained on the reference split, individuals who are neither members nor held out.
+
+    python -m benchmarks.real_corpora [--corpus mtsamples] [--size toy|cpu]
+
+Each corpus runs in a process of its own, so that its peak memory is its own. The run folder is private and temporary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.record_io import DATA, write_record
+
+POLICIES = ("all", "last", "cover", "paper")
+#: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.
+LABELS = {
+    "NOMBRE_SUJETO_ASISTENCIA": "NAME", "NOMBRE_PERSONAL_SANITARIO": "DOCTOR", "FAMILIARES_SUJETO_ASISTENCIA": "OTHER",
+    "FECHAS": "DATE", "EDAD_SUJETO_ASISTENCIA": "AGE", "TERRITORIO": "CITY", "PAIS": "COUNTRY", "CALLE": "ADDRESS",
+    "ID_SUJETO_ASISTENCIA": "ID", "ID_ASEGURAMIENTO": "ID", "ID_TITULACION_PERSONAL_SANITARIO": "ID",
+    "ID_CONTACTO_ASISTENCIAL": "ID", "ID_EMPLEO_PERSONAL_SANITARIO": "ID", "CORREO_ELECTRONICO": "EMAIL",
+    "NUMERO_TELEFONO": "PHONE", "NUMERO_FAX": "PHONE", "HOSPITAL": "HOSPITAL", "INSTITUCION": "ORGANIZATION",
+    "CENTRO_SALUD": "HOSPITAL", "SEXO_SUJETO_ASISTENCIA": "SEX", "PROFESION": "PROFESSION",
+    "PERSON": "NAME", "CODE": "ID", "LOC": "CITY", "ORG": "ORGANIZATION", "DATETIME": "DATE",
+}  # fmt: skip
+#: Attributes many people share: protected where they stand, never spread over the corpus.
+SCOPES = dict.fromkeys(("SEX", "PROFESSION", "COUNTRY", "OTHER", "DEM", "QUANTITY", "MISC"), "occurrence")
+#: corpus -> (held-out, reference) shares of the individuals at full size.
+SHARES = {"mtsamples": (0.05, 0.90), "meddocan": (0.08, 0.84), "tab": (0.40, 0.20)}
+
+
+def read_documents(name: str, limit: int | None) -> pa.Table:
+    """Return a real corpus as a table of documents; every document is one individual."""
+    files = {"mtsamples": ["mtsamples.jsonl"], "tab": ["tab_train.jsonl"], "meddocan": ["train.jsonl", "dev.jsonl"]}[
+        name
+    ]
+    rows = [
+        json.loads(line) for file in files for line in (DATA / name / file).read_text(encoding="utf-8").splitlines()
+    ]
+    rows = rows[:limit]
+    documents = []
+    for number, row in enumerate(rows):
+        if name == "tab":
+            found = [
+                (e["start_offset"], e["end_offset"], e["entity_type"])
+                for e in row["entities"]
+                if e["identifier_type"] == "DIRECT"
+            ]
+        else:
+            found = [(s["start"], s["end"], s["type"]) for s in row.get("spans", [])]
+        spans = [
+            {"start": start, "end": end, "label": LABELS.get(label, label)} for start, end, label in sorted(set(found))
+        ]
+        key = f"{name}-{number:05d}"
+        documents.append({"doc_id": key, "individual_id": key, "text": row["text"], "spans": spans})
+    return pa.Table.from_pylist(documents)
+
+
+def measure_identifiers(documents: Path, tokenizers: dict[str, str]) -> dict[str, Any]:
+    """Return supports, shares and retention per policy over the whole corpus, with the seconds each step took."""
+    import numpy as np
+
+    import reticent
+    from reticent import _rust
+
+    seconds: dict[str, float] = {}
+    table = pq.read_table(documents)
+    texts = table.column("text").combine_chunks()
+    units = np.arange(len(texts), dtype=np.uint32)
+    start = time.perf_counter()
+    builder = _rust.IndexBuilder(max_n=3)
+    builder.add(texts, units)
+    index = builder.finish(min_support=2)
+    seconds["index, n = 1..3"] = time.perf_counter() - start
+    words = pa.record_batch(index.words())
+    support, occurrences = words.column("support").to_numpy(), words.column("occurrences").to_numpy()
+    start = time.perf_counter()
+    segmented = _rust.segment(texts)
+    seconds["words"] = time.perf_counter() - start
+    retention = {}
+    start = time.perf_counter()
+    for k in (2, 5, 11):
+        for n in (1, 2, 3):
+            for policy in POLICIES:
+                flags, _ = index.protect(texts, segmented, k=k, n=n, policy=policy)
+                retention[f"k={k} n={n} {policy}"] = 1.0 - float(np.count_nonzero(flags)) / len(flags)
+    seconds["protect, 36 settings"] = time.perf_counter() - start
+    for name, tokenizer in tokenizers.items():
+        encoder = _rust.TokenEncoder(tokenizer)
+        zeros = np.zeros(segmented.num_words, dtype=np.uint8)
+        start = time.perf_counter()
+        tokens = encoder.encode(texts, segmented, zeros, zeros)
+        seconds[f"tokens, {name}"] = time.perf_counter() - start
+        assert tokens.doc_offsets[-1] == len(tokens.input_ids)
+    return {
+        "individuals": len(texts),
+        "words": int(occurrences.sum()),
+        "distinct_words": len(support),
+        "num_bytes": sum(len(t.encode()) for t in texts.to_pylist()),
+        "identifying_share": {
+            f"k={k}": {
+                "types": float(np.mean(support < k)),
+                "occurrences": float(occurrences[support < k].sum() / occurrences.sum()),
+            }
+            for k in (2, 5, 11)
+        },
+        "retention": retention,
+        "seconds": {key: round(value, 4) for key, value in seconds.items()},
+        "reticent": reticent.__version__,
+    }
+
+
+def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, Any]:
+    """Return the job of the leak table: clm, clma, ppclm, mlm, ppmlm of small models with the real vocabularies."""
+    heldout, reference = SHARES[name] if size != "toy" else (0.35, 0.3)
+    small = {"text": "reference", "hidden_size": 128 if size != "toy" else 16, "num_layers": 2, "num_heads": 2}
+    cased = "bert-base-cased" if name != "meddocan" else "bert-base-multilingual-cased"
+    vocabularies = DATA / "tokenizer_vocabs"
+    epochs = {"cpu": 12, "toy": 1}[size]
+    gold = name != "mtsamples"
+    return {
+        "out": str(out),
+        "corpus": {"source": str(documents), "spans": "spans" if gold else None},
+        "split": {"heldout": heldout, "reference": reference},
+        "detect": {"detectors": ["gold", "rules"] if gold else ["rules"]},
+        "index": {"max_n": 3},
+        "protect": {"k": 2, "n": 1, "scopes": SCOPES},
+        "model": [
+            {"name": "gpt2", "objective": "clm", "recipes": ["clm", "clma", "ppclm"],
+             "foundation": {"kind": "gpt2", "vocabulary": str(vocabularies / "gpt2"), "num_epochs": 1, **small}},
+            {"name": "bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"],
+             "foundation": {"kind": "bert", "vocabulary": str(vocabularies / cased), "num_epochs": 2, **small}},
+        ],
+        "train": {"num_epochs": epochs, "checkpoint_epochs": [4, epochs], "window_length": 256 if size != "toy" else 64,
+                  "learning_rate": 1e-3, "batch_size": 8},
+        "audit": {"num_bootstrap": 500},
+    }  # fmt: skip
+
+
+def measure(name: str, size: str) -> dict[str, Any]:
+    """Run one corpus through identifiers and the leak table; returns its part of the record."""
+    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+
+    from reticent.config import parse_job
+    from reticent.job import Run
+    from reticent.progress import Progress
+    from reticent.summary import UTILITY
+
+    vocabularies = DATA / "tokenizer_vocabs"
+    tokenizers = {
+        "bert-base-cased": wordpiece_tokenizer_json(vocabularies / "bert-base-cased" / "vocab.txt"),
+        "gpt2": bytelevel_tokenizer_json(vocabularies / "gpt2" / "vocab.json", vocabularies / "gpt2" / "merges.txt"),
+    }
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        documents = Path(folder) / "documents.parquet"
+        pq.write_table(read_documents(name, 40 if size == "toy" else None), documents)
+        result: dict[str, Any] = {"identifiers": measure_identifiers(documents, tokenizers)}
+        result["peak_mib_engine"] = _peak_mib()
+        progress = Progress()
+        run = Run(parse_job(job_values(name, documents, Path(folder) / "run", size)), progress)
+        run.execute()
+        evidence = run.evidence
+    result["split"] = evidence["corpus"]["num_individuals"]
+    result["seconds_per_stage"] = {stage: round(value, 2) for stage, value in progress.seconds.items()}
+    result["peak_mib"] = _peak_mib()
+    result["leak_table"] = [
+        {
+            "recipe": model["recipe"], "objective": model["objective"], "epoch": model["epoch"], "ledger": model["ledger"],
+            "utility_heldout": model["utility"]["heldout"].get(UTILITY[model["objective"]]),
+            "privacy": {part: model["privacy"][part] for part in ("both", "direct", "indirect") if part in model["privacy"]},
+            "excess": model["excess"].get("both"),
+            "membership_auc": {attack: value["auc"] for attack, value in model["membership"].items() if "auc" in value},
+            "low_cost": {key: model["low_cost"][key] for key in ("precision", "recall", "f1")} if model.get("low_cost") else None,
+        }
+        for model in evidence["models"]
+    ]  # fmt: skip
+    return result
+
+
+def run(size: str, corpora: tuple[str, ...] = tuple(SHARES)) -> dict[str, Any]:
+    """Measure each corpus in a process of its own and write one record a corpus."""
+    results = {}
+    for name in corpora:
+        if not (DATA / name).exists():
+            print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
+            continue
+        command = [sys.executable, "-m", "benchmarks.real_corpora", "--worker", name, "--size", size]
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as answer:
+            subprocess.run([*command, "--answer", answer.name], check=True, cwd=Path(__file__).parents[1])
+            results[name] = json.load(answer)
+        write_record(f"real_corpora_{name}", results[name], size)
+    return results
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", choices=list(SHARES), action="append")
+    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
+    parser.add_argument("--worker", choices=list(SHARES), help=argparse.SUPPRESS)
+    parser.add_argument("--answer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        Path(arguments.answer).write_text(json.dumps(measure(arguments.worker, arguments.size)))
+        return
+    for name, result in run(arguments.size, tuple(arguments.corpus or SHARES)).items():
+        print(f"{name}: {json.dumps(result['identifiers']['identifying_share'])}")
+
+
+if __name__ == "__main__":
+    main()

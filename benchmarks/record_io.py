@@ -1,0 +1,50 @@
+"""Records: where a measurement is kept, with the machine, the versions and the commit it was made on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+RECORD = Path(__file__).parent / "record"
+DATA = Path(os.environ.get("RETICENT_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to judge a time: processor, cores, memory, versions, commit."""
+    cpu = next(
+        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+    ).stdout.strip()
+    packages = ("torch", "transformers", "tokenizers", "polars", "pyarrow", "numba", "numpy")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_mib": memory,
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+        "commit": commit or None,
+    }
+
+
+def write_record(name: str, result: dict[str, Any], size: str) -> Path:
+    """Write ``record/<name>.json``; toy runs check correctness only and leave no record."""
+    path = RECORD / f"{name}.json"
+    if size != "toy":
+        path.write_text(json.dumps({"machine": machine(), "size": size, **result}, indent=1) + "\n")
+    return path
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

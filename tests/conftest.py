@@ -1,0 +1,22 @@
+"""Shared ground: where real corpora are found, and what a test says when it skips."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Folder of the real corpora; skips where there is none."""
+    if not DATA.exists():
+        pytest.skip(f"no real corpora: RETICENT_DATA ({DATA}) does not exist")
+    return DATA
