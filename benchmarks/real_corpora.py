@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, write_record
+from reticent.summary import UTILITY
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.
@@ -158,7 +159,6 @@ def measure(name: str, size: str) -> dict[str, Any]:
     from reticent.config import parse_job
     from reticent.job import Run
     from reticent.progress import Progress
-    from reticent.summary import UTILITY
 
     vocabularies = DATA / "tokenizer_vocabs"
     tokenizers = {
@@ -177,18 +177,20 @@ def measure(name: str, size: str) -> dict[str, Any]:
     result["split"] = evidence["corpus"]["num_individuals"]
     result["seconds_per_stage"] = {stage: round(value, 2) for stage, value in progress.seconds.items()}
     result["peak_mib"] = _peak_mib()
-    result["leak_table"] = [
-        {
-            "recipe": model["recipe"], "objective": model["objective"], "epoch": model["epoch"], "ledger": model["ledger"],
-            "utility_heldout": model["utility"]["heldout"].get(UTILITY[model["objective"]]),
-            "privacy": {part: model["privacy"][part] for part in ("both", "direct", "indirect") if part in model["privacy"]},
-            "excess": model["excess"].get("both"),
-            "membership_auc": {attack: value["auc"] for attack, value in model["membership"].items() if "auc" in value},
-            "low_cost": {key: model["low_cost"][key] for key in ("precision", "recall", "f1")} if model.get("low_cost") else None,
-        }
-        for model in evidence["models"]
-    ]  # fmt: skip
+    result["leak_table"] = [_leak_row(model) for model in evidence["models"]]
     return result
+
+
+def _leak_row(model: dict[str, Any]) -> dict[str, Any]:
+    low_cost = model.get("low_cost") or {}
+    return {
+        **{key: model[key] for key in ("recipe", "objective", "epoch", "ledger")},
+        "utility_heldout": model["utility"]["heldout"].get(UTILITY[model["objective"]]),
+        "privacy": model["privacy"],
+        "excess": model["excess"].get("both"),
+        "membership_auc": {attack: value["auc"] for attack, value in model["membership"].items() if "auc" in value},
+        "low_cost": {key: low_cost[key] for key in ("precision", "recall", "f1") if key in low_cost},
+    }
 
 
 def run(size: str, corpora: tuple[str, ...] = tuple(SHARES)) -> dict[str, Any]:

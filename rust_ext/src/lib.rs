@@ -4,5 +4,11 @@
 //! without an interpreter. `py` holds all of PyO3.
 
 pub mod error;
+pub mod index;
+pub mod intern;
+pub mod pool;
+pub mod protect;
 pub mod py;
+pub mod surface;
 pub mod text;
+pub mod words;

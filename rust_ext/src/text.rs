@@ -33,14 +33,12 @@ impl Texts {
                 )));
             }
         };
-        for row in 0..texts.len() {
-            if std::str::from_utf8(texts.bytes(row)).is_err() {
-                return Err(Error::Corpus(format!(
-                    "column {column}: row {row} is not valid UTF-8"
-                )));
-            }
+        match texts.first_invalid() {
+            Some(row) => Err(Error::Corpus(format!(
+                "column {column}: row {row} is not valid UTF-8"
+            ))),
+            None => Ok(texts),
         }
-        Ok(texts)
     }
 
     pub fn len(&self) -> usize {
@@ -81,10 +79,25 @@ impl Texts {
         }
     }
 
+    fn first_invalid(&self) -> Option<usize> {
+        (0..self.len()).find(|&row| std::str::from_utf8(self.bytes(row)).is_err())
+    }
+
     /// Bytes of all texts together.
     pub fn num_bytes(&self) -> usize {
         (0..self.len()).map(|row| self.bytes(row).len()).sum()
     }
+}
+
+/// The first row of a column of strings (nulls allowed) that is not valid UTF-8; None for any other type.
+pub fn first_invalid(array: &ArrayRef) -> Option<usize> {
+    let texts = match array.data_type() {
+        DataType::Utf8 => Texts::Small(array.as_string::<i32>().clone()),
+        DataType::LargeUtf8 => Texts::Large(array.as_string::<i64>().clone()),
+        DataType::Utf8View => Texts::View(array.as_string_view().clone()),
+        _ => return None,
+    };
+    texts.first_invalid()
 }
 
 fn first_null(nulls: Option<&NullBuffer>) -> Option<usize> {

@@ -3,6 +3,8 @@
 //! Arrays come in through the Arrow C data interface (any producer: pyarrow, polars, duckdb, Spark batches) or as NumPy
 //! buffers, and leave the same way, without copies. Every kernel runs with the interpreter lock released.
 
+pub mod index;
+
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -50,7 +52,11 @@ pub fn import_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
         let array = std::ptr::replace(array.as_ptr(), ffi::FFI_ArrowArray::empty());
         ffi::from_ffi(array, schema.as_ref())
     }
-    .map_err(|error| to_py_err(Error::Corpus(format!("not a readable Arrow array: {error}"))))?;
+    .map_err(|error| {
+        to_py_err(Error::Corpus(format!(
+            "not a readable Arrow array: {error}"
+        )))
+    })?;
     Ok(arrow_array::make_array(data))
 }
 
@@ -88,5 +94,5 @@ impl ArrowBatch {
 fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
-    Ok(())
+    index::register(module)
 }

@@ -1,0 +1,98 @@
+//! Interner: distinct words to dense ids, one table a worker.
+//!
+//! A word of up to 15 bytes *is* its 128-bit key (length in the top byte), so identity never rests on a hash; longer words are
+//! compared byte for byte in an arena.
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+use std::hash::BuildHasher;
+
+#[derive(Default)]
+pub struct Interner {
+    short: HashMap<u128, u32, FixedState>,
+    long: HashTable<u32>,
+    arena: String,
+    /// Bounds of word `id` in the arena are `bounds[id]..bounds[id + 1]`.
+    bounds: Vec<usize>,
+}
+
+impl Interner {
+    pub fn new() -> Self {
+        Self {
+            bounds: vec![0],
+            ..Self::default()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn word(&self, id: u32) -> &str {
+        &self.arena[self.bounds[id as usize]..self.bounds[id as usize + 1]]
+    }
+
+    /// The id of a word, new or known.
+    #[inline]
+    pub fn intern(&mut self, word: &str) -> u32 {
+        let next = self.len() as u32;
+        if let Some(key) = short_key(word) {
+            let id = *self.short.entry(key).or_insert(next);
+            if id == next {
+                self.append(word);
+            }
+            return id;
+        }
+        let hash = hash_long(word);
+        let (arena, bounds) = (&self.arena, &self.bounds);
+        let found = self.long.find(hash, |&id| {
+            &arena[bounds[id as usize]..bounds[id as usize + 1]] == word
+        });
+        if let Some(&id) = found {
+            return id;
+        }
+        self.append(word);
+        let (arena, bounds) = (&self.arena, &self.bounds);
+        self.long.insert_unique(hash, next, |&id| {
+            hash_long(&arena[bounds[id as usize]..bounds[id as usize + 1]])
+        });
+        next
+    }
+
+    /// The id of a known word.
+    #[inline]
+    pub fn find(&self, word: &str) -> Option<u32> {
+        if let Some(key) = short_key(word) {
+            return self.short.get(&key).copied();
+        }
+        self.long
+            .find(hash_long(word), |&id| self.word(id) == word)
+            .copied()
+    }
+
+    fn append(&mut self, word: &str) {
+        self.arena.push_str(word);
+        self.bounds.push(self.arena.len());
+    }
+}
+
+#[inline]
+fn short_key(word: &str) -> Option<u128> {
+    let bytes = word.as_bytes();
+    if bytes.len() > 15 {
+        return None;
+    }
+    let mut key = [0u8; 16];
+    key[..bytes.len()].copy_from_slice(bytes);
+    key[15] = bytes.len() as u8;
+    Some(u128::from_le_bytes(key))
+}
+
+#[inline]
+fn hash_long(word: &str) -> u64 {
+    FixedState::default().hash_one(word)
+}

@@ -1,0 +1,409 @@
+//! Words, the index and the policies for Python.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{
+    Array, LargeStringArray, RecordBatch, UInt8Array, UInt32Array, UInt64Array, cast::AsArray,
+    types,
+};
+use arrow_schema::{DataType, Field, Schema};
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use pyo3::prelude::*;
+
+use super::{ArrowBatch, import_array, import_texts, to_py_err};
+use crate::error::Error;
+use crate::index::{IndexBuilder, Level, NgramIndex};
+use crate::pool::{pool, resolve};
+use crate::protect::{Policy, Settings, protect};
+use crate::surface::Surface;
+use crate::words::{Words, segment};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyWords>()?;
+    module.add_class::<PyIndexBuilder>()?;
+    module.add_class::<PyNgramIndex>()?;
+    module.add_function(wrap_pyfunction!(py_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(hash_units, module)?)?;
+    module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
+    module.add_function(wrap_pyfunction!(fold_surfaces, module)?)
+}
+
+/// Words of a batch of documents.
+#[pyclass(name = "Words", frozen)]
+pub struct PyWords(pub Arc<Words>);
+
+#[pymethods]
+impl PyWords {
+    #[getter]
+    fn doc_offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        self.0.doc_offsets.to_pyarray(py)
+    }
+
+    #[getter]
+    fn starts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        self.0.starts.to_pyarray(py)
+    }
+
+    #[getter]
+    fn ends<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        self.0.ends.to_pyarray(py)
+    }
+
+    #[getter]
+    fn num_words(&self) -> usize {
+        self.0.starts.len()
+    }
+
+    #[getter]
+    fn num_documents(&self) -> usize {
+        self.0.num_documents()
+    }
+
+    /// Word bounds in characters instead of bytes.
+    #[allow(clippy::type_complexity)]
+    fn char_spans<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>)> {
+        let texts = import_texts(texts, "text")?;
+        self.0.check(texts.len()).map_err(to_py_err)?;
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        for row in 0..texts.len() {
+            let text = texts.get(row);
+            let (mut bytes, mut chars) = (0usize, 0u32);
+            let (from, to) = self.0.of(row);
+            for (&start, &end) in from.iter().zip(to) {
+                chars += text[bytes..start as usize].chars().count() as u32;
+                starts.push(chars);
+                chars += text[start as usize..end as usize].chars().count() as u32;
+                ends.push(chars);
+                bytes = end as usize;
+            }
+        }
+        Ok((PyArray1::from_vec(py, starts), PyArray1::from_vec(py, ends)))
+    }
+
+    /// The words themselves, column `word`.
+    fn surfaces(&self, texts: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
+        let texts = import_texts(texts, "text")?;
+        self.0.check(texts.len()).map_err(to_py_err)?;
+        let words = (0..texts.len()).flat_map(|row| {
+            let text = texts.get(row);
+            let (from, to) = self.0.of(row);
+            from.iter()
+                .zip(to)
+                .map(move |(&a, &b)| &text[a as usize..b as usize])
+        });
+        batch(vec![(
+            "word",
+            Arc::new(LargeStringArray::from_iter_values(words)),
+        )])
+    }
+}
+
+/// Segment documents into words.
+#[pyfunction(name = "segment")]
+#[pyo3(signature = (texts, *, num_threads=0))]
+fn py_segment(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<PyWords> {
+    let texts = import_texts(texts, "text")?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let words = py
+        .detach(|| threads.install(|| segment(&texts)))
+        .map_err(to_py_err)?;
+    Ok(PyWords(Arc::new(words)))
+}
+
+/// Collects documents; `finish` counts.
+#[pyclass(name = "IndexBuilder")]
+pub struct PyIndexBuilder {
+    builder: Option<IndexBuilder>,
+    num_threads: usize,
+}
+
+#[pymethods]
+impl PyIndexBuilder {
+    #[new]
+    #[pyo3(signature = (*, max_n=1, surface="exact", num_threads=0))]
+    fn new(max_n: usize, surface: &str, num_threads: usize) -> PyResult<Self> {
+        let surface = Surface::parse(surface).map_err(to_py_err)?;
+        let builder = IndexBuilder::new(max_n, surface, resolve(num_threads)).map_err(to_py_err)?;
+        Ok(Self {
+            builder: Some(builder),
+            num_threads,
+        })
+    }
+
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+    ) -> PyResult<usize> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_slice()?.to_vec();
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let builder = self.builder.as_mut().ok_or_else(used_up)?;
+        py.detach(|| threads.install(|| builder.add(&texts, &units)))
+            .map_err(to_py_err)
+    }
+
+    #[pyo3(signature = (*, min_support=2))]
+    fn finish(&mut self, py: Python<'_>, min_support: u32) -> PyResult<PyNgramIndex> {
+        crate::index::check_min_support(min_support).map_err(to_py_err)?;
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let builder = self.builder.take().ok_or_else(used_up)?;
+        let index = py
+            .detach(|| threads.install(|| builder.finish(min_support)))
+            .map_err(to_py_err)?;
+        Ok(PyNgramIndex(Arc::new(index)))
+    }
+}
+
+fn used_up() -> PyErr {
+    to_py_err(Error::Policy(
+        "this IndexBuilder is finished; make a new one".into(),
+    ))
+}
+
+/// Supports of words and n-grams.
+#[pyclass(name = "NgramIndex", frozen)]
+pub struct PyNgramIndex(pub Arc<NgramIndex>);
+
+#[pymethods]
+impl PyNgramIndex {
+    #[getter]
+    fn max_n(&self) -> usize {
+        self.0.max_n
+    }
+
+    #[getter]
+    fn num_units(&self) -> u64 {
+        self.0.num_units
+    }
+
+    #[getter]
+    fn num_documents(&self) -> u64 {
+        self.0.num_documents
+    }
+
+    #[getter]
+    fn num_words(&self) -> usize {
+        self.0.words.len()
+    }
+
+    #[getter]
+    fn num_occurrences(&self) -> u64 {
+        self.0.num_occurrences()
+    }
+
+    #[getter]
+    fn min_support(&self) -> u32 {
+        self.0.min_support
+    }
+
+    #[getter]
+    fn surface(&self) -> &'static str {
+        self.0.surface.name()
+    }
+
+    /// Columns word, support, occurrences; in byte order of the word.
+    fn words(&self) -> PyResult<ArrowBatch> {
+        batch(vec![
+            (
+                "word",
+                Arc::new(LargeStringArray::from_iter_values(&self.0.words)),
+            ),
+            (
+                "support",
+                Arc::new(UInt32Array::from(self.0.support.clone())),
+            ),
+            (
+                "occurrences",
+                Arc::new(UInt64Array::from(self.0.occurrences.clone())),
+            ),
+        ])
+    }
+
+    /// Columns left, right, support of the n-grams, n >= 2; sorted by (left, right).
+    fn level(&self, n: usize) -> PyResult<ArrowBatch> {
+        if n < 2 || n > self.0.max_n {
+            let message = format!("level: expected 2 to {}, got {n}", self.0.max_n);
+            return Err(to_py_err(Error::Policy(message)));
+        }
+        let level = &self.0.levels[n - 2];
+        let left = UInt32Array::from_iter_values(level.keys.iter().map(|key| (key >> 32) as u32));
+        let right = UInt32Array::from_iter_values(level.keys.iter().map(|&key| key as u32));
+        batch(vec![
+            ("left", Arc::new(left)),
+            ("right", Arc::new(right)),
+            ("support", Arc::new(UInt8Array::from(level.support.clone()))),
+        ])
+    }
+
+    /// An index from its tables; `ArtifactError` when they do not fit together.
+    #[staticmethod]
+    #[pyo3(signature = (words, levels, *, max_n, num_units, num_documents, min_support, surface))]
+    #[allow(clippy::too_many_arguments)]
+    fn from_tables(
+        words: &Bound<'_, PyAny>,
+        levels: Vec<Bound<'_, PyAny>>,
+        max_n: usize,
+        num_units: u64,
+        num_documents: u64,
+        min_support: u32,
+        surface: &str,
+    ) -> PyResult<Self> {
+        let words = import_struct(words)?;
+        let levels = levels
+            .iter()
+            .map(|level| {
+                let level = import_struct(level)?;
+                let left = column::<types::UInt32Type>(&level, "left")?;
+                let right = column::<types::UInt32Type>(&level, "right")?;
+                let keys = left
+                    .iter()
+                    .zip(&right)
+                    .map(|(&a, &b)| u64::from(a) << 32 | u64::from(b));
+                Ok(Level {
+                    keys: keys.collect(),
+                    support: column::<types::UInt8Type>(&level, "support")?,
+                })
+            })
+            .collect::<PyResult<Vec<_>>>()?;
+        let surfaces = words
+            .column_by_name("word")
+            .ok_or_else(|| missing("word"))?
+            .clone();
+        let surfaces = crate::text::Texts::new(&surfaces, "word").map_err(to_py_err)?;
+        let index = NgramIndex {
+            max_n,
+            surface: Surface::parse(surface).map_err(to_py_err)?,
+            min_support,
+            num_units,
+            num_documents,
+            words: (0..surfaces.len())
+                .map(|i| surfaces.get(i).to_owned())
+                .collect(),
+            support: column::<types::UInt32Type>(&words, "support")?,
+            occurrences: column::<types::UInt64Type>(&words, "occurrences")?,
+            levels,
+            lookup: OnceLock::new(),
+        };
+        index.check().map_err(to_py_err)?;
+        Ok(Self(Arc::new(index)))
+    }
+
+    /// The index of the union of two sets of documents that share no unit.
+    fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let merged = py.detach(|| self.0.merge(&other.0)).map_err(to_py_err)?;
+        Ok(Self(Arc::new(merged)))
+    }
+
+    /// Flags (2 = INDIRECT) and starts of minimal identifying n-grams, one byte a word each.
+    #[pyo3(signature = (texts, words, *, k, n, policy="all", max_document_frequency=None, num_threads=0))]
+    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
+    fn protect<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+        words: &PyWords,
+        k: u32,
+        n: usize,
+        policy: &str,
+        max_document_frequency: Option<f64>,
+        num_threads: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
+        let texts = import_texts(texts, "text")?;
+        let settings = Settings {
+            k,
+            n,
+            policy: Policy::parse(policy).map_err(to_py_err)?,
+            max_word_support: max_document_frequency
+                .map(|share| (share * self.0.num_units as f64).ceil() as u32),
+        };
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let (flags, starts) = py
+            .detach(|| threads.install(|| protect(&self.0, &texts, &words.0, settings)))
+            .map_err(to_py_err)?;
+        Ok((
+            PyArray1::from_vec(py, flags),
+            PyArray1::from_vec(py, starts),
+        ))
+    }
+}
+
+/// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
+#[pyfunction]
+#[pyo3(signature = (ids, *, seed))]
+fn hash_units<'py>(
+    py: Python<'py>,
+    ids: &Bound<'py, PyAny>,
+    seed: u64,
+) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let ids = import_texts(ids, "id")?;
+    let hashes = (0..ids.len())
+        .map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed))
+        .collect();
+    Ok(PyArray1::from_vec(py, hashes))
+}
+
+/// The first row that is not valid UTF-8, or None.
+#[pyfunction]
+fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let array = import_array(texts)?;
+    Ok(crate::text::first_invalid(&array))
+}
+
+/// The coarse surface (`fold`) of each string: what leaks are matched on.
+#[pyfunction]
+fn fold_surfaces(words: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
+    let words = import_texts(words, "word")?;
+    let folded = (0..words.len()).map(|row| Surface::Fold.apply(words.get(row)).into_owned());
+    batch(vec![(
+        "word",
+        Arc::new(LargeStringArray::from_iter_values(folded)),
+    )])
+}
+
+/// A batch of named columns.
+pub fn batch(columns: Vec<(&str, Arc<dyn Array>)>) -> PyResult<ArrowBatch> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, array)| Field::new(*name, array.data_type().clone(), false))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+        .map(ArrowBatch)
+        .map_err(|error| to_py_err(Error::Artifact(error.to_string())))
+}
+
+fn import_struct(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
+    let array = import_array(object)?;
+    match array.data_type() {
+        DataType::Struct(_) => Ok(RecordBatch::from(array.as_struct())),
+        other => Err(to_py_err(Error::Artifact(format!(
+            "expected a record batch, got {other}"
+        )))),
+    }
+}
+
+fn column<T: types::ArrowPrimitiveType>(
+    batch: &RecordBatch,
+    name: &str,
+) -> PyResult<Vec<T::Native>> {
+    let array = batch.column_by_name(name).ok_or_else(|| missing(name))?;
+    let array = array.as_primitive_opt::<T>().ok_or_else(|| {
+        to_py_err(Error::Artifact(format!(
+            "index tables: column {name} has type {}",
+            array.data_type()
+        )))
+    })?;
+    Ok(array.values().to_vec())
+}
+
+fn missing(name: &str) -> PyErr {
+    to_py_err(Error::Artifact(format!(
+        "index tables: column {name} is missing"
+    )))
+}
