@@ -59,30 +59,16 @@ pub struct IndexBuilder {
 impl IndexBuilder {
     pub fn new(max_n: usize, surface: Surface, num_workers: usize) -> Result<Self> {
         if !(1..=MAX_N).contains(&max_n) {
-            return Err(Error::Policy(format!(
-                "max_n: expected 1 to {MAX_N}, got {max_n}"
-            )));
+            return Err(Error::Policy(format!("max_n: expected 1 to {MAX_N}, got {max_n}")));
         }
-        let worker = || Worker {
-            interner: Interner::new(),
-            stream: Vec::new(),
-            documents: Vec::new(),
-        };
-        Ok(Self {
-            max_n,
-            surface,
-            workers: (0..num_workers.max(1)).map(|_| worker()).collect(),
-        })
+        let worker = || Worker { interner: Interner::new(), stream: Vec::new(), documents: Vec::new() };
+        Ok(Self { max_n, surface, workers: (0..num_workers.max(1)).map(|_| worker()).collect() })
     }
 
     /// Add documents; `units[d]` owns document `d`. Returns the number of words added.
     pub fn add(&mut self, texts: &Texts, units: &[u32]) -> Result<usize> {
         if units.len() != texts.len() {
-            return Err(Error::Corpus(format!(
-                "{} units were given for {} documents",
-                units.len(),
-                texts.len()
-            )));
+            return Err(Error::Corpus(format!("{} units were given for {} documents", units.len(), texts.len())));
         }
         let (num_workers, surface) = (self.workers.len(), self.surface);
         let share = texts.len().div_ceil(num_workers).max(1);
@@ -92,15 +78,12 @@ impl IndexBuilder {
             .enumerate()
             .map(|(number, worker)| {
                 let before = worker.stream.len();
-                let rows =
-                    (number * share).min(texts.len())..((number + 1) * share).min(texts.len());
+                let rows = (number * share).min(texts.len())..((number + 1) * share).min(texts.len());
                 for (row, &unit) in rows.clone().zip(&units[rows]) {
                     let text = texts.get(row);
                     check_length(text, row)?;
                     let start = worker.stream.len();
-                    let Worker {
-                        interner, stream, ..
-                    } = worker;
+                    let Worker { interner, stream, .. } = worker;
                     for_each_word(text, |from, to| {
                         stream.push(interner.intern(&surface.apply(&text[from..to])));
                     });
@@ -117,18 +100,10 @@ impl IndexBuilder {
     pub fn finish(self, min_support: u32) -> Result<NgramIndex> {
         check_min_support(min_support)?;
         let (words, remaps) = unite(&self.workers);
-        let num_documents: usize = self
-            .workers
-            .iter()
-            .map(|worker| worker.documents.len())
-            .sum();
+        let num_documents: usize = self.workers.iter().map(|worker| worker.documents.len()).sum();
         let (stream, units) = order_by_unit(&self.workers, &remaps);
         drop(self.workers);
-        let num_units = units
-            .windows(2)
-            .filter(|pair| pair[0].1 != pair[1].1)
-            .count()
-            + usize::from(!units.is_empty());
+        let num_units = units.windows(2).filter(|pair| pair[0].1 != pair[1].1).count() + usize::from(!units.is_empty());
         let (support, occurrences) = count_words(words.len(), &stream, &units);
         let mut index = NgramIndex {
             max_n: self.max_n,
@@ -157,9 +132,7 @@ impl IndexBuilder {
 
 pub fn check_min_support(min_support: u32) -> Result<()> {
     if !(1..=MAX_K).contains(&min_support) {
-        return Err(Error::Policy(format!(
-            "min_support: expected 1 to {MAX_K}, got {min_support}"
-        )));
+        return Err(Error::Policy(format!("min_support: expected 1 to {MAX_K}, got {min_support}")));
     }
     Ok(())
 }
@@ -188,13 +161,7 @@ fn order_by_unit(workers: &[Worker], remaps: &[Vec<u32>]) -> (Vec<u32>, Vec<(usi
     let mut order: Vec<(u32, usize, usize)> = workers
         .iter()
         .enumerate()
-        .flat_map(|(w, worker)| {
-            worker
-                .documents
-                .iter()
-                .enumerate()
-                .map(move |(d, document)| (document.unit, w, d))
-        })
+        .flat_map(|(w, worker)| worker.documents.iter().enumerate().map(move |(d, document)| (document.unit, w, d)))
         .collect();
     order.par_sort_unstable();
     let num_words: usize = workers.iter().map(|worker| worker.stream.len()).sum();
@@ -202,11 +169,7 @@ fn order_by_unit(workers: &[Worker], remaps: &[Vec<u32>]) -> (Vec<u32>, Vec<(usi
     let mut bounds = Vec::with_capacity(order.len());
     for (unit, w, d) in order {
         let Document { start, len, .. } = workers[w].documents[d];
-        stream.extend(
-            workers[w].stream[start..start + len]
-                .iter()
-                .map(|&id| remaps[w][id as usize] + 1),
-        );
+        stream.extend(workers[w].stream[start..start + len].iter().map(|&id| remaps[w][id as usize] + 1));
         stream.push(0);
         bounds.push((stream.len(), unit));
     }
@@ -218,11 +181,8 @@ fn count_words(num_words: usize, stream: &[u32], units: &[(usize, u32)]) -> (Vec
     let share = num_words.div_ceil(rayon::current_num_threads()).max(1);
     let mut support = vec![0u32; num_words];
     let mut occurrences = vec![0u64; num_words];
-    support
-        .par_chunks_mut(share)
-        .zip(occurrences.par_chunks_mut(share))
-        .enumerate()
-        .for_each(|(part, (support, occurrences))| {
+    support.par_chunks_mut(share).zip(occurrences.par_chunks_mut(share)).enumerate().for_each(
+        |(part, (support, occurrences))| {
             let first = part * share;
             let mut last = vec![u32::MAX; support.len()];
             let mut seen_max_unit = vec![false; support.len()];
@@ -242,7 +202,8 @@ fn count_words(num_words: usize, stream: &[u32], units: &[(usize, u32)]) -> (Vec
                 }
                 at = end;
             }
-        });
+        },
+    );
     (support, occurrences)
 }
 
@@ -272,9 +233,7 @@ fn count_pairs(stream: &[u32], units: &[(usize, u32)]) -> Level {
                         continue;
                     };
                     // The table hashes with the low bits too, so the partition takes the middle ones.
-                    if partitions > 1
-                        && (hasher.hash_one(key) >> 24) as usize % partitions != partition
-                    {
+                    if partitions > 1 && (hasher.hash_one(key) >> 24) as usize % partitions != partition {
                         continue;
                     }
                     let entry = table.entry(key).or_insert((unit, 0));
@@ -308,9 +267,7 @@ fn next_stream(stream: &[u32], level: &Level, min_support: u32) -> Vec<u32> {
         .with_min_len(1 << 14)
         .map(|at| {
             let right = stream.get(at + 1).copied().unwrap_or(0);
-            pair_key(stream[at], right)
-                .and_then(|key| ranks.get(&key))
-                .map_or(0, |&(rank, _)| rank + 1)
+            pair_key(stream[at], right).and_then(|key| ranks.get(&key)).map_or(0, |&(rank, _)| rank + 1)
         })
         .collect()
 }
@@ -321,17 +278,9 @@ pub type Ranks = HashMap<u64, (u32, u8), FixedState>;
 impl Level {
     /// Key -> (rank among the n-grams with support >= `min_support`, support).
     pub fn ranks(&self, min_support: u32) -> Ranks {
-        let kept = self
-            .support
-            .iter()
-            .filter(|&&s| u32::from(s) >= min_support)
-            .count();
+        let kept = self.support.iter().filter(|&&s| u32::from(s) >= min_support).count();
         let mut ranks = Ranks::with_capacity_and_hasher(kept, FixedState::default());
-        let pairs = self
-            .keys
-            .iter()
-            .zip(&self.support)
-            .filter(|&(_, &s)| u32::from(s) >= min_support);
+        let pairs = self.keys.iter().zip(&self.support).filter(|&(_, &s)| u32::from(s) >= min_support);
         for (rank, (&key, &support)) in pairs.enumerate() {
             ranks.insert(key, (rank as u32, support));
         }
@@ -372,9 +321,7 @@ impl Lookup {
     /// Rank and support of the n-gram (n >= 2) made of two (n-1)-grams.
     #[inline]
     pub fn pair(&self, n: usize, left: u32, right: u32) -> Option<(u32, u8)> {
-        self.levels[n - 2]
-            .get(&(u64::from(left) << 32 | u64::from(right)))
-            .copied()
+        self.levels[n - 2].get(&(u64::from(left) << 32 | u64::from(right))).copied()
     }
 }
 
@@ -385,14 +332,7 @@ impl NgramIndex {
             for word in &self.words {
                 interner.intern(word);
             }
-            Lookup {
-                interner,
-                levels: self
-                    .levels
-                    .par_iter()
-                    .map(|level| level.ranks(self.min_support))
-                    .collect(),
-            }
+            Lookup { interner, levels: self.levels.par_iter().map(|level| level.ranks(self.min_support)).collect() }
         })
     }
 
@@ -412,11 +352,7 @@ impl NgramIndex {
         if self.levels.len() + 1 != self.max_n {
             return bad("the number of levels is not max_n - 1");
         }
-        if self
-            .levels
-            .iter()
-            .any(|level| !level.keys.is_sorted_by(|a, b| a < b))
-        {
+        if self.levels.iter().any(|level| !level.keys.is_sorted_by(|a, b| a < b)) {
             return bad("a level is not sorted, or not distinct");
         }
         Ok(())
@@ -427,14 +363,10 @@ impl NgramIndex {
     /// Only unpruned tables (`min_support` 1) can be added: a pruned one has forgotten counts that a sum needs.
     pub fn merge(&self, other: &Self) -> Result<Self> {
         if self.min_support != 1 || other.min_support != 1 {
-            return Err(Error::Policy(
-                "merge: both indexes must be built with min_support = 1".into(),
-            ));
+            return Err(Error::Policy("merge: both indexes must be built with min_support = 1".into()));
         }
         if self.max_n != other.max_n || self.surface != other.surface {
-            return Err(Error::Policy(
-                "merge: the indexes differ in max_n or surface".into(),
-            ));
+            return Err(Error::Policy("merge: the indexes differ in max_n or surface".into()));
         }
         let mut words: Vec<&String> = self.words.iter().chain(&other.words).collect();
         words.par_sort_unstable();

@@ -18,10 +18,7 @@ pub struct Interner {
 
 impl Interner {
     pub fn new() -> Self {
-        Self {
-            bounds: vec![0],
-            ..Self::default()
-        }
+        Self { bounds: vec![0], ..Self::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -49,17 +46,13 @@ impl Interner {
         }
         let hash = hash_long(word);
         let (arena, bounds) = (&self.arena, &self.bounds);
-        let found = self.long.find(hash, |&id| {
-            &arena[bounds[id as usize]..bounds[id as usize + 1]] == word
-        });
+        let found = self.long.find(hash, |&id| &arena[bounds[id as usize]..bounds[id as usize + 1]] == word);
         if let Some(&id) = found {
             return id;
         }
         self.append(word);
         let (arena, bounds) = (&self.arena, &self.bounds);
-        self.long.insert_unique(hash, next, |&id| {
-            hash_long(&arena[bounds[id as usize]..bounds[id as usize + 1]])
-        });
+        self.long.insert_unique(hash, next, |&id| hash_long(&arena[bounds[id as usize]..bounds[id as usize + 1]]));
         next
     }
 
@@ -69,9 +62,7 @@ impl Interner {
         if let Some(key) = short_key(word) {
             return self.short.get(&key).copied();
         }
-        self.long
-            .find(hash_long(word), |&id| self.word(id) == word)
-            .copied()
+        self.long.find(hash_long(word), |&id| self.word(id) == word).copied()
     }
 
     fn append(&mut self, word: &str) {

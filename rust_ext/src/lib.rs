@@ -3,12 +3,17 @@
 //! `text` borrows documents from Arrow; the other modules have one subject each and can be tested with `cargo test`
 //! without an interpreter. `py` holds all of PyO3.
 
+pub mod blacklist;
 pub mod error;
+pub mod gazetteer;
 pub mod index;
 pub mod intern;
 pub mod pool;
 pub mod protect;
 pub mod py;
+pub mod rules;
+pub mod spans;
 pub mod surface;
 pub mod text;
+pub mod tokens;
 pub mod words;

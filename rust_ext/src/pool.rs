@@ -29,10 +29,8 @@ pub fn resolve(num_threads: usize) -> usize {
 pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
     static POOLS: OnceLock<Pools> = OnceLock::new();
     let size = resolve(num_threads);
-    let mut pools = POOLS
-        .get_or_init(Pools::default)
-        .lock()
-        .map_err(|_| Error::Policy("thread pool table is poisoned".into()))?;
+    let mut pools =
+        POOLS.get_or_init(Pools::default).lock().map_err(|_| Error::Policy("thread pool table is poisoned".into()))?;
     if let Some(found) = pools.get(&(std::process::id(), size)) {
         return Ok(found.clone());
     }

@@ -33,9 +33,7 @@ impl Policy {
             "last" => Ok(Self::Last),
             "cover" => Ok(Self::Cover),
             "paper" => Ok(Self::Paper),
-            _ => Err(Error::Policy(format!(
-                "policy: expected all, last, cover or paper, got {name:?}"
-            ))),
+            _ => Err(Error::Policy(format!("policy: expected all, last, cover or paper, got {name:?}"))),
         }
     }
 }
@@ -60,22 +58,14 @@ impl Settings {
             )));
         }
         if !(1..=index.max_n).contains(&self.n) {
-            return Err(Error::Policy(format!(
-                "n: expected 1 to {} (the index's max_n), got {}",
-                index.max_n, self.n
-            )));
+            return Err(Error::Policy(format!("n: expected 1 to {} (the index's max_n), got {}", index.max_n, self.n)));
         }
         Ok(())
     }
 }
 
 /// Flags of each word, and for each word the lengths of the minimal identifying n-grams that start there (bit n - 1).
-pub fn protect(
-    index: &NgramIndex,
-    texts: &Texts,
-    words: &Words,
-    settings: Settings,
-) -> Result<(Vec<u8>, Vec<u8>)> {
+pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
     index.lookup();
@@ -96,12 +86,7 @@ pub fn protect(
 }
 
 /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
-fn minimal_starts(
-    index: &NgramIndex,
-    text: &str,
-    bounds: (&[u32], &[u32]),
-    settings: Settings,
-) -> Vec<u8> {
+fn minimal_starts(index: &NgramIndex, text: &str, bounds: (&[u32], &[u32]), settings: Settings) -> Vec<u8> {
     let lookup = index.lookup();
     let (from, to) = bounds;
     let num_words = from.len();
@@ -118,9 +103,7 @@ fn minimal_starts(
         } else if let Some(id) = found {
             ids[i] = id + 1;
         }
-        rare[i] = settings
-            .max_word_support
-            .is_none_or(|limit| support < limit);
+        rare[i] = settings.max_word_support.is_none_or(|limit| support < limit);
     }
     for n in 2..=settings.n.min(num_words) {
         for i in 0..=num_words - n {
@@ -146,11 +129,8 @@ pub fn apply(policy: Policy, max_n: usize, starts: &[u8]) -> Vec<u8> {
     let num_words = starts.len();
     let mut flags = vec![0u8; num_words];
     let intervals = || {
-        (0..num_words).flat_map(move |i| {
-            (1..=8usize)
-                .filter(move |n| starts[i] >> (n - 1) & 1 == 1)
-                .map(move |n| (i, i + n - 1))
-        })
+        (0..num_words)
+            .flat_map(move |i| (1..=8usize).filter(move |n| starts[i] >> (n - 1) & 1 == 1).map(move |n| (i, i + n - 1)))
     };
     match policy {
         Policy::All => {
@@ -165,8 +145,7 @@ pub fn apply(policy: Policy, max_n: usize, starts: &[u8]) -> Vec<u8> {
         }
         Policy::Cover => {
             // Stab the right end of the first interval (by right end) that no stab has hit yet.
-            let mut by_end: Vec<(usize, usize)> =
-                intervals().map(|(first, last)| (last, first)).collect();
+            let mut by_end: Vec<(usize, usize)> = intervals().map(|(first, last)| (last, first)).collect();
             by_end.sort_unstable();
             let mut next_free = 0;
             for (last, first) in by_end {

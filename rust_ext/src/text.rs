@@ -28,15 +28,11 @@ impl Texts {
             DataType::LargeUtf8 => Texts::Large(array.as_string::<i64>().clone()),
             DataType::Utf8View => Texts::View(array.as_string_view().clone()),
             other => {
-                return Err(Error::Corpus(format!(
-                    "column {column}: expected strings, got {other}"
-                )));
+                return Err(Error::Corpus(format!("column {column}: expected strings, got {other}")));
             }
         };
         match texts.first_invalid() {
-            Some(row) => Err(Error::Corpus(format!(
-                "column {column}: row {row} is not valid UTF-8"
-            ))),
+            Some(row) => Err(Error::Corpus(format!("column {column}: row {row} is not valid UTF-8"))),
             None => Ok(texts),
         }
     }

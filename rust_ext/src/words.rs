@@ -80,20 +80,14 @@ pub fn segment(texts: &Texts) -> Result<Words> {
 /// Offsets inside a document are 32-bit.
 pub fn check_length(text: &str, row: usize) -> Result<()> {
     if text.len() > u32::MAX as usize {
-        return Err(Error::Corpus(format!(
-            "column text: row {row} is longer than 4 GiB"
-        )));
+        return Err(Error::Corpus(format!("column text: row {row} is longer than 4 GiB")));
     }
     Ok(())
 }
 
 /// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
 pub fn for_each_word(text: &str, emit: impl FnMut(usize, usize)) {
-    let mut join = NumberJoin {
-        bytes: text.as_bytes(),
-        pending: None,
-        emit,
-    };
+    let mut join = NumberJoin { bytes: text.as_bytes(), pending: None, emit };
     if text.is_ascii() {
         scan_ascii(text.as_bytes(), |start, end, has_digit| {
             join.push(start, end, has_digit);
@@ -117,10 +111,8 @@ struct NumberJoin<'a, F: FnMut(usize, usize)> {
 impl<F: FnMut(usize, usize)> NumberJoin<'_, F> {
     fn push(&mut self, start: usize, end: usize, has_digit: bool) {
         if let Some((first, last, digit)) = self.pending {
-            let joined = digit
-                && has_digit
-                && start == last + 1
-                && matches!(self.bytes[last], b'-' | b'/' | b'.' | b':');
+            let joined =
+                digit && has_digit && start == last + 1 && matches!(self.bytes[last], b'-' | b'/' | b'.' | b':');
             if joined {
                 self.pending = Some((first, end, true));
                 return;
@@ -173,11 +165,7 @@ const CLASSES: [Class; 128] = {
 /// UAX #29 words of ASCII text: runs of letters, digits and `_`; `.` and `'` stay inside a word between two letters or two
 /// digits, `:` between two letters, `,` and `;` between two digits.
 pub fn scan_ascii(bytes: &[u8], mut emit: impl FnMut(usize, usize, bool)) {
-    let class = |at: usize| {
-        bytes
-            .get(at)
-            .map_or(Class::Other, |&byte| CLASSES[(byte & 127) as usize])
-    };
+    let class = |at: usize| bytes.get(at).map_or(Class::Other, |&byte| CLASSES[(byte & 127) as usize]);
     let mut at = 0;
     while at < bytes.len() {
         if class(at) == Class::Other {
@@ -250,14 +238,10 @@ mod tests {
         let mut state = 1u64;
         for _ in 0..200_000 {
             let mut text = String::new();
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let length = (state >> 60) as usize;
             for _ in 0..length {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 text.push(alphabet[(state >> 33) as usize % alphabet.len()] as char);
             }
             let (mut fast, mut full) = (Vec::new(), Vec::new());

@@ -2,10 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{
-    Array, LargeStringArray, RecordBatch, UInt8Array, UInt32Array, UInt64Array, cast::AsArray,
-    types,
-};
+use arrow_array::{Array, LargeStringArray, RecordBatch, UInt8Array, UInt32Array, UInt64Array, cast::AsArray, types};
 use arrow_schema::{DataType, Field, Schema};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
@@ -91,14 +88,9 @@ impl PyWords {
         let words = (0..texts.len()).flat_map(|row| {
             let text = texts.get(row);
             let (from, to) = self.0.of(row);
-            from.iter()
-                .zip(to)
-                .map(move |(&a, &b)| &text[a as usize..b as usize])
+            from.iter().zip(to).map(move |(&a, &b)| &text[a as usize..b as usize])
         });
-        batch(vec![(
-            "word",
-            Arc::new(LargeStringArray::from_iter_values(words)),
-        )])
+        batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(words)))])
     }
 }
 
@@ -108,9 +100,7 @@ impl PyWords {
 fn py_segment(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<PyWords> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let words = py
-        .detach(|| threads.install(|| segment(&texts)))
-        .map_err(to_py_err)?;
+    let words = py.detach(|| threads.install(|| segment(&texts))).map_err(to_py_err)?;
     Ok(PyWords(Arc::new(words)))
 }
 
@@ -128,24 +118,15 @@ impl PyIndexBuilder {
     fn new(max_n: usize, surface: &str, num_threads: usize) -> PyResult<Self> {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
         let builder = IndexBuilder::new(max_n, surface, resolve(num_threads)).map_err(to_py_err)?;
-        Ok(Self {
-            builder: Some(builder),
-            num_threads,
-        })
+        Ok(Self { builder: Some(builder), num_threads })
     }
 
-    fn add(
-        &mut self,
-        py: Python<'_>,
-        texts: &Bound<'_, PyAny>,
-        units: PyReadonlyArray1<'_, u32>,
-    ) -> PyResult<usize> {
+    fn add(&mut self, py: Python<'_>, texts: &Bound<'_, PyAny>, units: PyReadonlyArray1<'_, u32>) -> PyResult<usize> {
         let texts = import_texts(texts, "text")?;
         let units = units.as_slice()?.to_vec();
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let builder = self.builder.as_mut().ok_or_else(used_up)?;
-        py.detach(|| threads.install(|| builder.add(&texts, &units)))
-            .map_err(to_py_err)
+        py.detach(|| threads.install(|| builder.add(&texts, &units))).map_err(to_py_err)
     }
 
     #[pyo3(signature = (*, min_support=2))]
@@ -153,17 +134,13 @@ impl PyIndexBuilder {
         crate::index::check_min_support(min_support).map_err(to_py_err)?;
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let builder = self.builder.take().ok_or_else(used_up)?;
-        let index = py
-            .detach(|| threads.install(|| builder.finish(min_support)))
-            .map_err(to_py_err)?;
+        let index = py.detach(|| threads.install(|| builder.finish(min_support))).map_err(to_py_err)?;
         Ok(PyNgramIndex(Arc::new(index)))
     }
 }
 
 fn used_up() -> PyErr {
-    to_py_err(Error::Policy(
-        "this IndexBuilder is finished; make a new one".into(),
-    ))
+    to_py_err(Error::Policy("this IndexBuilder is finished; make a new one".into()))
 }
 
 /// Supports of words and n-grams.
@@ -210,18 +187,9 @@ impl PyNgramIndex {
     /// Columns word, support, occurrences; in byte order of the word.
     fn words(&self) -> PyResult<ArrowBatch> {
         batch(vec![
-            (
-                "word",
-                Arc::new(LargeStringArray::from_iter_values(&self.0.words)),
-            ),
-            (
-                "support",
-                Arc::new(UInt32Array::from(self.0.support.clone())),
-            ),
-            (
-                "occurrences",
-                Arc::new(UInt64Array::from(self.0.occurrences.clone())),
-            ),
+            ("word", Arc::new(LargeStringArray::from_iter_values(&self.0.words))),
+            ("support", Arc::new(UInt32Array::from(self.0.support.clone()))),
+            ("occurrences", Arc::new(UInt64Array::from(self.0.occurrences.clone()))),
         ])
     }
 
@@ -261,20 +229,11 @@ impl PyNgramIndex {
                 let level = import_struct(level)?;
                 let left = column::<types::UInt32Type>(&level, "left")?;
                 let right = column::<types::UInt32Type>(&level, "right")?;
-                let keys = left
-                    .iter()
-                    .zip(&right)
-                    .map(|(&a, &b)| u64::from(a) << 32 | u64::from(b));
-                Ok(Level {
-                    keys: keys.collect(),
-                    support: column::<types::UInt8Type>(&level, "support")?,
-                })
+                let keys = left.iter().zip(&right).map(|(&a, &b)| u64::from(a) << 32 | u64::from(b));
+                Ok(Level { keys: keys.collect(), support: column::<types::UInt8Type>(&level, "support")? })
             })
             .collect::<PyResult<Vec<_>>>()?;
-        let surfaces = words
-            .column_by_name("word")
-            .ok_or_else(|| missing("word"))?
-            .clone();
+        let surfaces = words.column_by_name("word").ok_or_else(|| missing("word"))?.clone();
         let surfaces = crate::text::Texts::new(&surfaces, "word").map_err(to_py_err)?;
         let index = NgramIndex {
             max_n,
@@ -282,9 +241,7 @@ impl PyNgramIndex {
             min_support,
             num_units,
             num_documents,
-            words: (0..surfaces.len())
-                .map(|i| surfaces.get(i).to_owned())
-                .collect(),
+            words: (0..surfaces.len()).map(|i| surfaces.get(i).to_owned()).collect(),
             support: column::<types::UInt32Type>(&words, "support")?,
             occurrences: column::<types::UInt64Type>(&words, "occurrences")?,
             levels,
@@ -319,32 +276,22 @@ impl PyNgramIndex {
             k,
             n,
             policy: Policy::parse(policy).map_err(to_py_err)?,
-            max_word_support: max_document_frequency
-                .map(|share| (share * self.0.num_units as f64).ceil() as u32),
+            max_word_support: max_document_frequency.map(|share| (share * self.0.num_units as f64).ceil() as u32),
         };
         let threads = pool(num_threads).map_err(to_py_err)?;
-        let (flags, starts) = py
-            .detach(|| threads.install(|| protect(&self.0, &texts, &words.0, settings)))
-            .map_err(to_py_err)?;
-        Ok((
-            PyArray1::from_vec(py, flags),
-            PyArray1::from_vec(py, starts),
-        ))
+        let (flags, starts) =
+            py.detach(|| threads.install(|| protect(&self.0, &texts, &words.0, settings))).map_err(to_py_err)?;
+        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 }
 
 /// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
 #[pyfunction]
 #[pyo3(signature = (ids, *, seed))]
-fn hash_units<'py>(
-    py: Python<'py>,
-    ids: &Bound<'py, PyAny>,
-    seed: u64,
-) -> PyResult<Bound<'py, PyArray1<u64>>> {
+fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyResult<Bound<'py, PyArray1<u64>>> {
     let ids = import_texts(ids, "id")?;
-    let hashes = (0..ids.len())
-        .map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed))
-        .collect();
+    let hashes =
+        (0..ids.len()).map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed)).collect();
     Ok(PyArray1::from_vec(py, hashes))
 }
 
@@ -360,18 +307,13 @@ fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
 fn fold_surfaces(words: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
     let words = import_texts(words, "word")?;
     let folded = (0..words.len()).map(|row| Surface::Fold.apply(words.get(row)).into_owned());
-    batch(vec![(
-        "word",
-        Arc::new(LargeStringArray::from_iter_values(folded)),
-    )])
+    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(folded)))])
 }
 
 /// A batch of named columns.
 pub fn batch(columns: Vec<(&str, Arc<dyn Array>)>) -> PyResult<ArrowBatch> {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(name, array)| Field::new(*name, array.data_type().clone(), false))
-        .collect();
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), false)).collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
         .map(ArrowBatch)
@@ -382,28 +324,18 @@ fn import_struct(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let array = import_array(object)?;
     match array.data_type() {
         DataType::Struct(_) => Ok(RecordBatch::from(array.as_struct())),
-        other => Err(to_py_err(Error::Artifact(format!(
-            "expected a record batch, got {other}"
-        )))),
+        other => Err(to_py_err(Error::Artifact(format!("expected a record batch, got {other}")))),
     }
 }
 
-fn column<T: types::ArrowPrimitiveType>(
-    batch: &RecordBatch,
-    name: &str,
-) -> PyResult<Vec<T::Native>> {
+fn column<T: types::ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> PyResult<Vec<T::Native>> {
     let array = batch.column_by_name(name).ok_or_else(|| missing(name))?;
     let array = array.as_primitive_opt::<T>().ok_or_else(|| {
-        to_py_err(Error::Artifact(format!(
-            "index tables: column {name} has type {}",
-            array.data_type()
-        )))
+        to_py_err(Error::Artifact(format!("index tables: column {name} has type {}", array.data_type())))
     })?;
     Ok(array.values().to_vec())
 }
 
 fn missing(name: &str) -> PyErr {
-    to_py_err(Error::Artifact(format!(
-        "index tables: column {name} is missing"
-    )))
+    to_py_err(Error::Artifact(format!("index tables: column {name} is missing")))
 }

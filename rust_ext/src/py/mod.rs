@@ -3,7 +3,9 @@
 //! Arrays come in through the Arrow C data interface (any producer: pyarrow, polars, duckdb, Spark batches) or as NumPy
 //! buffers, and leave the same way, without copies. Every kernel runs with the interpreter lock released.
 
+pub mod detect;
 pub mod index;
+pub mod tokens;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
 use pyo3::exceptions::PyRuntimeError;
@@ -40,23 +42,15 @@ pub fn import_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let schema = schema.cast::<PyCapsule>()?;
     let array = capsules.get_item(1)?;
     let array = array.cast::<PyCapsule>()?;
-    let schema = schema
-        .pointer_checked(Some(c"arrow_schema"))?
-        .cast::<ffi::FFI_ArrowSchema>();
-    let array = array
-        .pointer_checked(Some(c"arrow_array"))?
-        .cast::<ffi::FFI_ArrowArray>();
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<ffi::FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<ffi::FFI_ArrowArray>();
     // SAFETY: the capsules hold live structs of these names by the Arrow PyCapsule protocol; the array is moved out and
     // an empty, released one is left behind, so the capsule's destructor does nothing.
     let data = unsafe {
         let array = std::ptr::replace(array.as_ptr(), ffi::FFI_ArrowArray::empty());
         ffi::from_ffi(array, schema.as_ref())
     }
-    .map_err(|error| {
-        to_py_err(Error::Corpus(format!(
-            "not a readable Arrow array: {error}"
-        )))
-    })?;
+    .map_err(|error| to_py_err(Error::Corpus(format!("not a readable Arrow array: {error}"))))?;
     Ok(arrow_array::make_array(data))
 }
 
@@ -81,8 +75,8 @@ impl ArrowBatch {
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let _ = requested_schema;
         let array = StructArray::from(self.0.clone());
-        let (array, schema) = ffi::to_ffi(&array.to_data())
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let (array, schema) =
+            ffi::to_ffi(&array.to_data()).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         Ok((schema, array))
@@ -94,5 +88,7 @@ impl ArrowBatch {
 fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
-    index::register(module)
+    index::register(module)?;
+    tokens::register(module)?;
+    detect::register(module)
 }

@@ -1,0 +1,78 @@
+//! Blacklist: surfaces of direct identifiers that are protected beyond the span that showed them.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::intern::Interner;
+use crate::spans::check_mask;
+use crate::surface::Surface;
+use crate::text::Texts;
+use crate::words::Words;
+
+pub struct Blacklist {
+    surface: Surface,
+    words: Interner,
+    /// Ids protected wherever they stand.
+    everywhere: HashSet<u32, FixedState>,
+    /// (unit, id) protected in all documents of that unit.
+    of_unit: HashSet<(u32, u32), FixedState>,
+}
+
+impl Blacklist {
+    pub fn new(surface: Surface) -> Self {
+        Self { surface, words: Interner::new(), everywhere: HashSet::default(), of_unit: HashSet::default() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Add the masked words: for the whole corpus, or for the unit of their document.
+    pub fn add(&mut self, texts: &Texts, words: &Words, mask: &[u8], units: Option<&[u32]>) -> Result<()> {
+        words.check(texts.len())?;
+        check_mask(words, mask)?;
+        for row in 0..texts.len() {
+            let text = texts.get(row);
+            let (from, to) = words.of(row);
+            let first = words.first(row);
+            for word in 0..from.len() {
+                if mask[first + word] == 0 {
+                    continue;
+                }
+                let surface = self.surface.apply(&text[from[word] as usize..to[word] as usize]);
+                let id = self.words.intern(&surface);
+                match units {
+                    None => self.everywhere.insert(id),
+                    Some(units) => self.of_unit.insert((units[row], id)),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// 1 for each word on the list.
+    pub fn find(&self, texts: &Texts, words: &Words, units: &[u32]) -> Result<Vec<u8>> {
+        words.check(texts.len())?;
+        let parts: Vec<Vec<u8>> = (0..texts.len())
+            .into_par_iter()
+            .map(|row| {
+                let text = texts.get(row);
+                let (from, to) = words.of(row);
+                let listed = |(&start, &end): (&u32, &u32)| {
+                    let surface = self.surface.apply(&text[start as usize..end as usize]);
+                    self.words
+                        .find(&surface)
+                        .is_some_and(|id| self.everywhere.contains(&id) || self.of_unit.contains(&(units[row], id)))
+                };
+                from.iter().zip(to).map(|bounds| u8::from(listed(bounds))).collect()
+            })
+            .collect();
+        Ok(parts.concat())
+    }
+}

@@ -1,0 +1,196 @@
+//! Spans, blacklists and tokens for Python.
+
+use std::sync::Arc;
+
+use arrow_array::LargeStringArray;
+use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use pyo3::prelude::*;
+
+use super::index::{PyWords, batch};
+use super::{ArrowBatch, import_texts, to_py_err};
+use crate::blacklist::Blacklist;
+use crate::error::Error;
+use crate::pool::pool;
+use crate::spans::{cover_spans, replace_words};
+use crate::surface::Surface;
+use crate::tokens::{TokenEncoder, Tokens};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyBlacklist>()?;
+    module.add_class::<PyTokenEncoder>()?;
+    module.add_class::<PyTokens>()?;
+    module.add_function(wrap_pyfunction!(py_cover_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(py_replace_words, module)?)
+}
+
+/// 1 for each word that meets a span (in characters) of its document.
+#[pyfunction(name = "cover_spans")]
+#[pyo3(signature = (texts, words, span_offsets, starts, ends, *, num_threads=0))]
+#[allow(clippy::too_many_arguments)]
+fn py_cover_spans<'py>(
+    py: Python<'py>,
+    texts: &Bound<'py, PyAny>,
+    words: &PyWords,
+    span_offsets: PyReadonlyArray1<'py, i64>,
+    starts: PyReadonlyArray1<'py, i32>,
+    ends: PyReadonlyArray1<'py, i32>,
+    num_threads: usize,
+) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let texts = import_texts(texts, "text")?;
+    let (offsets, starts, ends) = (span_offsets.as_slice()?, starts.as_slice()?, ends.as_slice()?);
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let mask =
+        py.detach(|| threads.install(|| cover_spans(&texts, &words.0, offsets, starts, ends))).map_err(to_py_err)?;
+    Ok(PyArray1::from_vec(py, mask))
+}
+
+/// Texts with each masked word replaced, column `text`.
+#[pyfunction(name = "replace_words")]
+#[pyo3(signature = (texts, words, mask, replacement="X", *, num_threads=0))]
+fn py_replace_words(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    words: &PyWords,
+    mask: PyReadonlyArray1<'_, u8>,
+    replacement: &str,
+    num_threads: usize,
+) -> PyResult<ArrowBatch> {
+    let texts = import_texts(texts, "text")?;
+    let mask = mask.as_slice()?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let replaced =
+        py.detach(|| threads.install(|| replace_words(&texts, &words.0, mask, replacement))).map_err(to_py_err)?;
+    batch(vec![("text", Arc::new(LargeStringArray::from_iter_values(replaced)))])
+}
+
+/// Surfaces protected beyond the span that showed them.
+#[pyclass(name = "Blacklist")]
+pub struct PyBlacklist(Blacklist);
+
+#[pymethods]
+impl PyBlacklist {
+    #[new]
+    #[pyo3(signature = (*, surface="exact"))]
+    fn new(surface: &str) -> PyResult<Self> {
+        Ok(Self(Blacklist::new(Surface::parse(surface).map_err(to_py_err)?)))
+    }
+
+    #[getter]
+    fn num_surfaces(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Add the masked words, for the whole corpus (`units` None) or for the unit of their document.
+    #[pyo3(signature = (texts, words, mask, units=None))]
+    fn add(
+        &mut self,
+        texts: &Bound<'_, PyAny>,
+        words: &PyWords,
+        mask: PyReadonlyArray1<'_, u8>,
+        units: Option<PyReadonlyArray1<'_, u32>>,
+    ) -> PyResult<()> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_ref().map(|units| units.as_slice()).transpose()?;
+        check_units(units, texts.len())?;
+        self.0.add(&texts, &words.0, mask.as_slice()?, units).map_err(to_py_err)
+    }
+
+    /// 1 for each word on the list.
+    #[pyo3(signature = (texts, words, units, *, num_threads=0))]
+    fn r#match<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+        words: &PyWords,
+        units: PyReadonlyArray1<'py, u32>,
+        num_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_slice()?;
+        check_units(Some(units), texts.len())?;
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let mask = py.detach(|| threads.install(|| self.0.find(&texts, &words.0, units))).map_err(to_py_err)?;
+        Ok(PyArray1::from_vec(py, mask))
+    }
+}
+
+fn check_units(units: Option<&[u32]>, num_documents: usize) -> PyResult<()> {
+    match units {
+        Some(units) if units.len() != num_documents => {
+            let message = format!("{} units were given for {num_documents} documents", units.len());
+            Err(to_py_err(Error::Corpus(message)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A tokenizer whose tokens know their words.
+#[pyclass(name = "TokenEncoder", frozen)]
+pub struct PyTokenEncoder {
+    encoder: TokenEncoder,
+    num_threads: usize,
+}
+
+#[pymethods]
+impl PyTokenEncoder {
+    #[new]
+    #[pyo3(signature = (tokenizer_json, *, num_threads=0))]
+    fn new(tokenizer_json: &str, num_threads: usize) -> PyResult<Self> {
+        let encoder = TokenEncoder::new(tokenizer_json).map_err(to_py_err)?;
+        Ok(Self { encoder, num_threads })
+    }
+
+    #[getter]
+    fn vocab_size(&self) -> usize {
+        self.encoder.vocab_size()
+    }
+
+    fn encode(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        words: &PyWords,
+        word_flags: PyReadonlyArray1<'_, u8>,
+        ngram_starts: PyReadonlyArray1<'_, u8>,
+    ) -> PyResult<PyTokens> {
+        let texts = import_texts(texts, "text")?;
+        let (flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let tokens = py
+            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, flags, starts)))
+            .map_err(to_py_err)?;
+        Ok(PyTokens(tokens))
+    }
+}
+
+/// Tokens of a batch of documents.
+#[pyclass(name = "Tokens", frozen)]
+pub struct PyTokens(Tokens);
+
+#[pymethods]
+impl PyTokens {
+    #[getter]
+    fn doc_offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        self.0.doc_offsets.to_pyarray(py)
+    }
+
+    #[getter]
+    fn input_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        self.0.input_ids.to_pyarray(py)
+    }
+
+    #[getter]
+    fn word_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
+        self.0.word_ids.to_pyarray(py)
+    }
+
+    #[getter]
+    fn flags<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        self.0.flags.to_pyarray(py)
+    }
+
+    #[getter]
+    fn ngram_starts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        self.0.ngram_starts.to_pyarray(py)
+    }
+}
