@@ -1,0 +1,239 @@
+"""Artefacts: folders that hold a whole result or do not exist. The only place that writes results.
+
+An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
+renamed into it, so a crash at any point leaves the old result or the whole new one; what a crash left behind is mended
+when the same artefact is written or read next. Folders are 0700, files 0600.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import ArtifactError
+
+__all__ = ["ArtifactWriter", "Manifest", "fingerprint", "is_current", "read_manifest", "require_kind", "write_artifact"]
+
+FORMAT = "reticent.artifact/1"
+MANIFEST = "manifest.json"
+PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an artefact is: its kind, the configuration and inputs it was made from, its files and counts."""
+
+    kind: str
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    files: dict[str, dict[str, Any]]
+    counts: dict[str, Any]
+    versions: dict[str, str]
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything that makes this artefact what it is; counts, versions and times are left out."""
+        content = {"kind": self.kind, "config": self.config, "inputs": self.inputs, "files": self.files}
+        return hashlib.sha256(_canonical(content)).hexdigest()
+
+
+@dataclass(slots=True)
+class ArtifactWriter:
+    """Where to write the data files, and counts to keep in the manifest."""
+
+    path: Path
+    counts: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def write_artifact(
+    path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]
+) -> Iterator[ArtifactWriter]:
+    """Yield a writer whose folder becomes the artefact at ``path`` when the block ends without an error.
+
+    Raises
+    ------
+    ArtifactError
+        Another process is writing this artefact, or the folder there is not one of ours and not empty (it is left
+        alone).
+    """
+    path = Path(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(path):
+        _mend(path)
+        if path.exists() and not (path / MANIFEST).exists():
+            if not path.is_dir() or any(path.iterdir()):
+                raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
+            path.rmdir()
+        temporary = path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
+        old_umask = os.umask(0o077)
+        try:
+            temporary.mkdir(mode=0o700)
+            writer = ArtifactWriter(temporary)
+            yield writer
+            _finish(temporary, kind, config, inputs, writer.counts)
+            _replace(path, temporary)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        finally:
+            os.umask(old_umask)
+
+
+def read_manifest(path: Path | str) -> Manifest:
+    """Read the manifest of an artefact.
+
+    Raises
+    ------
+    ArtifactError
+        There is no artefact, it is of another format, or a data file is missing or has another size.
+    """
+    path = Path(path)
+    if not path.exists():
+        with _locked(path):
+            _mend(path)
+    try:
+        content = json.loads((path / MANIFEST).read_bytes())
+        if content.pop("format") != FORMAT:
+            raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
+        manifest = Manifest(**content)
+    except FileNotFoundError:
+        raise ArtifactError(f"{path}: no artefact here (no {MANIFEST})") from None
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
+        raise ArtifactError(f"{path / MANIFEST}: not a readable manifest") from None
+    for name, about in manifest.files.items():
+        if not (path / name).is_file() or (path / name).stat().st_size != about["num_bytes"]:
+            raise ArtifactError(f"{path / name}: missing, or not of the size its manifest says")
+    return manifest
+
+
+def require_kind(path: Path | str, kind: str) -> Manifest:
+    """Read the manifest of an artefact that must be of this kind."""
+    manifest = read_manifest(path)
+    if manifest.kind != kind:
+        raise ArtifactError(f"{path}: an artefact of kind {manifest.kind}, expected {kind}")
+    return manifest
+
+
+def is_current(path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> bool:
+    """Say whether the artefact at ``path`` is whole and was made from this configuration and these inputs."""
+    try:
+        manifest = read_manifest(path)
+    except ArtifactError:
+        return False
+    same_config = _canonical(manifest.config) == _canonical(config)
+    return manifest.kind == kind and same_config and manifest.inputs == inputs
+
+
+def fingerprint(path: Path | str) -> str:
+    """Hash of an artefact (from its manifest), of a file, or of every file under a folder."""
+    path = Path(path)
+    if path.is_dir() and (path / MANIFEST).exists():
+        return read_manifest(path).digest
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        content = {str(file.relative_to(path)): _hash_file(file) for file in files}
+        return hashlib.sha256(_canonical(content)).hexdigest()
+    if path.is_file():
+        return _hash_file(path)
+    raise ArtifactError(f"{path}: no such file or folder")
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _hash_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
+    """Make every file durable and private, then write the manifest."""
+    files = {}
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        file.chmod(0o600)
+        _sync(file)
+        files[str(file.relative_to(folder))] = {"sha256": _hash_file(file), "num_bytes": file.stat().st_size}
+    versions = {}
+    for name in ("reticent", *PACKAGES):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    content = {"format": FORMAT, "kind": kind, "config": config, "inputs": inputs, "files": files}
+    content |= {"counts": counts, "versions": versions}
+    manifest = folder / MANIFEST
+    manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    manifest.chmod(0o600)
+    _sync(manifest)
+    for directory in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
+        directory.chmod(0o700)
+        _sync(directory)
+
+
+def _replace(path: Path, temporary: Path) -> None:
+    """Put ``temporary`` at ``path``. A crash between the two renames is mended by `_mend`."""
+    if path.exists():
+        aside = path.parent / f".{path.name}.old"
+        path.rename(aside)
+        temporary.rename(path)
+        _sync(path.parent)
+        shutil.rmtree(aside)
+    else:
+        temporary.rename(path)
+        _sync(path.parent)
+
+
+def _mend(path: Path) -> None:
+    """Bring back an old result that a crash left aside, and wipe what an interrupted writer left."""
+    aside = path.parent / f".{path.name}.old"
+    if aside.exists():
+        if path.exists():
+            shutil.rmtree(aside)
+        else:
+            aside.rename(path)
+    for leftover in path.parent.glob(f".{path.name}.tmp-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the artefact's lock; `ArtifactError` when another process has it."""
+    if not path.parent.is_dir():
+        yield
+        return
+    lock = path.parent / f".{path.name}.lock"
+    try:
+        file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ArtifactError(f"{path.parent}: cannot be written ({error.strerror})") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ArtifactError(f"{path}: in use by another process") from None
+        yield
+    finally:
+        os.close(file)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

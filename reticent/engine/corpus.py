@@ -1,0 +1,335 @@
+"""Corpus: documents of individuals, read from Parquet, Arrow IPC, CSV or JSONL as a stream of record batches.
+
+Whatever the source, batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file names and
+of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an error that names file,
+row (1 is the first) and column, and never the text or the id.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
+from reticent.errors import CorpusError
+
+__all__ = ["Columns", "Corpus", "Format", "open_corpus"]
+
+Format = Literal["auto", "parquet", "arrow", "csv", "jsonl"]
+SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+REQUIRED = ("doc_id", "individual_id", "text")
+NUM_BYTES_PER_BLOCK = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column of the source holds what; None for a column that is not there."""
+
+    doc_id: str = "doc_id"
+    individual_id: str = "individual_id"
+    text: str = "text"
+    household_id: str | None = None
+    label: str | None = None
+    spans: str | None = None
+
+
+@dataclass(slots=True)
+class Corpus:
+    """An opened set of documents; see :func:`open_corpus`."""
+
+    files: tuple[Path, ...]
+    format: str
+    columns: Columns = field(default_factory=Columns)
+    _ids: pa.Table | None = None
+    _fingerprint: str | None = None
+
+    def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 4096) -> Iterator[pa.RecordBatch]:
+        """Yield the documents in order, with these columns of `DOCUMENTS` (a column that is not mapped is skipped).
+
+        Raises
+        ------
+        CorpusError
+            A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
+            not valid UTF-8.
+        """
+        wanted = {name: getattr(self.columns, name) for name in columns if getattr(self.columns, name) is not None}
+        for file in self.files:
+            row = 0
+            for batch in _read(file, self.format, list(wanted.values()), batch_rows):
+                yield _canonical(batch, wanted, file, row)
+                row += batch.num_rows
+
+    def scan(self) -> pa.Table:
+        """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).
+
+        Raises
+        ------
+        CorpusError
+            Besides what :meth:`batches` raises: no document at all, one individual only, a doc_id that stands twice.
+        """
+        if self._ids is None:
+            batches = list(self.batches(columns=("doc_id", "individual_id", "household_id")))
+            if not batches or not any(batch.num_rows for batch in batches):
+                raise CorpusError(f"{self._where()}: no documents")
+            table = pa.Table.from_batches(batches)
+            self._check_duplicates(table.column("doc_id"))
+            if pc.count_distinct(table.column("individual_id")).as_py() < 2:
+                raise CorpusError(
+                    f"{self._where()}: column {self.columns.individual_id} names one individual only; "
+                    "support among individuals needs at least two"
+                )
+            self._ids = table
+        return self._ids
+
+    @property
+    def num_documents(self) -> int:
+        return self.scan().num_rows
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the files' contents and the column mapping (kept)."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256(json.dumps([self.format, asdict(self.columns)]).encode())
+            for file in self.files:
+                try:
+                    with file.open("rb") as stream:
+                        digest.update(hashlib.file_digest(stream, "sha256").digest())
+                except OSError as error:
+                    raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+    def _where(self) -> str:
+        return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
+
+    def _check_duplicates(self, doc_ids: pa.ChunkedArray) -> None:
+        encoded = doc_ids.combine_chunks().dictionary_encode()
+        if len(encoded.dictionary) == len(encoded):
+            return
+        codes = encoded.indices.to_numpy()
+        _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+        code = codes[first[counts > 1].min()]
+        rows = np.flatnonzero(codes == code)[:2]
+        places = " and ".join(self._place(int(row)) for row in rows)
+        raise CorpusError(f"column {self.columns.doc_id}: the same document id stands at {places}")
+
+    def _place(self, row: int) -> str:
+        """File and row of a document number; reads the files again, so for errors only."""
+        for file in self.files:
+            length = sum(batch.num_rows for batch in _read(file, self.format, [self.columns.doc_id], 1 << 16))
+            if row < length:
+                return f"{file} row {row + 1}"
+            row -= length
+        raise AssertionError("row beyond the corpus")
+
+
+def open_corpus(
+    source: str | Path | Sequence[str | Path], *, columns: Columns | None = None, format: Format = "auto"
+) -> Corpus:
+    """Open documents: one file, a folder, a glob, or a list of these.
+
+    Parameters
+    ----------
+    columns : Columns
+        Names of the columns; by default those of `DOCUMENTS` that are required.
+    format : {"auto", "parquet", "arrow", "csv", "jsonl"}
+        "auto" goes by the files' suffixes; ``.json`` is not guessed.
+
+    Raises
+    ------
+    CorpusError
+        No file is found, or the files are of several formats.
+    """
+    sources = [source] if isinstance(source, str | Path) else list(source)
+    files = sorted({file for item in sources for file in _find(Path(item))})
+    if not files:
+        raise CorpusError(f"{', '.join(map(str, sources))}: no file found (Parquet, Arrow, CSV or JSONL)")
+    formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
+    if len(formats) > 1 or "unknown" in formats:
+        shown = ", ".join(sorted({file.suffix or "no suffix" for file in files}))
+        raise CorpusError(
+            f"{', '.join(map(str, sources))}: files of one format expected, found {shown}; name the format"
+        )
+    return Corpus(tuple(files), formats.pop(), columns or Columns())
+
+
+def _find(source: Path) -> list[Path]:
+    if source.is_dir():
+        return [path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES]
+    if source.is_file():
+        return [source]
+    return [path for path in map(Path, glob.glob(str(source), recursive=True)) if path.is_file()]
+
+
+def _read(file: Path, format: str, columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of one file with these columns; pyarrow's own messages may quote the data, so none is passed on."""
+    try:
+        if format == "parquet":
+            parquet = pq.ParquetFile(file)
+            _require(parquet.schema_arrow.names, columns, file)
+            yield from parquet.iter_batches(batch_size=batch_rows, columns=columns)
+        elif format == "arrow":
+            yield from _sliced(_read_arrow(file, columns), batch_rows)
+        elif format == "csv":
+            yield from _sliced(_read_csv(file, columns), batch_rows)
+        else:
+            yield from _sliced(_read_jsonl(file, columns), batch_rows)
+    except CorpusError:
+        raise
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"not valid {format}"
+        raise CorpusError(f"{file}: cannot be read as {format} ({reason})") from None
+
+
+def _sliced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, batch_rows):
+            yield batch.slice(start, batch_rows)
+
+
+def _read_arrow(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as source:
+        is_file = source.size() >= 6 and source.read(6) == b"ARROW1"
+        source.seek(0)
+        if is_file:
+            reader = pa.ipc.open_file(source)
+            _require(reader.schema.names, columns, file)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number).select(columns)
+        else:
+            stream = pa.ipc.open_stream(source)
+            _require(stream.schema.names, columns, file)
+            for batch in stream:
+                yield batch.select(columns)
+
+
+def _read_csv(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    with file.open("rb") as source:
+        head = pa.csv.open_csv(source, parse_options=pa.csv.ParseOptions(newlines_in_values=True))
+        names = head.schema.names
+    _require(names, columns, file)
+    reader = pa.csv.open_csv(
+        file,
+        read_options=pa.csv.ReadOptions(block_size=NUM_BYTES_PER_BLOCK),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(
+            include_columns=columns,
+            column_types=dict.fromkeys(columns, pa.large_string()),
+            strings_can_be_null=True,
+            null_values=[""],
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    yield from reader
+
+
+def _read_jsonl(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Blocks of whole lines, so that memory is bounded; ids and texts are read as they are written."""
+    row = 0
+    rest = b""
+    with file.open("rb") as source:
+        while True:
+            block = source.read(NUM_BYTES_PER_BLOCK)
+            data, rest = rest + block, b""
+            if block:
+                cut = data.rfind(b"\n") + 1
+                data, rest = data[:cut], data[cut:]
+            if data.strip():
+                yield _parse_jsonl(data, columns, file, row)
+                row += data.count(b"\n")
+            if not block:
+                return
+
+
+def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) -> pa.RecordBatch:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        row = first_row + data.count(b"\n", 0, error.start) + 1
+        raise CorpusError(f"{file} row {row}: not valid UTF-8") from None
+    options = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
+    table = pa.json.read_json(pa.BufferReader(data), read_options=options)
+    _require(table.column_names, columns, file)
+    return table.select(columns).combine_chunks().to_batches()[0]
+
+
+def _require(found: Sequence[str], wanted: Sequence[str], file: Path) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise CorpusError(f"{file}: column {missing[0]} is missing; it has {', '.join(map(str, found))}")
+
+
+def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
+    """Cast a batch to `DOCUMENTS`, checking every value."""
+    arrays, fields = [], []
+    for name, column in wanted.items():
+        array = batch.column(batch.schema.get_field_index(column))
+        arrays.append(_cast(array, name, column, file, first_row))
+        fields.append(DOCUMENTS.field(name))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:
+    target = DOCUMENTS.field(name).type
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    if name == "spans":
+        try:
+            return array.cast(pa.list_(SPAN_TYPE))
+        except pa.ArrowException:
+            raise CorpusError(
+                f"{file} column {column}: expected a list of (start, end, label), got {array.type}"
+            ) from None
+    if pa.types.is_integer(array.type) and name != "text":
+        array = array.cast(pa.string())
+    if pa.types.is_null(array.type) and len(array):
+        array = pa.nulls(len(array), pa.string())
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
+        raise CorpusError(f"{file} column {column}: expected text, got {array.type}")
+    bad = _first_invalid(array)
+    if bad is not None:
+        raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
+    if name in REQUIRED:
+        _refuse(array.is_null(), "is null", file, column, first_row)
+    if name in ("doc_id", "individual_id"):
+        blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
+        _refuse(blank, "is blank", file, column, first_row)
+    return array.cast(target)
+
+
+def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:
+    rows = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
+    if len(rows):
+        more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
+        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return pa.types.is_string_view(kind)
+
+
+def _first_invalid(array: pa.Array) -> int | None:
+    from reticent import _rust
+
+    return _rust.check_utf8(array)

@@ -1,0 +1,32 @@
+"""Gold spans: the ``spans`` column of the documents themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.engine.detect import spans_batch
+from reticent.errors import CorpusError
+
+__all__ = ["GoldDetector"]
+
+
+class GoldDetector:
+    """Hands on what people marked; a document without a list has no span."""
+
+    name = "gold"
+    columns = ("spans",)
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        if "spans" not in batch.schema.names:
+            raise CorpusError("detector gold needs the column spans; map it with Columns(spans=…)")
+        spans = batch.column("spans")
+        document = pc.list_parent_indices(spans)
+        flat = pc.list_flatten(spans)
+        fields = [pc.struct_field(flat, name) for name in ("start", "end", "label")]
+        for name, values in zip(("start", "end", "label"), fields, strict=True):
+            if values.null_count:
+                row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+                raise CorpusError(f"span {row} of the batch has no {name}")
+        return spans_batch(document, *fields)

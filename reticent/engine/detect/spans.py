@@ -1,0 +1,53 @@
+"""SpanReader: the spans of a run of documents, read as they are needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.engine.schema import SPANS
+from reticent.errors import ArtifactError
+
+__all__ = ["SpanReader"]
+
+
+class SpanReader:
+    """Spans of ``folder/spans.parquet`` by row number of their documents.
+
+    Only the row groups that hold the documents asked for are read, so a pass over the corpus holds one at a time.
+    """
+
+    def __init__(self, folder: Path | str):
+        self._path = Path(folder) / "spans.parquet"
+        try:
+            self._file = pq.ParquetFile(self._path)
+        except (OSError, pa.ArrowException) as error:
+            raise ArtifactError(f"{self._path}: not a readable table of spans ({type(error).__name__})") from None
+        if not self._file.schema_arrow.equals(SPANS):
+            raise ArtifactError(f"{self._path}: not a table of spans of this version")
+        groups = [self._file.metadata.row_group(number) for number in range(self._file.num_row_groups)]
+        kept = [(number, group) for number, group in enumerate(groups) if group.num_rows]
+        self._groups = [number for number, _ in kept]
+        statistics = [group.column(0).statistics for _, group in kept]
+        self._first = np.array([s.min for s in statistics], dtype=np.int64)
+        self._last = np.array([s.max for s in statistics], dtype=np.int64)
+
+    def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        """Return (span_offsets int64[D + 1], starts int32[S], ends int32[S], labels string[S]) of these documents."""
+        end = first_document + num_documents
+        wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
+        columns = ["document", "start", "end", "label"]
+        if len(wanted):
+            table = self._file.read_row_groups([self._groups[i] for i in wanted], columns=columns)
+        else:
+            table = self._file.schema_arrow.empty_table().select(columns)
+        table = table.combine_chunks()
+        document = table.column("document").to_numpy()
+        from_row, to_row = np.searchsorted(document, [first_document, end])
+        table = table.slice(from_row, to_row - from_row)
+        offsets = np.searchsorted(document[from_row:to_row], np.arange(first_document, end + 1)).astype(np.int64)
+        labels = table.column("label").combine_chunks()
+        return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels

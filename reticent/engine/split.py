@@ -1,0 +1,161 @@
+"""Split: every individual is a member, held out, or a reference, before anything else is done with the documents.
+
+The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the shares.
+So an individual never changes side when others come or go, and no document decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.errors import ArtifactError, CorpusError, PolicyError
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["Individuals", "SplitConfig", "open_individuals", "split_individuals", "write_individuals"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitConfig:
+    """Shares of the units that are held out and kept as reference; members are the rest."""
+
+    heldout: float = 0.4
+    reference: float = 0.0
+    by: Literal["auto", "individual", "household"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.heldout < 1 and 0 <= self.reference < 1 and self.heldout + self.reference < 1):
+            raise PolicyError(
+                f"split: heldout ({self.heldout}) and reference ({self.reference}) must leave a share for members"
+            )
+        if self.by not in ("auto", "individual", "household"):
+            raise PolicyError(f"split.by: expected auto, individual or household, got {self.by!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Individuals:
+    """The individuals of a corpus in the order of their ids, with their unit and side (`schema.INDIVIDUALS`)."""
+
+    table: pa.Table
+
+    def individual_codes(self, ids: pa.Array) -> np.ndarray:
+        """Codes (uint32, shape (len(ids),)) of individual ids; `CorpusError` for one that is not in the split."""
+        found = pc.index_in(ids.cast(pa.string()), value_set=self.table.column("individual_id").combine_chunks())
+        if found.null_count:
+            row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+            raise CorpusError(f"an individual of this batch (row {row}) is not in the split; run the split again")
+        return found.to_numpy().astype(np.uint32)
+
+    @property
+    def units(self) -> np.ndarray:
+        """Unit of each individual, uint32."""
+        return self.table.column("unit").to_numpy()
+
+    @property
+    def num_units(self) -> int:
+        return int(self.units.max()) + 1
+
+    def mask(self, *splits: str) -> np.ndarray:
+        """Say of each individual whether it is on one of these sides."""
+        unknown = set(splits) - set(SPLITS)
+        if unknown:
+            raise PolicyError(f"unknown split {unknown.pop()!r}; expected {', '.join(SPLITS)}")
+        sides = self.table.column("split").combine_chunks()
+        codes = [SPLITS.index(split) for split in splits]
+        return np.isin(sides.indices.to_numpy(), codes)
+
+
+def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Individuals:
+    """Return the split of a corpus.
+
+    Raises
+    ------
+    CorpusError
+        Two documents give one individual different households, a household is missing for some, or a side with a
+        share is empty.
+    """
+    from reticent import _rust
+
+    config = config or SplitConfig()
+    ids = corpus.scan()
+    by_household = _by_household(ids, config)
+    encoded = ids.column("individual_id").combine_chunks().dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    names = encoded.dictionary.take(order)
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order.to_numpy()] = np.arange(len(names))
+    documents = rank[encoded.indices.to_numpy()]
+    num_documents = np.bincount(documents, minlength=len(names)).astype(np.uint32)
+    if by_household:
+        unit_names, units = _households(ids, documents, len(names), corpus.columns.household_id or "household_id")
+    else:
+        unit_names, units = names, np.arange(len(names), dtype=np.uint32)
+    uniform = _rust.hash_units(unit_names, seed=config.seed).astype(np.float64) / 2.0**64
+    sides = np.where(uniform < config.heldout, 1, np.where(uniform < config.heldout + config.reference, 2, 0))[units]
+    for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
+        if share > 0 and not (sides == code).any():
+            raise CorpusError(
+                f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, share {share:.2f}); "
+                "use more individuals, other shares or another seed"
+            )
+    columns = {
+        "individual_id": names,
+        "individual": pa.array(np.arange(len(names), dtype=np.uint32)),
+        "unit": pa.array(units),
+        "split": pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS)),
+        "num_documents": pa.array(num_documents),
+    }
+    return Individuals(pa.table(columns, schema=INDIVIDUALS))
+
+
+def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
+    present = "household_id" in ids.column_names
+    if config.by == "household" and not present:
+        raise CorpusError("split by household needs the column household_id")
+    return present and config.by != "individual"
+
+
+def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
+    """Names of the households in order, and each individual's household; one household for one individual."""
+    households = ids.column("household_id").combine_chunks()
+    if households.null_count:
+        row = int(np.flatnonzero(households.is_null().to_numpy(zero_copy_only=False))[0])
+        raise CorpusError(f"column {column}: document {row + 1} of the corpus has no household")
+    encoded = households.dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), dtype=np.uint32)
+    rank[order.to_numpy()] = np.arange(len(order))
+    of_document = rank[encoded.indices.to_numpy()]
+    units = np.zeros(num, dtype=np.uint32)
+    units[documents] = of_document
+    conflict = np.flatnonzero(units[documents] != of_document)
+    if len(conflict):
+        raise CorpusError(
+            f"column {column}: document {conflict[0] + 1} of the corpus gives its individual a second household"
+        )
+    return encoded.dictionary.take(order), units
+
+
+def write_individuals(individuals: Individuals, folder: Path | str) -> None:
+    """Write ``individuals.parquet`` (secret: it holds ids)."""
+    pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
+
+
+def open_individuals(path: Path | str) -> Individuals:
+    """Open a split; needs neither the Rust core nor polars."""
+    file = Path(path) / "individuals.parquet"
+    try:
+        table = pq.read_table(file).cast(INDIVIDUALS)
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{file}: not a readable split ({type(error).__name__})") from None
+    return Individuals(table.unify_dictionaries())

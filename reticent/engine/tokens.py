@@ -1,0 +1,239 @@
+"""Documents, spans and index -> protected tokens of one tokenizer: the stage where protection meets tokens.
+
+Two passes. The first collects the surfaces of direct identifiers whose scope goes beyond their span; the second flags
+words, tokenises, aligns and writes. Strings are Rust's: this file moves batches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.protect import Policy
+from reticent.engine.pseudonymize import pseudonymise as replace_by_x
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import ShardWriter
+from reticent.errors import CorpusError
+
+if TYPE_CHECKING:
+    from reticent._rust import Blacklist, NgramIndex
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.split import Individuals
+
+__all__ = ["write_tokens"]
+
+
+def write_tokens(
+    folder: Path | str,
+    corpus: Corpus,
+    individuals: Individuals | None,
+    tokenizer_json: str,
+    *,
+    splits: tuple[str, ...] | None = None,
+    index: NgramIndex | None = None,
+    spans: SpanReader | None = None,
+    policy: Policy | None = None,
+    pseudonymise: bool = False,
+    text_sizes: bool = False,
+    progress: Callable[[int], None] | None = None,
+    num_threads: int = 0,
+) -> dict[str, Any]:
+    """Write the protected tokens of the documents of ``splits`` (all documents if None); returns counts.
+
+    Parameters
+    ----------
+    individuals : Individuals or None
+        None is for text that is nobody's: every document then counts as its own individual.
+    index, spans : optional
+        What makes words indirect and direct; without them no word is.
+    pseudonymise : bool
+        Replace each direct word by ``X`` before tokenising; the text that is written then holds no direct word, and
+        its flags are the indirect ones of the words that are left.
+    text_sizes : bool
+        Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of each document's text), for the zlib attack.
+
+    Returns
+    -------
+    dict
+        documents, tokens, words, direct, indirect, protected (words), retention (share of words not protected),
+        blacklisted (surfaces protected beyond their span).
+
+    Raises
+    ------
+    CorpusError
+        No document belongs to the splits, or a span does not fit its text.
+
+    Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
+    """
+    from reticent import _rust
+
+    folder, policy = Path(folder), policy or Policy()
+    encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
+    selection = _Selection(corpus, individuals, splits)
+    blacklist = _collect(selection, spans, policy, index, num_threads) if spans is not None else None
+    writer = ShardWriter(folder, encoder.vocab_size)
+    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+    sizes: list[np.ndarray] = []
+    for part in selection.batches():
+        words = _rust.segment(part.texts, num_threads=num_threads)
+        flags = np.zeros(words.num_words, dtype=np.uint8)
+        starts = np.zeros(words.num_words, dtype=np.uint8)
+        texts = part.texts
+        if spans is not None and blacklist is not None:
+            direct = _rust.cover_spans(texts, words, *part.spans(spans)[:3], num_threads=num_threads)
+            direct |= blacklist.match(texts, words, part.units, num_threads=num_threads)
+            flags |= direct * np.uint8(DIRECT)
+        if index is not None:
+            indirect, starts = index.protect(
+                texts,
+                words,
+                k=policy.k,
+                n=policy.n,
+                policy=policy.policy,
+                max_document_frequency=policy.max_document_frequency,
+                num_threads=num_threads,
+            )
+            flags |= indirect
+        if pseudonymise:
+            texts, words, flags, starts = _pseudonymised(texts, words, flags, starts, num_threads)
+        tokens = encoder.encode(texts, words, flags, starts)
+        writer.write(
+            part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, tokens.flags,
+            tokens.ngram_starts,
+        )  # fmt: skip
+        counts["words"] += len(flags)
+        counts["direct"] += int(np.count_nonzero(flags & DIRECT))
+        counts["indirect"] += int(np.count_nonzero(flags & INDIRECT))
+        counts["protected"] += int(np.count_nonzero(flags))
+        if text_sizes:
+            sizes.append(_text_sizes(part.texts))
+        if progress:
+            progress(part.last_document)
+    writer.close()
+    if writer.num_documents == 0:
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
+    (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
+    if text_sizes:
+        both = np.concatenate(sizes)
+        pq.write_table(pa.table({"num_bytes": both[:, 0], "zlib_bytes": both[:, 1]}), folder / "text_sizes.parquet")
+    return {
+        "documents": writer.num_documents,
+        "tokens": writer.num_tokens,
+        **counts,
+        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+        "blacklisted": blacklist.num_surfaces if blacklist is not None else 0,
+    }
+
+
+class _Part:
+    """The documents of one batch that are wanted, and where they stand in the corpus."""
+
+    def __init__(self, batch: pa.RecordBatch, first: int, keep: np.ndarray, codes: np.ndarray, units: np.ndarray):
+        self.first, self.num_rows, self.keep = first, batch.num_rows, keep
+        whole = keep.all()
+        self.texts = batch.column("text") if whole else batch.column("text").filter(pa.array(keep))
+        self.doc_ids = batch.column("doc_id") if whole else batch.column("doc_id").filter(pa.array(keep))
+        self.codes = np.ascontiguousarray(codes[keep], dtype=np.uint32)
+        self.units = np.ascontiguousarray(units[keep], dtype=np.uint32)
+        self.last_document = first + batch.num_rows
+
+    def spans(self, reader: SpanReader) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
+        """Spans of the kept documents, in `SpanReader.slice`'s layout."""
+        offsets, starts, ends, labels = reader.slice(self.first, self.num_rows)
+        if not self.keep.all():
+            kept_spans = np.repeat(self.keep, np.diff(offsets))
+            lengths = np.diff(offsets)[self.keep]
+            offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+            starts, ends, labels = starts[kept_spans], ends[kept_spans], labels.filter(pa.array(kept_spans))
+        return offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), labels
+
+
+class _Selection:
+    """The documents of some splits, batch by batch."""
+
+    def __init__(self, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None):
+        self.corpus, self.individuals, self.splits = corpus, individuals, splits
+
+    def batches(self) -> Iterator[_Part]:
+        first = 0
+        wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
+        for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):
+            if self.individuals is None:
+                codes = units = np.arange(first, first + batch.num_rows, dtype=np.uint32)
+            else:
+                codes = self.individuals.individual_codes(batch.column("individual_id"))
+                units = self.individuals.units[codes]
+            keep = wanted[codes] if wanted is not None else np.ones(batch.num_rows, dtype=bool)
+            if keep.any():
+                yield _Part(batch, first, keep, codes, units)
+            first += batch.num_rows
+
+
+def _collect(
+    selection: _Selection, spans: SpanReader, policy: Policy, index: NgramIndex | None, num_threads: int
+) -> Blacklist:
+    """First pass: the surfaces whose scope is the individual or the corpus."""
+    from reticent import _rust
+
+    blacklist = _rust.Blacklist(surface=index.surface if index is not None else "exact")
+    for part in selection.batches():
+        offsets, starts, ends, labels = part.spans(spans)
+        if not len(starts):
+            continue
+        words = _rust.segment(part.texts, num_threads=num_threads)
+        encoded = labels.dictionary_encode()
+        scopes = np.array([policy.scope_of(label) for label in encoded.dictionary.to_pylist()], dtype=object)
+        scope_of_span = scopes[encoded.indices.to_numpy()]
+        for scope, units in (("corpus", None), ("individual", part.units)):
+            chosen = scope_of_span == scope
+            if chosen.any():
+                of_scope = _subset(offsets, starts, ends, chosen)
+                mask = _rust.cover_spans(part.texts, words, *of_scope, num_threads=num_threads)
+                blacklist.add(part.texts, words, mask, units)
+    return blacklist
+
+
+def _subset(
+    offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
+    return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
+
+
+def _pseudonymised(
+    texts: pa.Array, words: Any, flags: np.ndarray, starts: np.ndarray, num_threads: int
+) -> tuple[pa.Array, Any, np.ndarray, np.ndarray]:
+    """Texts with X for direct words; X is nobody's word, so its flags are 0. Words keep their number and order."""
+    from reticent import _rust
+
+    direct = (flags & DIRECT) > 0
+    texts = replace_by_x(texts, words, direct.astype(np.uint8))
+    replaced = _rust.segment(texts, num_threads=num_threads)
+    if np.array_equal(replaced.doc_offsets, words.doc_offsets):
+        return (
+            texts,
+            replaced,
+            np.where(direct, 0, flags).astype(np.uint8),
+            np.where(direct, 0, starts).astype(np.uint8),
+        )
+    # A replaced number can join or part its neighbours; flags are of no use to the recipes that train on this text.
+    zeros = np.zeros(replaced.num_words, dtype=np.uint8)
+    return texts, replaced, zeros, zeros
+
+
+def _text_sizes(texts: pa.Array) -> np.ndarray:
+    """Bytes of each text and of its zlib compression, int64, shape (D, 2); zlib releases the interpreter lock."""
+    num_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)
+    with ThreadPoolExecutor() as pool:
+        compressed = pool.map(lambda text: len(zlib.compress(text.as_buffer())), texts, chunksize=64)
+        zlib_bytes = np.fromiter(compressed, dtype=np.int64, count=len(texts))
+    return np.stack([num_bytes, zlib_bytes], axis=1)

@@ -1,0 +1,50 @@
+"""``tokenizer.json`` from plain vocabulary files, with the normaliser, pre-tokeniser and special tokens of BERT or GPT-2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reticent.errors import ArtifactError
+
+__all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
+
+
+def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
+    """Return BERT's tokenizer from a ``vocab.txt``; ``lowercase`` is BERT's uncased variant (it also strips accents)."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    vocabulary = {token: number for number, token in enumerate(_lines(vocab_path))}
+    missing = [token for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token not in vocabulary]
+    if missing:
+        raise ArtifactError(f"{vocab_path}: no token {missing[0]}")
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"]))
+    return tokenizer.to_str()
+
+
+def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) -> str:
+    """Return GPT-2's tokenizer from ``vocab.json`` and ``merges.txt``."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    try:
+        vocabulary = json.loads(Path(vocab_path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{vocab_path}: not a readable vocabulary ({type(error).__name__})") from None
+    pairs = [line.split(" ") for line in _lines(merges_path) if line and not line.startswith("#version")]
+    tokenizer = Tokenizer(models.BPE(vocabulary, [(left, right) for left, right in pairs]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return tokenizer.to_str()
+
+
+def _lines(path: Path | str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path}: not a readable vocabulary ({type(error).__name__})") from None
