@@ -14,6 +14,7 @@ pub mod py;
 pub mod rules;
 pub mod spans;
 pub mod surface;
+pub mod synth;
 pub mod text;
 pub mod tokens;
 pub mod words;

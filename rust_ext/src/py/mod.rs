@@ -5,6 +5,7 @@
 
 pub mod detect;
 pub mod index;
+pub mod synth;
 pub mod tokens;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
@@ -90,5 +91,6 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ArrowBatch>()?;
     index::register(module)?;
     tokens::register(module)?;
-    detect::register(module)
+    detect::register(module)?;
+    synth::register(module)
 }

@@ -1,0 +1,142 @@
+"""The records of a hospital that does not exist: documents with gold spans, record fields, and public text beside them.
+
+Everything about an individual is a function of the seed and the individual's number (``rust_ext/src/synth``), so a corpus can be
+generated in any chunks, and a larger one begins with the smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.schema import DOCUMENTS
+from reticent.errors import PolicyError
+
+__all__ = ["SynthConfig", "synthesize"]
+
+INDIVIDUALS_PER_BATCH = 2048
+DOCUMENTS_PER_PART = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynthConfig:
+    """What to generate.
+
+    Parameters
+    ----------
+    words_per_document : int
+        Mean length; lengths spread from 0.7 to 1.3 times this.
+    documents_per_individual : float, at least 1
+        Mean number of notes; 1 plus a geometric number.
+    public_documents : int
+        Documents of public text for a stand-in foundation model: the same language, nobody's identity.
+    languages : tuple of "en", "fr"
+        Households take turns.
+    """
+
+    num_individuals: int
+    seed: int = 0
+    languages: tuple[str, ...] = ("en", "fr")
+    words_per_document: int = 150
+    documents_per_individual: float = 2.5
+    public_documents: int = 0
+    num_threads: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_individuals <= 1 << 26:
+            raise PolicyError(f"num_individuals: expected 1 to {1 << 26}, got {self.num_individuals}")
+        if self.words_per_document < 20:
+            raise PolicyError(f"words_per_document: expected at least 20, got {self.words_per_document}")
+        if self.documents_per_individual < 1:
+            raise PolicyError(f"documents_per_individual: expected at least 1, got {self.documents_per_individual}")
+        if not self.languages or set(self.languages) - {"en", "fr"}:
+            raise PolicyError("languages: expected en, fr or both")
+
+
+def synthesize(
+    folder: Path | str, config: SynthConfig, *, progress: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Write ``documents/part-00000.parquet`` …, ``records.parquet`` and ``public/…`` into ``folder``; returns counts.
+
+    Equal configurations give byte-equal files. Memory is bounded by a batch of individuals.
+    """
+    folder = Path(folder)
+    counts: dict[str, Any] = {"individuals": config.num_individuals, "documents": 0, "num_bytes": 0}
+
+    def documents() -> Iterator[pa.RecordBatch]:
+        for first, batch in _batches(config, "synth_documents"):
+            counts["documents"] += batch.num_rows
+            counts["num_bytes"] += pc.sum(pc.binary_length(batch.column("text"))).as_py()
+            yield batch
+            if progress:
+                progress(min(first + INDIVIDUALS_PER_BATCH, config.num_individuals))
+
+    _write_parts(folder / "documents", documents())
+    records = pa.Table.from_batches([batch for _, batch in _batches(config, "synth_records")])
+    pq.write_table(records, folder / "records.parquet", compression="zstd")
+    if config.public_documents:
+        _write_parts(folder / "public", _public(config))
+        counts["public_documents"] = config.public_documents
+    return counts
+
+
+def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    from reticent import _rust
+
+    more: dict[str, Any] = {}
+    if function == "synth_documents":
+        more = {
+            "words_per_document": config.words_per_document,
+            "documents_per_individual": config.documents_per_individual,
+        }
+    for first in range(0, config.num_individuals, INDIVIDUALS_PER_BATCH):
+        batch = getattr(_rust, function)(
+            seed=config.seed,
+            first_individual=first,
+            num_individuals=min(INDIVIDUALS_PER_BATCH, config.num_individuals - first),
+            languages=list(config.languages),
+            num_threads=config.num_threads,
+            **more,
+        )
+        yield first, pa.record_batch(batch)
+
+
+def _public(config: SynthConfig) -> Iterator[pa.RecordBatch]:
+    from reticent import _rust
+
+    for first in range(0, config.public_documents, INDIVIDUALS_PER_BATCH):
+        yield pa.record_batch(
+            _rust.synth_public(
+                seed=config.seed,
+                first_document=first,
+                num_documents=min(INDIVIDUALS_PER_BATCH, config.public_documents - first),
+                languages=list(config.languages),
+                words_per_document=config.words_per_document,
+                num_threads=config.num_threads,
+            )
+        )
+
+
+def _write_parts(folder: Path, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write batches to numbered Parquet files of about `DOCUMENTS_PER_PART` rows."""
+    folder.mkdir()
+    writer: pq.ParquetWriter | None = None
+    num_parts = num_rows = 0
+    for batch in batches:
+        table = pa.Table.from_batches([batch]).replace_schema_metadata(DOCUMENTS.metadata)
+        if writer is None:
+            writer = pq.ParquetWriter(folder / f"part-{num_parts:05d}.parquet", table.schema, compression="zstd")
+            num_parts, num_rows = num_parts + 1, 0
+        writer.write_table(table)
+        num_rows += batch.num_rows
+        if num_rows >= DOCUMENTS_PER_PART:
+            writer.close()
+            writer = None
+    if writer is not None:
+        writer.close()
