@@ -1,0 +1,53 @@
+"""TrainConfig: the settings of the training loop; names follow transformers' TrainingArguments where one exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reticent.errors import PolicyError
+
+__all__ = ["TrainConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """How a recipe is trained.
+
+    Parameters
+    ----------
+    window_length : int
+        Tokens a window holds, special tokens included.
+    batch_size : int
+        Windows a micro-batch.
+    learning_rate : float
+        Falls linearly to 0 over the whole training.
+    checkpoint_epochs : tuple of int
+        Epochs after which a checkpoint is kept; the last epoch always is.
+    mask_share : float
+        Share of the eligible words that MLM masks.
+    bf16 : {"auto", "on", "off"}
+        bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
+    """
+
+    num_epochs: int = 8
+    checkpoint_epochs: tuple[int, ...] = (4, 8, 16, 32, 64)
+    window_length: int = 512
+    batch_size: int = 16
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.01
+    mask_share: float = 0.15
+    gradient_accumulation_steps: int = 1
+    max_grad_norm: float = 1.0
+    device: str = "auto"
+    bf16: Literal["auto", "on", "off"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_epochs", "window_length", "batch_size", "gradient_accumulation_steps"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"train.{name}: expected at least 1, got {getattr(self, name)}")
+        if not 0 < self.mask_share < 1:
+            raise PolicyError(f"train.mask_share: expected a share between 0 and 1, got {self.mask_share}")
+        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.weight_decay >= 0):
+            raise PolicyError("train: learning_rate and max_grad_norm must be positive, weight_decay not negative")

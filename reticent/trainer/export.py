@@ -1,0 +1,91 @@
+"""What leaves the building: a model folder, by an allow-list of files.
+
+Protected tokens, spans, indexes and ledgers never stand in a model folder; :func:`export_model` makes sure of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["ALLOWED", "export_model", "write_model"]
+
+#: Everything a model folder may hold, as patterns.
+ALLOWED = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "README.md",
+)
+
+CARD = """---
+library_name: transformers
+tags: [reticent, {recipe}]
+---
+# Fine-tuned with Reticent, recipe `{recipe}`, after {epoch} epochs
+
+{meaning}
+
+This model was not shown to be safe to share by being here: read the audit report of its run. Words that identify somebody may still
+stand in its tokenizer or be known to its base model.
+"""
+
+MEANINGS = {
+    "plain": "Trained without protection: expect it to repeat identifiers of its training documents.",
+    "pseudonymised": "Trained on text whose detected direct identifiers were replaced by X; the rest was a target.",
+    "protected": "Tokens flagged as identifiers were context and never a prediction target.",
+}
+
+
+def write_model(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: str, epoch: int
+) -> None:
+    """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder."""
+    temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex[:12]}"
+    try:
+        temporary.mkdir(mode=0o700, parents=True)
+        model.save_pretrained(temporary, safe_serialization=True)
+        tokenizer.save_pretrained(temporary)
+        protected = recipe.startswith(("pp", "dpp", "ipp"))
+        kind = "protected" if protected else "pseudonymised" if recipe.endswith("a") else "plain"
+        (temporary / "README.md").write_text(CARD.format(recipe=recipe, epoch=epoch, meaning=MEANINGS[kind]))
+        for file in temporary.iterdir():
+            file.chmod(0o600)
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def export_model(folder: Path | str, out: Path | str) -> list[str]:
+    """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty); returns what was left behind.
+
+    Raises
+    ------
+    ArtifactError
+        The folder is no model folder, or ``out`` is not empty.
+    """
+    folder, out = Path(folder), Path(out)
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors)")
+    if out.exists() and any(out.iterdir()):
+        raise ArtifactError(f"{out}: not empty; choose a new folder")
+    allowed = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in sorted(allowed):
+        shutil.copyfile(path, out / path.name)
+        (out / path.name).chmod(0o600)
+    return sorted(path.name for path in folder.iterdir() if path not in allowed)

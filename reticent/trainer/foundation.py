@@ -1,0 +1,107 @@
+"""Stand-ins for a foundation model: a tokenizer trained on public text, and a small BERT or GPT-2 with random weights.
+
+No vocabulary is ever trained on private text: words of individuals would stand in ``tokenizer.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from reticent.errors import PolicyError
+from reticent.trainer.models import load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["new_model", "train_tokenizer"]
+
+BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+#: Letters and digits a WordPiece vocabulary holds whether or not the public text shows them; others become [UNK].
+ALPHABET = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100), 0x152, 0x153)]
+
+
+def train_tokenizer(
+    texts: Iterable[list[str]], kind: Literal["wordpiece", "bytelevel"] = "wordpiece", vocab_size: int = 4000
+) -> str:
+    """Train a tokenizer on batches of public text; returns its ``tokenizer.json``.
+
+    "wordpiece" is BERT's cased variant, "bytelevel" GPT-2's byte-level BPE.
+    """
+    if kind == "wordpiece":
+        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab_size, special_tokens=BERT_SPECIALS, initial_alphabet=ALPHABET, show_progress=False
+        )
+    elif kind == "bytelevel":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=["<|endoftext|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+    else:
+        raise PolicyError(f"tokenizer kind: expected wordpiece or bytelevel, got {kind!r}")
+    tokenizer.train_from_iterator(texts, trainer)
+    if kind == "wordpiece":
+        ids = {token: tokenizer.token_to_id(token) for token in ("[SEP]", "[CLS]")}
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return tokenizer.to_str()
+
+
+def new_model(
+    kind: Literal["bert", "gpt2"],
+    tokenizer_json: str,
+    *,
+    hidden_size: int = 128,
+    num_layers: int = 2,
+    num_heads: int = 2,
+    max_length: int = 512,
+    seed: int = 0,
+) -> PreTrainedModel:
+    """Return a small model with random weights, tied embeddings and no dropout."""
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    tokenizer = load_tokenizer(tokenizer_json)
+    size = len(tokenizer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if kind == "bert":
+            bert = BertConfig(
+                vocab_size=size,
+                hidden_size=hidden_size,
+                num_hidden_layers=num_layers,
+                num_attention_heads=num_heads,
+                intermediate_size=4 * hidden_size,
+                max_position_embeddings=max_length,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+            bert._attn_implementation = "sdpa"
+            return BertForMaskedLM(bert)
+        if kind == "gpt2":
+            gpt2 = GPT2Config(
+                vocab_size=size,
+                n_embd=hidden_size,
+                n_layer=num_layers,
+                n_head=num_heads,
+                n_positions=max_length,
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+                bos_token_id=tokenizer.bos_token_id,
+                eos_token_id=tokenizer.eos_token_id,
+            )
+            gpt2._attn_implementation = "sdpa"
+            return GPT2LMHeadModel(gpt2)
+    raise PolicyError(f"model kind: expected bert or gpt2, got {kind!r}")

@@ -1,0 +1,165 @@
+"""Models and tokenizers, by local folder or hub name: always safetensors, never code from the hub.
+
+Also the one way a model is asked for logits: at chosen positions only, so that a vocabulary of 50,000 is never spread over
+tokens nobody looks at.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tokenizers import Tokenizer
+
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError, TrainingError
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = [
+    "check_fit",
+    "load_model",
+    "load_tokenizer",
+    "logits_at",
+    "pick_device",
+    "special_ids",
+    "tokenizer_json_of",
+]
+
+
+def pick_device(device: str) -> torch.device:
+    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
+
+
+def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
+    """Load a masked ("mlm") or causal ("clm") language model in float32.
+
+    A folder that holds a ``.gguf`` file and no safetensors is read from that file.
+
+    Raises
+    ------
+    ArtifactError
+        There is no such model here (with the hub offline, which is the default), or it cannot do the objective.
+    """
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
+    options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
+    gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []
+    if gguf and not list(Path(name_or_path).glob("*.safetensors")):
+        options["gguf_file"] = gguf[0].name
+    else:
+        options["use_safetensors"] = True
+    try:
+        return auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise ArtifactError(
+            f"{name_or_path}: cannot be loaded as a {objective} model ({type(error).__name__}); expected a folder with "
+            "config.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
+        ) from None
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
+    """Load a tokenizer from a model folder, a hub name, a ``tokenizer.json`` file, or the text of one."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    text = str(source)
+    if text.lstrip().startswith("{"):
+        return _wrapped(Tokenizer.from_str(text))
+    if Path(text).is_file():
+        return _wrapped(Tokenizer.from_file(text))
+    gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
+    options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise ArtifactError(f"{text}: no tokenizer can be loaded from here ({type(error).__name__})") from None
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
+    return tokenizer
+
+
+def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    """Give a bare tokenizer the special tokens of its family, by their usual names."""
+    from transformers import PreTrainedTokenizerFast
+
+    known = {
+        "pad_token": ("[PAD]", "<pad>", "<|endoftext|>"),
+        "unk_token": ("[UNK]", "<unk>"),
+        "cls_token": ("[CLS]",),
+        "sep_token": ("[SEP]",),
+        "mask_token": ("[MASK]", "<mask>"),
+        "bos_token": ("<s>", "<|endoftext|>"),
+        "eos_token": ("</s>", "<|endoftext|>"),
+    }
+    found = {}
+    for role, names in known.items():
+        present = [name for name in names if tokenizer.token_to_id(name) is not None]
+        if present:
+            found[role] = present[0]
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **found)
+
+
+def tokenizer_json_of(source: str | Path) -> str:
+    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
+    file = Path(source) / "tokenizer.json"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    return load_tokenizer(source).backend_tokenizer.to_str()
+
+
+def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
+    """Return what windows are dressed with: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM."""
+    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    pad = pad if pad is not None else eos if eos is not None else 0
+    if objective == "mlm":
+        prefix = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+        suffix = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else eos
+        return SpecialIds(prefix=prefix, suffix=suffix, pad=pad, mask=tokenizer.mask_token_id)
+    prefix = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else eos
+    return SpecialIds(prefix=prefix, suffix=None, pad=pad, mask=None)
+
+
+def check_fit(
+    model: PreTrainedModel, store: TokenStore, tokenizer: PreTrainedTokenizerFast, window_length: int
+) -> None:
+    """`TrainingError` unless the store's tokens are tokens of this model and a window fits into it."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    largest = int(store.input_ids.max(initial=0))
+    if largest >= rows:
+        raise TrainingError(f"tokens: id {largest} is beyond the model's {rows} embeddings; other tokenizer?")
+    if store.path is not None:
+        made_with = json.loads(store.tokenizer_path.read_text(encoding="utf-8"))["model"].get("vocab")
+        own = json.loads(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
+        if made_with != own:
+            raise TrainingError(
+                "the tokens were made with another tokenizer than the model's; run protect again for it"
+            )
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions is not None and window_length > positions:
+        raise TrainingError(f"window_length {window_length} is longer than the model's {positions} positions")
+
+
+def logits_at(
+    model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None, wanted_BT: torch.Tensor
+) -> torch.Tensor:
+    """Return logits (N, V) at the N wanted positions, in row order.
+
+    The head runs at those positions only where the architecture lets us reach it (BERT, GPT-2, Llama and their kin);
+    elsewhere the full logits are made and cut. ``attention_BT`` None means no padding matters (causal models padded
+    on the right).
+    """
+    head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
+    body = model.base_model
+    if head is None or body is model:
+        logits = model(input_ids=input_ids_BT, attention_mask=attention_BT).logits
+        return logits[wanted_BT]
+    hidden = body(input_ids=input_ids_BT, attention_mask=attention_BT).last_hidden_state
+    return head(hidden[wanted_BT])

@@ -1,0 +1,178 @@
+"""Windows: runs of one document's tokens, cut to the model's length and batched.
+
+A window never holds two documents, so it never holds two individuals. The order of an epoch is a pure function of (seed, epoch);
+batches hold windows of similar length, so little is padding. One thread prepares batches ahead; there are no worker processes.
+
+Shapes: B windows a batch, T tokens a window.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from reticent.engine.kernels import cut_documents, gather_windows
+from reticent.engine.store import TokenStore
+from reticent.errors import PolicyError
+
+__all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialIds:
+    """Token ids a window is dressed with; None where the tokenizer has none."""
+
+    prefix: int | None
+    suffix: int | None
+    pad: int
+    mask: int | None
+
+    @property
+    def num_added(self) -> int:
+        return (self.prefix is not None) + (self.suffix is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Windows as arrays.
+
+    Attributes
+    ----------
+    windows : int64 array, shape (B,)
+        Numbers of the windows.
+    input_ids : int64 array, shape (B, T)
+    word_ids : int32 array, shape (B, T), -1 outside words, at special tokens and padding
+    flags : uint8 array, shape (B, T), 0 at special tokens and padding
+    is_text : bool array, shape (B, T): a token of the document, not a special token or padding
+    attention : bool array, shape (B, T): not padding
+    """
+
+    windows: np.ndarray
+    input_ids: np.ndarray
+    word_ids: np.ndarray
+    flags: np.ndarray
+    is_text: np.ndarray
+    attention: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """All windows of a store; see :func:`cut_windows`."""
+
+    store: TokenStore
+    special: SpecialIds
+    documents: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    pad_to_multiple_of: int = 8
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def epoch_order(self, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
+        """Return the batches of one epoch as arrays of window numbers: shuffled, similar lengths together."""
+        random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), epoch]))
+        order = random.permutation(len(self))
+        pool = batch_size * 64
+        batches = []
+        for start in range(0, len(order), pool):
+            part = order[start : start + pool]
+            part = part[np.argsort(self.lengths[part], kind="stable")]
+            batches += [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def scoring_order(self, batch_size: int) -> list[np.ndarray]:
+        """Return every window once, longest first, so that memory peaks at the start."""
+        order = np.argsort(-self.lengths, kind="stable")
+        return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+
+    def gather(self, windows: np.ndarray) -> Batch:
+        """Return these windows as padded arrays, special tokens added."""
+        special, store = self.special, self.store
+        starts, lengths = self.starts[windows], self.lengths[windows]
+        offset = int(special.prefix is not None)
+        longest = int(lengths.max(initial=0)) + special.num_added
+        width = -(-longest // self.pad_to_multiple_of) * self.pad_to_multiple_of
+        shape = (len(windows), width)
+        input_ids = np.empty(shape, dtype=np.int64)
+        word_ids = np.empty(shape, dtype=np.int32)
+        flags = np.empty(shape, dtype=np.uint8)
+        gather_windows(store.input_ids, starts, lengths, offset, special.pad, input_ids)
+        gather_windows(store.word_ids, starts, lengths, offset, -1, word_ids)
+        gather_windows(store.flags, starts, lengths, offset, 0, flags)
+        columns = np.arange(width)
+        end = (offset + lengths)[:, None]
+        is_text = (columns >= offset) & (columns < end)
+        attention = columns < end + (special.suffix is not None)
+        if special.prefix is not None:
+            input_ids[:, 0] = special.prefix
+        if special.suffix is not None:
+            input_ids[np.arange(len(windows)), offset + lengths] = special.suffix
+        return Batch(np.asarray(windows, dtype=np.int64), input_ids, word_ids, flags, is_text, attention)
+
+    def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
+        """Return where in the store each cell of a batch stands, int64 (B, T), -1 for special tokens and padding."""
+        offset = int(self.special.prefix is not None)
+        columns = np.arange(width) - offset
+        inside = (columns >= 0) & (columns < self.lengths[windows][:, None])
+        return np.where(inside, self.starts[windows][:, None] + columns, -1)
+
+
+def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_multiple_of: int = 8) -> Windows:
+    """Cut every document into windows of at most ``length`` tokens, special tokens included.
+
+    Raises
+    ------
+    PolicyError
+        The length leaves no room for a token of the document.
+    """
+    capacity = length - special.num_added
+    if capacity < 1:
+        raise PolicyError(f"window_length: {length} leaves no room beside {special.num_added} special tokens")
+    documents, starts, lengths = cut_documents(store.doc_offsets, capacity)
+    return Windows(store, special, documents, starts, lengths, pad_to_multiple_of)
+
+
+def prefetched(items: Iterable[T], depth: int = 4) -> Iterator[T]:
+    """Yield ``items``, made by one thread up to ``depth`` ahead; an error there is raised here."""
+    ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(kind: str, value: object) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put((kind, value), timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put("item", item):
+                    return
+            put("end", None)
+        except BaseException as error:
+            put("error", error)
+
+    thread = threading.Thread(target=work, name="reticent-prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, value = ready.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value  # type: ignore[misc]
+            yield value  # type: ignore[misc]
+    finally:
+        stopped.set()
+        thread.join()
