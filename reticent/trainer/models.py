@@ -49,7 +49,9 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
         There is no such model here (with the hub offline, which is the default), or it cannot do the objective.
     """
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # our own progress says what is being done
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
     options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
     gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []

@@ -1,0 +1,243 @@
+"""Model + tokens -> TokenScores: the one place that runs a model for likelihoods.
+
+Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a token
+reach the host. Windows are batched by length; padding is never scored, and scores do not depend on the batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from reticent.engine.kernels import word_slots
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError, TrainingError
+from reticent.trainer.models import logits_at, pick_device
+from reticent.trainer.windows import SpecialIds, Windows, cut_windows, prefetched
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["TokenScores", "score_causal", "score_masked", "word_folds"]
+
+#: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
+MAX_LOGITS = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Scores aligned with the tokens of a store; shape (num_tokens,) each.
+
+    Attributes
+    ----------
+    log_probs : float32, natural log of the probability of the true token; NaN where not scored
+    entropy : float32, entropy of the prediction in nats; minus it is the mean of log p under p (Min-K%++'s mu)
+    std : float32, standard deviation of log p under p
+    argmax : int32, most likely token, -1 where not scored
+    rank : int32, how many tokens are more likely than the true one, -1 where not scored
+    doc_offsets : int64, shape (num_documents + 1,)
+    """
+
+    log_probs: np.ndarray
+    entropy: np.ndarray
+    std: np.ndarray
+    argmax: np.ndarray
+    rank: np.ndarray
+    doc_offsets: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of log p under p: minus the entropy."""
+        return -self.entropy
+
+    @property
+    def scored(self) -> np.ndarray:
+        return self.argmax >= 0
+
+    def to_parquet(self, path: Path | str) -> None:
+        """Write one row a document, every score a list."""
+        offsets = pa.array(self.doc_offsets)
+        columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in _SCORES}
+        pq.write_table(pa.table(columns), path, compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: Path | str) -> TokenScores:
+        try:
+            table = pq.read_table(path).combine_chunks()
+            lists = [table.column(name).combine_chunks() for name in _SCORES]
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
+        offsets = lists[0].offsets.to_numpy()
+        return cls(*(column.flatten().to_numpy(zero_copy_only=False) for column in lists), offsets)
+
+
+_SCORES = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+
+
+def score_causal(
+    model: PreTrainedModel,
+    store: TokenStore,
+    special: SpecialIds,
+    *,
+    window_length: int = 512,
+    batch_size: int = 64,
+    device: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> TokenScores:
+    """Score every token from the tokens before it in its window.
+
+    The first token of a window is scored from the prefix token; without one it is not scored (NaN).
+    """
+    run = _Run(model, store, special, window_length, batch_size, device, progress)
+    for numbers, batch in run.batches():
+        positions = run.windows.token_positions(numbers, batch.input_ids.shape[1])
+        # Position t predicts the token at t + 1.
+        ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
+        run.score(batch.input_ids, None, ahead)
+    return run.result()
+
+
+def score_masked(
+    model: PreTrainedModel,
+    store: TokenStore,
+    special: SpecialIds,
+    *,
+    folds: int = 7,
+    all_occurrences: bool = False,
+    window_length: int = 512,
+    batch_size: int = 64,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> TokenScores:
+    """Score every word once while it is masked, all its tokens at once, over disjoint random folds of the words.
+
+    Parameters
+    ----------
+    folds : int
+        7 masks about 15 % of the words at a time.
+    all_occurrences : bool
+        Also mask every other occurrence of the masked words in their window, so that they cannot be copied.
+    """
+    if special.mask is None:
+        raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
+    fold_of, word_of = word_folds(store, folds, seed)
+    run = _Run(model, store, special, window_length, batch_size, device, progress, passes=folds)
+    for fold in range(folds):
+        for numbers, batch in run.batches():
+            positions = run.windows.token_positions(numbers, batch.input_ids.shape[1])
+            safe = np.maximum(positions, 0)
+            chosen = (positions >= 0) & (fold_of[safe] == fold)
+            if not chosen.any():
+                continue
+            hidden = chosen
+            if all_occurrences:
+                words = np.where(positions >= 0, word_of[safe], -1)
+                rows = np.arange(len(numbers))[:, None] * (int(word_of.max(initial=0)) + 2)
+                hidden = np.isin(words + rows, (words + rows)[chosen]) & (words >= 0)
+            input_ids = np.where(hidden, special.mask, batch.input_ids)
+            run.score(input_ids, batch.attention, np.where(chosen, positions, -1))
+    return run.result()
+
+
+def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each token the fold of its word (int64, -1 outside words) and the number of its word's token tuple.
+
+    The words of a document are dealt to the folds in a random order, so the folds of a document differ by one word at most.
+    """
+    starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
+    keys = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(len(starts))
+    order = np.lexsort((keys, documents))
+    first = np.searchsorted(documents[order], documents[order])
+    rank = np.arange(len(order)) - first
+    fold = np.empty(len(order), dtype=np.int64)
+    fold[order] = rank % folds
+    tuples = np.zeros(len(starts), dtype=np.int64)
+    used = 0
+    for length in np.unique(lengths):
+        chosen = np.flatnonzero(lengths == length)
+        rows = store.input_ids[starts[chosen][:, None] + np.arange(length)].astype(np.int64)
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+        tuples[chosen] = used + inverse.reshape(-1)
+        used += len(distinct)
+    fold_of = np.full(store.num_tokens, -1, dtype=np.int64)
+    word_of = np.full(store.num_tokens, -1, dtype=np.int64)
+    tokens = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
+    fold_of[tokens] = np.repeat(fold, lengths)
+    word_of[tokens] = np.repeat(tuples, lengths)
+    return fold_of, word_of
+
+
+class _Run:
+    """A model over the windows of a store, and the arrays its scores go to."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        store: TokenStore,
+        special: SpecialIds,
+        window_length: int,
+        batch_size: int,
+        device: str,
+        progress: Callable[[int], None] | None,
+        passes: int = 1,
+    ):
+        self.device = pick_device(device)
+        self.model = model.to(self.device).eval()
+        self.store, self.batch_size = store, batch_size
+        self.windows: Windows = cut_windows(store, window_length, special)
+        self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
+        shape = store.num_tokens
+        self._float = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
+        self._int = {name: np.full(shape, -1, dtype=np.int32) for name in ("argmax", "rank")}
+
+    def batches(self):  # type: ignore[no-untyped-def]
+        order = self.windows.scoring_order(self.batch_size)
+        for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in order):
+            yield item
+            self._done += len(item[0])
+            if self._progress:
+                self._progress(self._done)
+
+    @torch.inference_mode()
+    def score(self, input_ids: np.ndarray, attention: np.ndarray | None, positions: np.ndarray) -> None:
+        """Score the store's tokens ``positions`` (B, T), each predicted at its cell; -1 cells are not asked for."""
+        vocabulary = self.model.config.vocab_size
+        rows_at_once = max(1, MAX_LOGITS // max(1, vocabulary * input_ids.shape[1]))
+        for start in range(0, len(input_ids), rows_at_once):
+            rows = slice(start, start + rows_at_once)
+            wanted = positions[rows] >= 0
+            at = positions[rows][wanted]
+            if len(at) == 0:
+                continue
+            mask = None if attention is None else torch.from_numpy(attention[rows]).to(self.device)
+            autocast = torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.device.type == "cuda")
+            with autocast:
+                logits = logits_at(
+                    self.model,
+                    torch.from_numpy(input_ids[rows]).to(self.device),
+                    mask,
+                    torch.from_numpy(wanted).to(self.device),
+                )
+            true = torch.from_numpy(self.store.input_ids[at].astype(np.int64)).to(self.device)
+            log_p = torch.log_softmax(logits.float(), dim=-1)
+            p = log_p.exp()
+            mean = (p * log_p).sum(-1)
+            variance = (p * log_p.square()).sum(-1) - mean.square()
+            true_log_p = log_p.gather(1, true[:, None])
+            self._float["log_probs"][at] = true_log_p[:, 0].cpu().numpy()
+            self._float["entropy"][at] = (-mean).cpu().numpy()
+            self._float["std"][at] = variance.clamp_min(0).sqrt().cpu().numpy()
+            self._int["argmax"][at] = log_p.argmax(-1).to(torch.int32).cpu().numpy()
+            self._int["rank"][at] = (log_p > true_log_p).sum(-1).to(torch.int32).cpu().numpy()
+
+    def result(self) -> TokenScores:
+        arrays = {**self._float, **self._int}
+        return TokenScores(*(arrays[name] for name in _SCORES), self.store.doc_offsets)

@@ -1,0 +1,162 @@
+"""audit_models: every measure of every model, from one scoring pass a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from reticent.audit.forward import TokenScores, score_causal, score_masked
+from reticent.audit.leakage import excess_leakage, low_cost_membership, predicted_surfaces, privacy, privacy_by_n
+from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack
+from reticent.audit.slots import SurfaceTable, slots_of
+from reticent.audit.utility import utility
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError, PolicyError
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
+
+__all__ = ["AuditConfig", "ModelEntry", "audit_models"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """What is attacked and how intervals are made."""
+
+    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
+    num_bootstrap: int = 1000
+    batch_size: int = 64
+    window_length: int = 512
+    graph_shares: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.1)
+    folds: int = 7
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        unknown = set(self.attacks) - set(ATTACKS)
+        if unknown:
+            raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(ATTACKS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """A checkpoint to audit."""
+
+    name: str
+    recipe: str
+    objective: str
+    epoch: int
+    path: Path
+    ledger: dict[str, Any] | None = None
+
+
+def audit_models(
+    *,
+    train_store: TokenStore,
+    audit_store: TokenStore,
+    members: np.ndarray,
+    models: Sequence[ModelEntry],
+    bases: Mapping[str, Path],
+    config: AuditConfig,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Measure every model and its base; returns {"models": […]} in report.json's structure.
+
+    Parameters
+    ----------
+    train_store : tokens of the members, flagged as training was protected
+    audit_store : tokens of members and held-out individuals, flagged by the joint index; its member documents are
+        exactly those of ``train_store``, in the same order
+    members : bool array, shape (audit_store.num_documents,)
+    bases : objective -> the model before fine-tuning; it is the reference of the attacks, their negative control, and
+        the floor of the leak rates
+
+    Raises
+    ------
+    ArtifactError
+        The two stores do not hold the same member documents.
+    """
+    audit = _Audit(train_store, audit_store, np.asarray(members, dtype=bool), config)
+    results, done = [], 0
+    for objective, base_path in bases.items():
+        base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
+        base_scores = audit.score(base_entry)
+        for entry in (base_entry, *(m for m in models if m.objective == objective)):
+            scores = base_scores if entry is base_entry else audit.score(entry)
+            results.append(audit.measure(entry, scores, None if entry is base_entry else base_scores))
+            done += 1
+            if progress:
+                progress(done)
+    return {"models": results}
+
+
+class _Audit:
+    """The two stores as slots and surfaces, shared by all models of one tokenizer."""
+
+    def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
+        if not audit.doc_ids.filter(members).equals(train.doc_ids):
+            raise ArtifactError("the audit's member documents are not the documents the models were trained on")
+        self.store, self.members, self.config = audit, members, config
+        self.tokenizer = load_tokenizer(audit.tokenizer_path)
+        self.table = SurfaceTable(self.tokenizer)
+        self.slots = slots_of(audit)
+        self.true = self.table.surfaces(audit.input_ids, self.slots)
+        self.slot_member = members[self.slots.documents]
+        self.train_slots = slots_of(train)
+        self.individual_of_token = np.repeat(audit.individual, np.diff(audit.doc_offsets))
+        self.token_member = np.repeat(members, np.diff(audit.doc_offsets))
+        sizes = audit.path / "text_sizes.parquet" if audit.path is not None else None
+        self.zlib_bytes = pq.read_table(sizes).column("zlib_bytes").to_numpy() if sizes and sizes.exists() else None
+
+    def score(self, entry: ModelEntry) -> TokenScores:
+        model = load_model(entry.path, entry.objective)
+        special = special_ids(self.tokenizer, entry.objective)
+        options: dict[str, Any] = {
+            "window_length": self.config.window_length,
+            "batch_size": self.config.batch_size,
+            "device": self.config.device,
+        }
+        if entry.objective == "clm":
+            return score_causal(model, self.store, special, **options)
+        return score_masked(model, self.store, special, folds=self.config.folds, seed=self.config.seed, **options)
+
+    def measure(self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None) -> dict[str, Any]:
+        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        predicted = self.table.surfaces(scores.argmax, self.slots)
+        everywhere = predicted_surfaces(predicted)
+        of_members = self.slot_member
+        sides = {"heldout": ~self.token_member, "members": self.token_member}
+        return {
+            "name": entry.name,
+            "recipe": entry.recipe,
+            "objective": entry.objective,
+            "epoch": entry.epoch,
+            "ledger": entry.ledger,
+            "utility": {
+                side: utility(
+                    entry.objective, scores, self.store.input_ids, self.slots, self.individual_of_token, mask, **options
+                )
+                for side, mask in sides.items()
+            },
+            "privacy": privacy(self.train_slots, self.true[of_members], predicted[of_members], everywhere, **options),
+            "privacy_by_n": privacy_by_n(
+                self.train_slots, self.true[of_members], predicted[of_members], (self.slots, predicted), **options
+            ),
+            "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
+            "membership": self._membership(scores, base, options),
+            "low_cost": low_cost_membership(
+                self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
+            ),
+        }
+
+    def _membership(self, scores: TokenScores, base: TokenScores | None, options: dict[str, Any]) -> dict[str, Any]:
+        results = {}
+        for name in self.config.attacks:
+            if (name in NEEDS_BASE and base is None) or (name in NEEDS_SIZES and self.zlib_bytes is None):
+                continue
+            document_scores = ATTACKS[name](scores, base, self.zlib_bytes)
+            results[name] = attack(document_scores, self.store.individual, self.members, **options)
+        return results

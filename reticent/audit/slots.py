@@ -1,0 +1,100 @@
+"""Word slots: the words of a store as integers, true and predicted.
+
+A slot is a word's place: its tokens, document and flags. Each distinct tuple of token ids is decoded once and folded to its coarse
+surface (NFKC, case folded, without accents and spaces), because support is counted on the fine surface and leaks are matched
+on the coarse one. Everything after that is integers.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.engine.kernels import word_slots
+from reticent.engine.store import TokenStore
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["NO_SURFACE", "Slots", "SurfaceTable", "slots_of"]
+
+#: Surface of a slot with an unknown token, or that was not predicted: equal to no other.
+NO_SURFACE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Places of words; every array has shape (S,).
+
+    ``starts`` and ``lengths`` are in tokens of the store; ``documents`` are document numbers, ``individuals`` codes.
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    documents: np.ndarray
+    individuals: np.ndarray
+    flags: np.ndarray
+    ngram_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def slots_of(store: TokenStore) -> Slots:
+    """Return the word slots of a store, in order."""
+    starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
+    return Slots(
+        starts,
+        lengths,
+        documents,
+        store.individual[documents],
+        store.flags[starts] if len(starts) else np.empty(0, dtype=np.uint8),
+        store.ngram_starts[starts] if len(starts) else np.empty(0, dtype=np.uint8),
+    )
+
+
+class SurfaceTable:
+    """Coarse surfaces by number, shared by every sequence of ids decoded through it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast):
+        self._tokenizer = tokenizer.backend_tokenizer
+        self._unknown = tokenizer.unk_token_id
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def surfaces(self, ids: np.ndarray, slots: Slots) -> np.ndarray:
+        """Return the surface of each slot (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for none).
+
+        Cost: a sort of the slots for each word length, and one decode for each distinct tuple.
+        """
+        surfaces = np.full(len(slots), NO_SURFACE, dtype=np.int64)
+        for length in np.unique(slots.lengths):
+            chosen = np.flatnonzero(slots.lengths == length)
+            rows = np.ascontiguousarray(ids[slots.starts[chosen][:, None] + np.arange(length)], dtype=np.int64)
+            distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+            surfaces[chosen] = self._number(distinct)[inverse.reshape(-1)]
+        return surfaces
+
+    def _number(self, rows: np.ndarray) -> np.ndarray:
+        usable = (rows >= 0).all(axis=1)
+        if self._unknown is not None:
+            usable &= (rows != self._unknown).all(axis=1)
+        numbers = np.full(len(rows), NO_SURFACE, dtype=np.int64)
+        texts = self._tokenizer.decode_batch(rows[usable].tolist(), skip_special_tokens=False)
+        numbers[usable] = [self._numbers.setdefault(fold(text), len(self._numbers)) for text in texts]
+        return numbers
+
+
+def fold(text: str) -> str:
+    """Return the coarse surface of a word.
+
+    >>> fold(" Élodie") == fold("ELODIE")
+    True
+    """
+    decomposed = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in decomposed if not unicodedata.combining(c) and not c.isspace())
