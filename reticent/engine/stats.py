@@ -1,0 +1,138 @@
+"""Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or a person.
+
+They are the seed's Figs. 5 and 6: identifiers and words per individual, individuals per word.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.kernels import word_slots
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.split import Individuals
+from reticent.engine.store import TokenStore
+
+__all__ = ["cdf", "corpus_statistics"]
+
+#: No count of fewer individuals than this is published.
+SMALL_CELL = 5
+
+
+def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: int = 200) -> dict[str, list[float]]:
+    """Return the cumulative distribution of ``values`` at up to ``max_points`` of them.
+
+    >>> cdf(np.array([1, 1, 2, 4]))
+    {'x': [1.0, 2.0, 4.0], 'y': [0.5, 0.75, 1.0]}
+    """
+    if len(values) == 0:
+        return {"x": [], "y": []}
+    x, inverse = np.unique(values, return_inverse=True)
+    mass = np.bincount(inverse.reshape(-1), weights=weights, minlength=len(x))
+    y = np.cumsum(mass) / mass.sum()
+    if len(x) > max_points:
+        # Even in probability, so that the steep part keeps its points.
+        wanted = np.linspace(0, 1, max_points)
+        keep = np.unique(np.concatenate([[0], np.searchsorted(y, wanted).clip(0, len(x) - 1), [len(x) - 1]]))
+        x, y = x[keep], y[keep]
+    return {"x": [float(v) for v in x], "y": [round(float(v), 6) for v in y]}
+
+
+def corpus_statistics(
+    store: TokenStore,
+    index_words: Any,
+    individuals: Individuals,
+    *,
+    spans_path: Path | str | None = None,
+    k: int,
+    n: int,
+    policy: str,
+) -> dict[str, Any]:
+    """Return the "corpus" section of the report.
+
+    Parameters
+    ----------
+    store : protected tokens of the members
+    index_words : table of word, support, occurrences (anything pyarrow takes as a record batch)
+    spans_path : the spans of the corpus; spans of all splits are counted, by label and detector
+
+    A word of an individual is told by its tokens, so two spellings that a lower-casing tokenizer unites count once.
+    """
+    words = pa.record_batch(index_words)
+    support, occurrences = words.column("support").to_numpy(), words.column("occurrences").to_numpy()
+    identifying = support < k
+    starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
+    flags = store.flags[starts]
+    individual = store.individual[documents]
+    surfaces = _surfaces(store, starts, lengths)
+    codes = np.unique(individual)
+    shares = {
+        "direct": np.mean((flags & DIRECT) > 0),
+        "indirect": np.mean((flags & INDIRECT) > 0),
+        "both": np.mean(flags > 0),
+    }
+    return {
+        "num_documents": store.num_documents,
+        "num_words": int(occurrences.sum()),
+        "num_distinct_words": len(support),
+        "k": k,
+        "n": n,
+        "policy": policy,
+        "share_types_identifying": float(identifying.mean()),
+        "share_occurrences_identifying": float(occurrences[identifying].sum() / occurrences.sum()),
+        "protected": {name: float(share) for name, share in shares.items()},
+        "retention": {policy: float(np.mean(flags == 0))},
+        "identifiers_per_individual": {
+            "direct": cdf(_distinct_per(individual, surfaces, (flags & DIRECT) > 0, codes)),
+            "indirect": cdf(_distinct_per(individual, surfaces, (flags & INDIRECT) > 0, codes)),
+            "both": cdf(_distinct_per(individual, surfaces, flags > 0, codes)),
+        },
+        "words_per_individual": cdf(np.bincount(np.searchsorted(codes, individual))),
+        "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
+        "detected": _detected(Path(spans_path)) if spans_path is not None else [],
+    }
+
+
+def _surfaces(store: TokenStore, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Number of each word's token tuple, exact: equal tuples and only they have equal numbers."""
+    numbers = np.empty(len(starts), dtype=np.int64)
+    used = 0
+    for length in np.unique(lengths):
+        chosen = np.flatnonzero(lengths == length)
+        rows = store.input_ids[starts[chosen][:, None] + np.arange(length)].astype(np.int64)
+        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
+        numbers[chosen] = used + inverse.reshape(-1)
+        used += len(distinct)
+    return numbers
+
+
+def _distinct_per(individual: np.ndarray, surfaces: np.ndarray, chosen: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Number of distinct chosen words of each individual."""
+    pairs = np.unique(np.stack([individual[chosen].astype(np.int64), surfaces[chosen]], axis=1), axis=0)
+    return np.bincount(np.searchsorted(codes, pairs[:, 0]), minlength=len(codes))
+
+
+def _detected(path: Path) -> list[dict[str, Any]]:
+    """Spans by label and detector; labels found in fewer than `SMALL_CELL` documents are put together as "other"."""
+    table = pq.read_table(path, columns=["document", "label", "detector"])
+    grouped = table.group_by(["label", "detector"]).aggregate([("document", "count"), ("document", "count_distinct")])
+    small = pc.less(grouped.column("document_count_distinct"), SMALL_CELL)
+    rows = [
+        {"label": label, "detector": detector, "num_spans": spans, "num_documents": documents}
+        for label, detector, spans, documents in zip(
+            *(
+                grouped.filter(pc.invert(small)).column(name).to_pylist()
+                for name in ("label", "detector", "document_count", "document_count_distinct")
+            ),
+            strict=True,
+        )
+    ]
+    rest = pc.sum(grouped.filter(small).column("document_count")).as_py()
+    if rest and rest >= SMALL_CELL:
+        rows.append({"label": "other", "detector": "any", "num_spans": rest, "num_documents": None})
+    return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))
