@@ -30,17 +30,17 @@ app = typer.Typer(
 )
 
 
-class Stage(str, Enum):  # noqa: UP042 - typer shows the values of a str enum
+class Stage(Enum):
     """Stages of a job in order."""
 
-    split = "split"
-    detect = "detect"
-    index = "index"
-    foundation = "foundation"
-    protect = "protect"
-    train = "train"
-    audit = "audit"
-    report = "report"
+    SPLIT = "split"
+    DETECT = "detect"
+    INDEX = "index"
+    FOUNDATION = "foundation"
+    PROTECT = "protect"
+    TRAIN = "train"
+    AUDIT = "audit"
+    REPORT = "report"
 
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
@@ -120,7 +120,7 @@ def synth(
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; see the README for one to copy.")],
-    until: Annotated[Stage, typer.Option(help="Stop after this stage.")] = Stage.report,
+    until: Annotated[Stage, typer.Option(help="Stop after this stage.")] = Stage.REPORT,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -344,7 +344,7 @@ def _print_summary(evidence: dict[str, Any], page: Path, as_json: bool = False) 
         return
     from rich.console import Console
 
-    from reticent.summary import summary_table
+    from reticent.audit.summary import summary_table
 
     console = Console()
     console.print(summary_table(evidence))

@@ -47,8 +47,8 @@ class CorpusSection(Section):
 class SplitSection(Section):
     """Shares of the individuals (or households) that are never trained on; members are the rest."""
 
-    heldout: float = Field(0.4, gt=0, lt=1)
-    reference: float = Field(0.0, ge=0, lt=1)
+    heldout: float = Field(default=0.4, gt=0, lt=1)
+    reference: float = Field(default=0.0, ge=0, lt=1)
     by: Literal["auto", "individual", "household"] = "auto"
 
 
@@ -56,25 +56,25 @@ class DetectSection(Section):
     """Detectors of direct identifiers; their spans are united."""
 
     detectors: list[Literal["gold", "rules", "gazetteer", "records", "spacy"]] = ["rules"]
-    records: str | None = Field(None, description="Parquet of record fields, one row an individual")
-    lists: dict[str, str] = Field({}, description="label -> text file of names, one a line")
-    spacy: str | None = Field(None, description="installed pipeline or path")
+    records: str | None = Field(default=None, description="Parquet of record fields, one row an individual")
+    lists: dict[str, str] = Field(default={}, description="label -> text file of names, one a line")
+    spacy: str | None = Field(default=None, description="installed pipeline or path")
 
 
 class IndexSection(Section):
     """The graph of n-grams and individuals."""
 
-    max_n: int = Field(1, ge=1, le=8)
+    max_n: int = Field(default=1, ge=1, le=8)
     surface: Literal["exact", "casefold", "fold"] = "exact"
 
 
 class ProtectSection(Section):
     """Which words must never be a target."""
 
-    k: int = Field(2, ge=2, le=255)
-    n: int = Field(1, ge=1, le=8)
+    k: int = Field(default=2, ge=2, le=255)
+    n: int = Field(default=1, ge=1, le=8)
     policy: Literal["all", "last", "cover", "paper"] = "all"
-    max_document_frequency: float | None = Field(None, gt=0, le=1)
+    max_document_frequency: float | None = Field(default=None, gt=0, le=1)
     scopes: dict[str, Literal["corpus", "individual", "occurrence"]] = {}
 
 
@@ -91,7 +91,7 @@ class FoundationSection(Section):
         None,
         description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
     )
-    vocab_size: int = Field(4000, ge=300)
+    vocab_size: int = Field(default=4000, ge=300)
     hidden_size: int = 128
     num_layers: int = 2
     num_heads: int = 2
@@ -104,7 +104,7 @@ class ModelSection(Section):
     """One base model and the recipes it is fine-tuned with."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
-    base: str | None = Field(None, description="local folder or hub name")
+    base: str | None = Field(default=None, description="local folder or hub name")
     foundation: FoundationSection | None = None
     objective: Literal["mlm", "clm"]
     recipes: list[str] = Field(min_length=1)
@@ -119,17 +119,17 @@ class ModelSection(Section):
 class TrainSection(Section):
     """The training loop; names follow transformers' TrainingArguments where one exists."""
 
-    num_epochs: int = Field(8, ge=1)
+    num_epochs: int = Field(default=8, ge=1)
     checkpoint_epochs: list[int] | None = Field(
-        None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last"
+        default=None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last"
     )
-    window_length: int = Field(512, ge=8)
-    batch_size: int = Field(16, ge=1)
-    learning_rate: float = Field(1e-4, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
-    mask_share: float = Field(0.15, gt=0, lt=1)
-    gradient_accumulation_steps: int = Field(1, ge=1)
-    max_grad_norm: float = Field(1.0, gt=0)
+    window_length: int = Field(default=512, ge=8)
+    batch_size: int = Field(default=16, ge=1)
+    learning_rate: float = Field(default=1e-4, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    mask_share: float = Field(default=0.15, gt=0, lt=1)
+    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
 
@@ -143,9 +143,9 @@ class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
     attacks: list[str] = ["loss", "reference", "zlib", "min_k"]
-    num_bootstrap: int = Field(1000, ge=100)
-    batch_size: int = Field(64, ge=1)
-    small_cell: int = Field(5, ge=1)
+    num_bootstrap: int = Field(default=1000, ge=100)
+    batch_size: int = Field(default=64, ge=1)
+    small_cell: int = Field(default=5, ge=1)
     graph_shares: list[float] = [1.0, 0.75, 0.5, 0.25, 0.1]
     every_checkpoint: bool = True
 
@@ -155,7 +155,7 @@ class Job(Section):
 
     out: str
     seed: int = 0
-    num_threads: int = Field(0, ge=0)
+    num_threads: int = Field(default=0, ge=0)
     corpus: CorpusSection
     split: SplitSection = SplitSection()
     detect: DetectSection = DetectSection()

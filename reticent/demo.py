@@ -64,7 +64,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)
-    settings = {
+    settings: dict[str, Any] = {
         "num_individuals": num_individuals or NUM_INDIVIDUALS,
         "words_per_document": WORDS_PER_DOCUMENT,
         "documents_per_individual": DOCUMENTS_PER_INDIVIDUAL,

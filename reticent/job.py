@@ -270,7 +270,7 @@ class Run:
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
         settings = self.job.audit
-        inputs = {}
+        inputs: dict[str, str] = {}
         for model in self.job.model:
             inputs |= {
                 f"tokens:{model.name}:{v}": self._fingerprint(f"tokens/{model.name}/{v}") for v in ("train", "audit")

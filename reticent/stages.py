@@ -44,8 +44,11 @@ def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[s
     if settings.vocabulary is not None:
         tokenizer = _given_tokenizer(settings)
     else:
-        kind = "wordpiece" if settings.kind == "bert" else "bytelevel"
-        tokenizer = train_tokenizer(_texts(corpus, individuals, splits), kind=kind, vocab_size=settings.vocab_size)
+        tokenizer = train_tokenizer(
+            _texts(corpus, individuals, splits),
+            kind="wordpiece" if settings.kind == "bert" else "bytelevel",
+            vocab_size=settings.vocab_size,
+        )
 
     tokens, trained = folder / "tokens", folder / "trained"
     tokens.mkdir()

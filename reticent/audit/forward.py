@@ -1,15 +1,16 @@
 """Model + tokens -> TokenScores: the one place that runs a model for likelihoods.
 
-Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a token
-reach the host. Windows are batched by length; padding is never scored, and scores do not depend on the batch size.
+Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a
+token reach the host. Windows are batched by length; padding is never scored, and scores do not depend on the batch
+size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from reticent.engine.kernels import word_slots
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
 from reticent.trainer.models import logits_at, pick_device
-from reticent.trainer.windows import SpecialIds, Windows, cut_windows, prefetched
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,7 +76,10 @@ class TokenScores:
         except (OSError, KeyError, pa.ArrowException) as error:
             raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
         offsets = lists[0].offsets.to_numpy()
-        return cls(*(column.flatten().to_numpy(zero_copy_only=False) for column in lists), offsets)
+        columns: dict[str, Any] = {
+            name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(_SCORES, lists, strict=True)
+        }
+        return cls(doc_offsets=offsets, **columns)
 
 
 _SCORES = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
@@ -150,7 +154,8 @@ def score_masked(
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return for each token the fold of its word (int64, -1 outside words) and the number of its word's token tuple.
 
-    The words of a document are dealt to the folds in a random order, so the folds of a document differ by one word at most.
+    The words of a document are dealt to the folds in a random order, so the folds of a document differ by one word at
+    most.
     """
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
     keys = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(len(starts))
@@ -190,7 +195,7 @@ class _Run:
         passes: int = 1,
     ):
         self.device = pick_device(device)
-        self.model = model.to(self.device).eval()
+        self.model: Any = model.to(device=self.device).eval()  # type: ignore
         self.store, self.batch_size = store, batch_size
         self.windows: Windows = cut_windows(store, window_length, special)
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
@@ -198,7 +203,7 @@ class _Run:
         self._float = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
         self._int = {name: np.full(shape, -1, dtype=np.int32) for name in ("argmax", "rank")}
 
-    def batches(self):  # type: ignore[no-untyped-def]
+    def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
         order = self.windows.scoring_order(self.batch_size)
         for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in order):
             yield item
@@ -239,5 +244,5 @@ class _Run:
             self._int["rank"][at] = (log_p > true_log_p).sum(-1).to(torch.int32).cpu().numpy()
 
     def result(self) -> TokenScores:
-        arrays = {**self._float, **self._int}
-        return TokenScores(*(arrays[name] for name in _SCORES), self.store.doc_offsets)
+        arrays: dict[str, Any] = {**self._float, **self._int}
+        return TokenScores(doc_offsets=self.store.doc_offsets, **arrays)

@@ -1,10 +1,13 @@
 """Leakage: which identifiers a model predicts (PROTOCOLS §5, seed 1 §5.3.2 and §6.4).
 
-A prediction counts wherever it appears: in any slot of any document that was scored. Three questions are asked of the same integers:
+A prediction counts wherever it appears: in any slot of any document that was scored. Three questions are asked of the
+same integers:
 
-- **Privacy**, the seed's metric: of the members' identifiers, as training was protected with them, which share is never predicted?
-- **Excess leakage**: the same rate for members minus held-out individuals. Here identifiers are those of the *joint* index over both
-  sides, so that nothing but membership tells the two apart: which side an individual is on was drawn before anything was counted.
+- **Privacy**, the seed's metric: of the members' identifiers, as training was protected with them, which share is
+  never predicted?
+- **Excess leakage**: the same rate for members minus held-out individuals. Here identifiers are those of the *joint*
+  index over both sides, so that nothing but membership tells the two apart: which side an individual is on was drawn
+  before anything was counted.
 - **Low-cost membership**: who is called a member because one of their indirect identifiers was predicted?
 
 An identifier that several individuals share is split evenly among them, so that individuals add up to identifiers.
@@ -189,7 +192,8 @@ def low_cost_membership(
     num_bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return precision, recall and F1 of calling an individual a member when an indirect identifier of theirs is predicted.
+    """Return precision, recall and F1 of calling an individual a member when an indirect identifier of theirs is
+    predicted.
 
     ``shares`` are the shares of the identifiers that the adversary's graph holds; the first is the headline.
     """

@@ -1,7 +1,8 @@
-"""Membership attacks: score functions over TokenScores (PROTOCOLS §6). A higher score always means more likely a member.
+"""Membership attacks: score functions over TokenScores (PROTOCOLS §6). A higher score always means more likely a
+member.
 
-Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it gives
-one number a document. The score of an individual is the mean over their documents.
+Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
+gives one number a document. The score of an individual is the mean over their documents.
 """
 
 from __future__ import annotations

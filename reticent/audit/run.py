@@ -137,7 +137,14 @@ class _Audit:
             "ledger": entry.ledger,
             "utility": {
                 side: utility(
-                    entry.objective, scores, self.store.input_ids, self.slots, self.individual_of_token, mask, **options
+                    entry.objective,
+                    scores,
+                    self.store.input_ids,
+                    self.slots,
+                    self.store.flags,
+                    self.individual_of_token,
+                    mask,
+                    **options,
                 )
                 for side, mask in sides.items()
             },

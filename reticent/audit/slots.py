@@ -1,8 +1,8 @@
 """Word slots: the words of a store as integers, true and predicted.
 
-A slot is a word's place: its tokens, document and flags. Each distinct tuple of token ids is decoded once and folded to its coarse
-surface (NFKC, case folded, without accents and spaces), because support is counted on the fine surface and leaks are matched
-on the coarse one. Everything after that is integers.
+A slot is a word's place: its tokens, document and flags. Each distinct tuple of token ids is decoded once and folded
+to its coarse surface (NFKC, case folded, without accents and spaces), because support is counted on the fine surface
+and leaks are matched on the coarse one. Everything after that is integers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, slots: Slots) -> np.ndarray:
-        """Return the surface of each slot (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for none).
+        """Return the surface of each slot (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for
+        none).
 
         Cost: a sort of the slots for each word length, and one decode for each distinct tuple.
         """

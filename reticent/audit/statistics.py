@@ -1,7 +1,8 @@
 """Statistics: rates, curves and intervals with the individual as the unit.
 
-Documents of one individual are not independent, so every interval resamples individuals. A zero is never shown without its
-upper bound, and no true-positive rate is given at a false-positive rate that too few non-members can resolve.
+Documents of one individual are not independent, so every interval resamples individuals. A zero is never shown
+without its upper bound, and no true-positive rate is given at a false-positive rate that too few non-members can
+resolve.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def _wins(members: np.ndarray, nonmembers: np.ndarray, limit: int = 4_000) -> np
 def tpr_at_fpr(
     members: np.ndarray, nonmembers: np.ndarray, fpr: float, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Estimate | None:
-    """Return the share of members scored above all but ``fpr`` of the non-members; None with fewer than 10 / fpr non-members."""
+    """Return the share of members above all but ``fpr`` of the non-members; None with fewer than 10 / fpr of them."""
     if len(nonmembers) < 10 / fpr:
         return None
     random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 7]))

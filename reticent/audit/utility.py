@@ -19,6 +19,7 @@ def utility(
     scores: TokenScores,
     input_ids: np.ndarray,
     slots: Slots,
+    flags: np.ndarray,
     individual_of_token: np.ndarray,
     chosen: np.ndarray,
     *,
@@ -30,7 +31,9 @@ def utility(
     Parameters
     ----------
     objective : "mlm" gives masked_word_accuracy (all tokens of the word right at once) and masked_token_accuracy; "clm"
-        gives token_accuracy and perplexity
+        gives token_accuracy and perplexity. Both also on *ordinary* text: words and tokens that identify nobody
+        (``flags`` 0), which is what a protected model is meant to learn
+    flags : uint8 array, shape (num_tokens,)
     individual_of_token : uint32 array, shape (num_tokens,)
     chosen : bool array, shape (num_tokens,), the tokens of this side
     """
@@ -47,17 +50,29 @@ def utility(
     token_accuracy = rate(right[scored], individual_of_token[scored])
     if objective == "clm":
         loss = rate(-scores.log_probs[scored].astype(np.float64), individual_of_token[scored])
-        return {"token_accuracy": token_accuracy.to_dict(), "perplexity": _exp(loss).to_dict()}
+        ordinary = scored & (flags == 0)
+        return {
+            "ordinary_token_accuracy": rate(right[ordinary], individual_of_token[ordinary]).to_dict(),
+            "token_accuracy": token_accuracy.to_dict(),
+            "ordinary_perplexity": _exp(
+                rate(-scores.log_probs[ordinary].astype(np.float64), individual_of_token[ordinary])
+            ).to_dict(),
+            "perplexity": _exp(loss).to_dict(),
+        }
     # A word is right when every one of its tokens is: compare running sums at its ends.
     running = np.concatenate([[0], np.cumsum(right)])
     words_right = running[slots.starts + slots.lengths] - running[slots.starts] == slots.lengths
     ours = scored[slots.starts] if len(slots) else np.empty(0, dtype=bool)
+    ordinary_words = ours & (slots.flags == 0)
     return {
+        "ordinary_word_accuracy": rate(words_right[ordinary_words], slots.individuals[ordinary_words]).to_dict(),
         "masked_word_accuracy": rate(words_right[ours], slots.individuals[ours]).to_dict(),
         "masked_token_accuracy": token_accuracy.to_dict(),
     }
 
 
 def _exp(loss: Estimate) -> Estimate:
-    values = {name: getattr(loss, name) for name in ("value", "low", "high")}
-    return replace(loss, **{name: None if value is None else float(np.exp(value)) for name, value in values.items()})
+    def exp(value: float | None) -> float | None:
+        return None if value is None else float(np.exp(value))
+
+    return replace(loss, value=exp(loss.value), low=exp(loss.low), high=exp(loss.high))

@@ -1,8 +1,8 @@
 """Corpus: documents of individuals, read from Parquet, Arrow IPC, CSV or JSONL as a stream of record batches.
 
-Whatever the source, batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file names and
-of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an error that names file,
-row (1 is the first) and column, and never the text or the id.
+Whatever the source, batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file
+names and of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an
+error that names file, row (1 is the first) and column, and never the text or the id.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def build_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
-    """Return the index of the documents of these splits; support counts households where there are any, else individuals.
+    """Return the index of the documents of these splits; support counts households where there are any, else
+    individuals.
 
     Raises
     ------

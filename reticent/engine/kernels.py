@@ -1,8 +1,8 @@
 """Numba kernels over token arrays: windows, gathers, mask draws. Integers only; strings are Rust's.
 
 All release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on disk.
-Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same however
-windows are batched, ordered or resumed.
+Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same
+however windows are batched, ordered or resumed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, n
 def gather_windows(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, offset: int, fill: int, out: np.ndarray
 ) -> None:
-    """Copy ``values[start:start + length]`` of each window to its row of ``out`` (B, T) from column ``offset``; the rest is ``fill``."""
+    """Copy each window of ``values`` to its row of ``out`` (B, T) from column ``offset``; the rest is ``fill``."""
     for row in range(len(starts)):
         out[row, :offset] = fill
         for i in range(lengths[row]):

@@ -19,8 +19,8 @@ __all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
 Scope = Literal["corpus", "individual", "occurrence"]
 POLICIES = ("all", "last", "cover", "paper")
 
-#: ``corpus``: that surface is protected wherever it occurs (the paper's blacklist); ``individual``: in all documents of that
-#: individual; ``occurrence``: that span only, since spreading it would blacklist every "45".
+#: ``corpus``: that surface is protected wherever it occurs (the paper's blacklist); ``individual``: in all documents
+#: of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45".
 DEFAULT_SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(("NAME", "PERSON", "PER", "PATIENT", "DOCTOR", "USERNAME"), "corpus"),
     **dict.fromkeys(("ID", "MRN", "SSN", "NIR", "PHONE", "FAX", "EMAIL", "URL", "IP", "ACCOUNT"), "corpus"),

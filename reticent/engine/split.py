@@ -1,7 +1,7 @@
 """Split: every individual is a member, held out, or a reference, before anything else is done with the documents.
 
-The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the shares.
-So an individual never changes side when others come or go, and no document decides anything.
+The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the
+shares. So an individual never changes side when others come or go, and no document decides anything.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
     for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
         if share > 0 and not (sides == code).any():
             raise CorpusError(
-                f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, share {share:.2f}); "
-                "use more individuals, other shares or another seed"
+                f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, "
+                f"share {share:.2f}); use more individuals, other shares or another seed"
             )
     columns = {
         "individual_id": names,

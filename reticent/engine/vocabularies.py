@@ -1,4 +1,4 @@
-"""``tokenizer.json`` from plain vocabulary files, with the normaliser, pre-tokeniser and special tokens of BERT or GPT-2."""
+"""``tokenizer.json`` from plain vocabulary files, dressed as BERT's or GPT-2's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
 
 
 def wordpiece_tokenizer_json(vocab_path: Path | str, *, lowercase: bool = False) -> str:
-    """Return BERT's tokenizer from a ``vocab.txt``; ``lowercase`` is BERT's uncased variant (it also strips accents)."""
+    """Return BERT's tokenizer from a ``vocab.txt``; ``lowercase`` is its uncased variant (no accents)."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {token: number for number, token in enumerate(_lines(vocab_path))}

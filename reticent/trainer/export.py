@@ -37,8 +37,8 @@ tags: [reticent, {recipe}]
 
 {meaning}
 
-This model was not shown to be safe to share by being here: read the audit report of its run. Words that identify somebody may still
-stand in its tokenizer or be known to its base model.
+This model was not shown to be safe to share by being here: read the audit report of its run. Words that identify
+somebody may still stand in its tokenizer or be known to its base model.
 """
 
 MEANINGS = {

@@ -6,7 +6,7 @@ No vocabulary is ever trained on private text: words of individuals would stand 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -36,7 +36,7 @@ def train_tokenizer(
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(
+        trainer: Any = trainers.WordPieceTrainer(
             vocab_size=vocab_size, special_tokens=BERT_SPECIALS, initial_alphabet=ALPHABET, show_progress=False
         )
     elif kind == "bytelevel":
@@ -53,8 +53,8 @@ def train_tokenizer(
         raise PolicyError(f"tokenizer kind: expected wordpiece or bytelevel, got {kind!r}")
     tokenizer.train_from_iterator(texts, trainer)
     if kind == "wordpiece":
-        ids = {token: tokenizer.token_to_id(token) for token in ("[SEP]", "[CLS]")}
-        tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+        sep, cls = (BERT_SPECIALS.index(token) for token in ("[SEP]", "[CLS]"))  # specials come first, in order
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", sep), ("[CLS]", cls))
     return tokenizer.to_str()
 
 

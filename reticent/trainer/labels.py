@@ -1,7 +1,8 @@
 """The one place where protection becomes an ignored label, and the ledger that proves it.
 
-Ready-made collators rebuild labels from the input and would switch the protection off without a word; so labels are made here, and
-every batch is checked before it reaches a model: the number of protected tokens among the targets is 0.
+Ready-made collators rebuild labels from the input and would switch the protection off without a word; so labels are
+made here, and every batch is checked before it reaches a model: the number of protected tokens among the targets is
+0.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def make_targets(
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
     CLM (seed 1 §4.3): the input is unchanged; every token of the document is a target unless it is protected.
-    MLM (seed 1 §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are replaced by the
-    mask token and are the targets.
+    MLM (seed 1 §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are replaced
+    by the mask token and are the targets.
 
     Raises
     ------

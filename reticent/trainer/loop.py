@@ -1,7 +1,7 @@
 """The training loop: one function, read from top to bottom.
 
-Loss is the sum over targets divided by the number of targets of the whole step, so it does not change with how a step is
-split into micro-batches. On the CPU two runs give the same bits.
+Loss is the sum over targets divided by the number of targets of the whole step, so it does not change with how a step
+is split into micro-batches. On the CPU two runs give the same bits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def train(
     tokenizer: str | Path,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> TrainResult:
-    """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained`` folders.
+    """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
+    folders.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def train(
     special = special_ids(fast_tokenizer, recipe.objective)
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=64 if device.type == "cuda" else 8)
     ledger = Ledger()
-    model = model.to(device).train()
+    model = model.to(device=device).train()  # type: ignore
     optimizer = _optimizer(model, config, device)
     num_batches = math.ceil(len(windows) / config.batch_size)
     num_steps = config.num_epochs * math.ceil(num_batches / config.gradient_accumulation_steps)

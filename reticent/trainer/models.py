@@ -1,7 +1,7 @@
 """Models and tokenizers, by local folder or hub name: always safetensors, never code from the hub.
 
-Also the one way a model is asked for logits: at chosen positions only, so that a vocabulary of 50,000 is never spread over
-tokens nobody looks at.
+Also the one way a model is asked for logits: at chosen positions only, so that a vocabulary of 50,000 is never spread
+over tokens nobody looks at.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def check_fit(
     model: PreTrainedModel, store: TokenStore, tokenizer: PreTrainedTokenizerFast, window_length: int
 ) -> None:
     """`TrainingError` unless the store's tokens are tokens of this model and a window fits into it."""
-    rows = model.get_input_embeddings().weight.shape[0]
+    embeddings: Any = model.get_input_embeddings()
+    rows = embeddings.weight.shape[0]
     largest = int(store.input_ids.max(initial=0))
     if largest >= rows:
         raise TrainingError(f"tokens: id {largest} is beyond the model's {rows} embeddings; other tokenizer?")

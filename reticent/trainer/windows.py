@@ -1,7 +1,8 @@
 """Windows: runs of one document's tokens, cut to the model's length and batched.
 
-A window never holds two documents, so it never holds two individuals. The order of an epoch is a pure function of (seed, epoch);
-batches hold windows of similar length, so little is padding. One thread prepares batches ahead; there are no worker processes.
+A window never holds two documents, so it never holds two individuals. The order of an epoch is a pure function of
+(seed, epoch); batches hold windows of similar length, so little is padding. One thread prepares batches ahead; there
+are no worker processes.
 
 Shapes: B windows a batch, T tokens a window.
 """

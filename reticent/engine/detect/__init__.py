@@ -1,7 +1,7 @@
 """Direct identifiers: detectors, each behind one small interface, and the union of what they find.
 
-A detector sees a batch of documents and returns spans in characters; it knows neither files nor policies. The union keeps
-where each span comes from. A detector that fails stops the run: a skipped note would be an unprotected one.
+A detector sees a batch of documents and returns spans in characters; it knows neither files nor policies. The union
+keeps where each span comes from. A detector that fails stops the run: a skipped note would be an unprotected one.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _check(found: pa.Table, lengths: np.ndarray, name: str, first: int) -> None:
     if len(bad):
         at = int(bad[0])
         raise CorpusError(
-            f"detector {name}, document {first + int(document[at]) + 1} of the corpus: span {start[at]}..{end[at]} does not fit "
-            f"its text of {lengths[document[at]]} characters"
+            f"detector {name}, document {first + int(document[at]) + 1} of the corpus: span {start[at]}..{end[at]} "
+            f"does not fit its text of {lengths[document[at]]} characters"
         )
 
 

@@ -49,7 +49,7 @@ def read_lists(lists: Mapping[str, str | Path]) -> pa.Table:
 
 
 def read_records(path: str | Path) -> pa.Table:
-    """Read record fields (Parquet: ``individual_id`` and one column a field) as individual_id, value, label; one row a value."""
+    """Read record fields (Parquet: individual_id and one column a field) as individual_id, value, label."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:

@@ -16,7 +16,7 @@ class GoldDetector:
     """Hands on what people marked; a document without a list has no span."""
 
     name = "gold"
-    columns = ("spans",)
+    columns: tuple[str, ...] = ("spans",)
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         if "spans" not in batch.schema.names:

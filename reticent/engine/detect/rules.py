@@ -1,4 +1,4 @@
-"""Rules: identifiers that have a form (e-mail, phone, date, URL, IP, SSN, NIR, long numbers); see ``rust_ext/src/rules.rs``."""
+"""Rules: identifiers that have a form (e-mail, phone, date, URL, IP, SSN, NIR, long numbers)."""
 
 from __future__ import annotations
 

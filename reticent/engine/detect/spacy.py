@@ -49,7 +49,8 @@ class SpacyDetector:
         except (OSError, ImportError):
             raise PolicyError(f"spaCy pipeline {name!r} is neither installed nor a readable folder") from None
         if patterns:
-            self._nlp.add_pipe("entity_ruler").add_patterns(list(patterns))
+            ruler: Any = self._nlp.add_pipe("entity_ruler")
+            ruler.add_patterns(list(patterns))
             labels = labels if labels is not None else sorted({pattern["label"] for pattern in patterns})
         self._labels = frozenset(labels if labels is not None else self.LABELS)
         self._batch_size = batch_size
@@ -59,6 +60,6 @@ class SpacyDetector:
         rows: list[tuple[int, int, int, str]] = []
         for document, parsed in enumerate(self._nlp.pipe(texts, batch_size=self._batch_size)):
             rows += [(document, e.start_char, e.end_char, e.label_) for e in parsed.ents if e.label_ in self._labels]
-        columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
+        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
         types = (pa.int64(), pa.int32(), pa.int32(), pa.string())
         return spans_batch(*(pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)))

@@ -6,9 +6,12 @@ from typing import Any
 
 from rich.table import Table
 
-__all__ = ["last_checkpoints", "summary_table"]
+__all__ = ["UTILITY", "UTILITY_ALL", "last_checkpoints", "summary_table"]
 
-UTILITY = {"mlm": "masked_word_accuracy", "clm": "token_accuracy"}
+#: Headline utility of each objective: ordinary words or tokens of held-out individuals predicted right.
+UTILITY = {"mlm": "ordinary_word_accuracy", "clm": "ordinary_token_accuracy"}
+#: The same over all words or tokens, identifiers included.
+UTILITY_ALL = {"mlm": "masked_word_accuracy", "clm": "token_accuracy"}
 
 
 def last_checkpoints(evidence: dict[str, Any]) -> list[dict[str, Any]]:
@@ -27,7 +30,8 @@ def summary_table(evidence: dict[str, Any]) -> Table:
     table.add_column("recipe")
     for column in (
         "epochs",
-        "utility, held-out",
+        "utility",
+        "utility, all words",
         "privacy",
         "excess leakage",
         "membership AUC (loss)",
@@ -35,13 +39,14 @@ def summary_table(evidence: dict[str, Any]) -> Table:
     ):
         table.add_column(column, justify="right")
     for model in last_checkpoints(evidence):
-        utility = model["utility"]["heldout"][UTILITY[model["objective"]]]
+        utility = model["utility"]["heldout"]
         membership = model.get("membership", {}).get("loss", {}).get("auc")
         ledger = model.get("ledger")
         table.add_row(
             model["recipe"] if model["recipe"] != "base" else f"base ({model['objective']})",
             str(model["epoch"]) if model["epoch"] else "-",
-            _shown(utility),
+            _shown(utility[UTILITY[model["objective"]]]),
+            _shown(utility[UTILITY_ALL[model["objective"]]]),
             _shown(model["privacy"]["both"]["types"]),
             _shown(model["excess"]["both"]["excess"]),
             _shown(membership),
