@@ -79,7 +79,7 @@ class Windows:
 
     def epoch_order(self, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
         """Return the batches of one epoch as arrays of window numbers: shuffled, similar lengths together."""
-        random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), epoch]))
+        random = np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), epoch], dtype=np.uint64)))
         order = random.permutation(len(self))
         pool = batch_size * 64
         batches = []
