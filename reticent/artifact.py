@@ -8,6 +8,7 @@ when the same artefact is written or read next. Folders are 0700, files 0600.
 from __future__ import annotations
 
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -61,13 +62,26 @@ def write_artifact(
 ) -> Iterator[ArtifactWriter]:
     """Yield a writer whose folder becomes the artefact at ``path`` when the block ends without an error.
 
+    A link is followed: the artefact it leads to is replaced, the link stays.
+
     Raises
     ------
     ArtifactError
-        Another process is writing this artefact, or the folder there is not one of ours and not empty (it is left
-        alone).
+        Another process is writing this artefact, the folder there is not one of ours and not empty (it is left
+        alone), or the place cannot be written (read-only, a full disk); the old artefact then stands as it was.
     """
     path = Path(path)
+    try:
+        with _write_whole(Path(os.path.realpath(path)), kind, config, inputs) as writer:
+            yield writer
+    except OSError as error:
+        if error.errno is None:  # ours, or a library's that is not about a file
+            raise
+        raise ArtifactError(f"{path}: not written ({_reason(error)})") from error
+
+
+@contextmanager
+def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Iterator[ArtifactWriter]:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(path):
         _mend(path)
@@ -99,20 +113,26 @@ def read_manifest(path: Path | str) -> Manifest:
         There is no artefact, it is of another format, or a data file is missing or has another size.
     """
     path = Path(path)
-    if not path.exists():
-        with _locked(path):
-            _mend(path)
+    real = Path(os.path.realpath(path))
+    if not real.exists() and _aside(real).exists():
+        with _locked(real):
+            _mend(real)
     try:
         content = json.loads((path / MANIFEST).read_bytes())
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
         manifest = Manifest(**content)
-    except FileNotFoundError:
+        sizes = {name: about["num_bytes"] for name, about in manifest.files.items()}
+    except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(f"{path}: no artefact here (no {MANIFEST})") from None
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise ArtifactError(f"{path / MANIFEST}: not a readable manifest") from None
-    for name, about in manifest.files.items():
-        if not (path / name).is_file() or (path / name).stat().st_size != about["num_bytes"]:
+    except OSError as error:
+        if error.errno is None:  # ours
+            raise
+        raise ArtifactError(f"{path / MANIFEST}: cannot be read ({_reason(error)})") from None
+    for name, num_bytes in sizes.items():
+        if not (path / name).is_file() or (path / name).stat().st_size != num_bytes:
             raise ArtifactError(f"{path / name}: missing, or not of the size its manifest says")
     return manifest
 
@@ -149,6 +169,12 @@ def fingerprint(path: Path | str) -> str:
     raise ArtifactError(f"{path}: no such file or folder")
 
 
+def _reason(error: OSError) -> str:
+    """What the system says went wrong, and with which file."""
+    said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
+    return f"{said}: {error.filename}" if error.filename else said
+
+
 def _canonical(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
@@ -158,7 +184,7 @@ def _hash_file(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from None
+        raise ArtifactError(f"{path}: cannot be read ({_reason(error)})") from None
 
 
 def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
@@ -188,7 +214,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
 def _replace(path: Path, temporary: Path) -> None:
     """Put ``temporary`` at ``path``. A crash between the two renames is mended by `_mend`."""
     if path.exists():
-        aside = path.parent / f".{path.name}.old"
+        aside = _aside(path)
         path.rename(aside)
         temporary.rename(path)
         _sync(path.parent)
@@ -198,29 +224,31 @@ def _replace(path: Path, temporary: Path) -> None:
         _sync(path.parent)
 
 
+def _aside(path: Path) -> Path:
+    """Where the old result stands while the new one takes its place."""
+    return path.parent / f".{path.name}.old"
+
+
 def _mend(path: Path) -> None:
     """Bring back an old result that a crash left aside, and wipe what an interrupted writer left."""
-    aside = path.parent / f".{path.name}.old"
+    aside = _aside(path)
     if aside.exists():
         if path.exists():
             shutil.rmtree(aside)
         else:
             aside.rename(path)
-    for leftover in path.parent.glob(f".{path.name}.tmp-*"):
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the artefact's lock; `ArtifactError` when another process has it."""
-    if not path.parent.is_dir():
-        yield
-        return
     lock = path.parent / f".{path.name}.lock"
     try:
         file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ArtifactError(f"{path.parent}: cannot be written ({error.strerror})") from None
+        raise ArtifactError(f"{path.parent}: cannot be written ({_reason(error)})") from None
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
