@@ -266,8 +266,10 @@ def test_files_are_0600_in_folders_0700_whatever_the_umask(tmp_path: Path, umask
         with write_artifact(path, kind="index", config={}, inputs={}) as writer:
             (writer.path / "loose.txt").write_text("x")
             (writer.path / "loose.txt").chmod(0o666)
-            (writer.path / "deep").mkdir(mode=0o777)
+            (writer.path / "deep").mkdir()
+            (writer.path / "deep").chmod(0o777)
             (writer.path / "deep" / "part.txt").write_text("x")
+            unfinished = stat.S_IMODE((writer.path / "deep" / "part.txt").stat().st_mode)
             during = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
         assert os.umask(umask) == umask  # and the process has its own back
     finally:
@@ -275,6 +277,7 @@ def test_files_are_0600_in_folders_0700_whatever_the_umask(tmp_path: Path, umask
     modes = {str(f.relative_to(path)): stat.S_IMODE(f.stat().st_mode) for f in (path, *path.rglob("*"))}
     private = {"loose.txt": 0o600, "deep/part.txt": 0o600, "manifest.json": 0o600}
     assert modes == {".": 0o700, "deep": 0o700, **private}
+    assert unfinished == 0o600  # private from the first byte
     assert len(during) == 2
     assert set(during.values()) == {0o700, 0o600}  # the temporary folder and the lock
 
@@ -454,9 +457,11 @@ def test_fingerprint_of_a_folder_is_of_names_and_contents_of_its_visible_files(t
     seen.add(fingerprint(folder))
     (folder / "a.txt").rename(folder / "c.txt")
     seen.add(fingerprint(folder))
-    (folder / "deep" / "b.txt").unlink()
+    (folder / "deep").rename(folder / "deeper")
     seen.add(fingerprint(folder))
-    assert len(seen) == 4
+    (folder / "deeper" / "b.txt").unlink()
+    seen.add(fingerprint(folder))
+    assert len(seen) == 5
 
 
 def test_fingerprint_of_a_file_is_of_its_bytes(tmp_path: Path) -> None:
