@@ -1,0 +1,285 @@
+"""The index and the policies against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent import _rust
+from reticent.engine.index import open_index, write_index
+from reticent.errors import ArtifactError, PolicyError
+
+POLICIES = ("all", "last", "cover", "paper")
+# The oracle of the smallest cover tries every set of a document's words: nine at most. One is longer than a short key.
+words = st.sampled_from(["a", "b", "c", "d", "é", "12/03", "electroencephalography", "z9"])
+documents = st.lists(words, max_size=9).map(" ".join)
+corpora = st.lists(st.tuples(documents, st.integers(0, 4)), min_size=1, max_size=10)
+
+
+def build(corpus: list[tuple[str, int]], *, max_n: int = 3, threads: int = 2, min_support: int = 2) -> _rust.NgramIndex:
+    builder = _rust.IndexBuilder(max_n=max_n, num_threads=threads)
+    builder.add(pa.array([text for text, _ in corpus], pa.string()), np.array([u for _, u in corpus], dtype=np.uint32))
+    return builder.finish(min_support=min_support)
+
+
+def split(texts: list[str]) -> list[list[str]]:
+    """Words of each text, as the core splits them."""
+    array = pa.array(texts, pa.string())
+    segmented = _rust.segment(array)
+    surfaces = pa.record_batch(segmented.surfaces(array)).column("word").to_pylist()
+    offsets = segmented.doc_offsets
+    return [surfaces[a:b] for a, b in itertools.pairwise(offsets)]
+
+
+def ngrams(tokens: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+
+def supports(corpus: list[tuple[str, int]], max_n: int) -> dict[tuple[str, ...], int]:
+    """Brute force: the set of units of every n-gram."""
+    units = defaultdict(set)
+    for tokens, (_, unit) in zip(split([text for text, _ in corpus]), corpus, strict=True):
+        for n in range(1, max_n + 1):
+            for gram in ngrams(tokens, n):
+                units[gram].add(unit)
+    return {gram: len(owners) for gram, owners in units.items()}
+
+
+def minimal(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, max_n: int) -> list[tuple[int, int]]:
+    """Brute force: (first, last) word of each minimal identifying n-gram, by the definition."""
+    found = []
+    for n in range(1, max_n + 1):
+        for i, gram in enumerate(ngrams(tokens, n)):
+            rare = counts.get(gram, 0) < k
+            if rare and (n == 1 or (counts.get(gram[1:], 0) >= k and counts.get(gram[:-1], 0) >= k)):
+                found.append((i, i + n - 1))
+    return found
+
+
+def oracle(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, n: int, policy: str) -> set[int]:
+    """Words a policy protects, straight from PROTOCOLS section 2; of covers any minimum one, so sizes are compared."""
+    intervals = minimal(tokens, counts, k, n)
+    if policy == "all":
+        return {i for first, last in intervals for i in range(first, last + 1)}
+    if policy == "last":
+        return {last for _, last in intervals}
+    if policy == "paper":
+        return {
+            i + j
+            for m in range(1, n + 1)
+            for i, gram in enumerate(ngrams(tokens, m))
+            if counts.get(gram, 0) < k
+            for j in range(m)
+        }
+    for size in range(len(tokens) + 1):
+        for chosen in itertools.combinations(range(len(tokens)), size):
+            if all(any(first <= i <= last for i in chosen) for first, last in intervals):
+                return set(chosen)
+    raise AssertionError
+
+
+def protected(index: _rust.NgramIndex, texts: list[str], **options: object) -> list[set[int]]:
+    array = pa.array(texts, pa.string())
+    segmented = _rust.segment(array)
+    flags, _ = index.protect(array, segmented, **options)
+    return [set(np.flatnonzero(flags[a:b])) for a, b in itertools.pairwise(segmented.doc_offsets)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(corpora, st.integers(1, 4))
+def test_supports_match_the_oracle(corpus: list[tuple[str, int]], max_n: int) -> None:
+    index = build(corpus, max_n=max_n, min_support=1)
+    counts = supports(corpus, max_n)
+    table = pa.record_batch(index.words())
+    names: list[tuple[str, ...]] = [(word,) for word in table.column("word").to_pylist()]
+    found = dict(zip(names, table.column("support").to_pylist(), strict=True))
+    for n in range(2, max_n + 1):
+        level = pa.record_batch(index.level(n))
+        grams = [
+            names[left] + names[right][-1:]
+            for left, right in zip(level.column("left").to_pylist(), level.column("right").to_pylist(), strict=True)
+        ]
+        found |= dict(zip(grams, level.column("support").to_pylist(), strict=True))
+        names = grams
+    assert found == counts
+
+
+@settings(max_examples=150, deadline=None)
+@given(corpora, st.integers(2, 4), st.integers(1, 4), st.sampled_from(POLICIES))
+def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int, policy: str) -> None:
+    texts = [text for text, _ in corpus]
+    counts = supports(corpus, n)
+    got = protected(build(corpus, max_n=n), texts, k=k, n=n, policy=policy)
+    for tokens, flagged in zip(split(texts), got, strict=True):
+        expected = oracle(tokens, counts, k, n, policy)
+        if policy == "cover":
+            intervals = minimal(tokens, counts, k, n)
+            assert all(any(first <= i <= last for i in flagged) for first, last in intervals)
+            assert len(flagged) == len(expected)
+        else:
+            assert flagged == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.integers(2, 4))
+def test_starts_mark_exactly_the_minimal_ngrams(corpus: list[tuple[str, int]], k: int) -> None:
+    texts = [text for text, _ in corpus]
+    array = pa.array(texts, pa.string())
+    segmented = _rust.segment(array)
+    _, starts = build(corpus).protect(array, segmented, k=k, n=3)
+    counts = supports(corpus, 3)
+    for tokens, (a, b) in zip(split(texts), itertools.pairwise(segmented.doc_offsets), strict=True):
+        marked = {(i, i + n) for i in range(b - a) for n in range(3) if starts[a + i] >> n & 1}
+        assert marked == set(minimal(tokens, counts, k, 3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora)
+def test_paper_policy_grows_with_k_and_n(corpus: list[tuple[str, int]]) -> None:
+    texts = [text for text, _ in corpus]
+    index = build(corpus, max_n=3)
+    for k, n in itertools.product((2, 3), (1, 2)):
+        small = protected(index, texts, k=k, n=n, policy="paper")
+        for larger in ({"k": k + 1, "n": n}, {"k": k, "n": n + 1}):
+            assert all(a <= b for a, b in zip(small, protected(index, texts, policy="paper", **larger), strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.integers(2, 4))
+def test_cover_is_within_last(corpus: list[tuple[str, int]], k: int) -> None:
+    texts = [text for text, _ in corpus]
+    index = build(corpus)
+    cover, last = (protected(index, texts, k=k, n=3, policy=policy) for policy in ("cover", "last"))
+    assert all(a <= b for a, b in zip(cover, last, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_tables_depend_on_documents_alone(corpus: list[tuple[str, int]], random: object, threads: int) -> None:
+    shuffled = list(corpus)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    builder = _rust.IndexBuilder(max_n=3, num_threads=threads)
+    for text, unit in shuffled:  # one document a batch, in another order, one of them twice
+        builder.add(pa.array([text], pa.large_string()), np.array([unit], dtype=np.uint32))
+    text, unit = shuffled[0]
+    builder.add(pa.array([text], pa.string_view()), np.array([unit], dtype=np.uint32))
+    again = builder.finish()
+    once = build(corpus, threads=1)
+    assert pa.record_batch(once.words()).select(["word", "support"]) == pa.record_batch(again.words()).select(
+        ["word", "support"]
+    )
+    for n in (2, 3):
+        assert pa.record_batch(once.level(n)) == pa.record_batch(again.level(n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(corpora, corpora)
+def test_merging_disjoint_individuals_equals_indexing_the_union(
+    first: list[tuple[str, int]], second: list[tuple[str, int]]
+) -> None:
+    second = [(text, unit + 10) for text, unit in second]
+    merged = build(first, min_support=1).merge(build(second, min_support=1))
+    union = build(first + second, min_support=1)
+    assert pa.record_batch(merged.words()) == pa.record_batch(union.words())
+    for n in (2, 3):
+        assert pa.record_batch(merged.level(n)) == pa.record_batch(union.level(n))
+    assert merged.num_units == union.num_units
+
+
+@settings(max_examples=40, deadline=None)
+@given(corpora, documents)
+def test_adding_an_individual_never_lowers_a_support(corpus: list[tuple[str, int]], text: str) -> None:
+    before, after = supports(corpus, 2), supports([*corpus, (text, 99)], 2)
+    table = pa.record_batch(build([*corpus, (text, 99)], max_n=2).words())
+    found = dict(zip(table.column("word").to_pylist(), table.column("support").to_pylist(), strict=True))
+    assert all(found[gram[0]] >= count for gram, count in before.items() if len(gram) == 1)
+    assert all(after[gram] >= count for gram, count in before.items())
+
+
+def test_supports_of_ngrams_saturate_and_of_words_do_not() -> None:
+    index = build([("common pair", unit) for unit in range(300)], max_n=2)
+    assert pa.record_batch(index.words()).column("support").to_pylist() == [300, 300]
+    assert pa.record_batch(index.level(2)).column("support").to_pylist() == [255]
+    assert protected(index, ["common pair"], k=255, n=2) == [set()]
+
+
+def test_unknown_words_are_identifying() -> None:
+    assert protected(build([("a b", 0), ("a b", 1)]), ["a new b"], k=2, n=1) == [{1}]
+
+
+def test_document_frequency_cut_ignores_ngrams_of_common_words() -> None:
+    index = build([("a b", 0), ("b a", 1), ("a x", 2), ("b x", 3)], max_n=2)
+    assert protected(index, ["a b"], k=2, n=2) == [{0, 1}]
+    assert protected(index, ["a b"], k=2, n=2, max_document_frequency=0.5) == [set()]
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" \n"], ["."], ["one"], ["e\u0301 é", "\u202eabc", "👩‍⚕️ x", "nul\0byte"]])
+def test_edges_do_not_fail(texts: list[str]) -> None:
+    index = build([(text, i) for i, text in enumerate(texts)])
+    assert len(protected(index, texts, k=2, n=3)) == len(texts)
+
+
+def test_composed_and_decomposed_letters_are_one_word() -> None:
+    assert protected(build([("e\u0301te", 0), ("éte", 1)]), ["éte", "e\u0301te"], k=2, n=1) == [set(), set()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"k": 1, "n": 1}, {"k": 256, "n": 1}, {"k": 2, "n": 4}, {"k": 2, "n": 0}, {"k": 2, "n": 1, "policy": "x"}],
+)
+def test_settings_out_of_range_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(PolicyError):
+        protected(build([("a", 0), ("b", 1)]), ["a"], **options)
+
+
+def test_pruned_indexes_cannot_be_merged() -> None:
+    with pytest.raises(PolicyError, match="min_support"):
+        build([("a", 0)]).merge(build([("a", 1)]))
+
+
+def test_null_text_is_refused_with_its_row() -> None:
+    with pytest.raises(ValueError, match="row 1 is null"):
+        _rust.segment(pa.array(["a", None]))
+
+
+def test_files_are_the_same_bytes_for_any_number_of_threads(tmp_path: Path) -> None:
+    corpus = [(" ".join(f"w{(i * j) % 97}" for j in range(60)), i % 40) for i in range(200)]
+    for threads in (1, 2, 3):
+        (tmp_path / str(threads)).mkdir()
+        write_index(build(corpus, threads=threads), tmp_path / str(threads))
+    names = sorted(path.name for path in (tmp_path / "1").iterdir())
+    assert names == ["ngrams_2.parquet", "ngrams_3.parquet", "words.parquet"]
+    for name in names:
+        assert len({(tmp_path / str(threads) / name).read_bytes() for threads in (1, 2, 3)}) == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(corpora)
+def test_a_written_index_protects_like_the_one_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("index")
+    index = build(corpus)
+    write_index(index, folder)
+    texts = [text for text, _ in corpus]
+    assert protected(open_index(folder), texts, k=2, n=3) == protected(index, texts, k=2, n=3)
+
+
+def test_a_broken_table_is_an_artifact_error(tmp_path: Path) -> None:
+    write_index(build([("a b", 0), ("a b", 1)]), tmp_path)
+    (tmp_path / "ngrams_2.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(ArtifactError, match=r"ngrams_2\.parquet"):
+        open_index(tmp_path)
+
+
+def test_hash_of_units_never_changes() -> None:
+    """The split rests on it. The first is XXH3-64 of nothing from its specification; the second is pinned here."""
+    assert _rust.hash_units(pa.array([""]), seed=0).tolist() == [3244421341483603138]
+    assert _rust.hash_units(pa.array(["é", "a"]), seed=7).tolist()[1] == 11445204161929584788
