@@ -71,11 +71,13 @@ class TokenScores:
     @classmethod
     def from_parquet(cls, path: Path | str) -> TokenScores:
         try:
-            table = pq.read_table(path).combine_chunks()
-            lists = [table.column(name).combine_chunks() for name in _SCORES]
+            table = pq.read_table(path)
+            lists = [table.column(name).cast(_list_of(name)).combine_chunks() for name in _SCORES]
         except (OSError, KeyError, pa.ArrowException) as error:
             raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
         offsets = lists[0].offsets.to_numpy()
+        if not all(column.null_count == 0 and np.array_equal(column.offsets, offsets) for column in lists):
+            raise ArtifactError(f"{path}: the scores of a document have different lengths")
         columns: dict[str, Any] = {
             name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(_SCORES, lists, strict=True)
         }
@@ -83,6 +85,10 @@ class TokenScores:
 
 
 _SCORES = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+
+
+def _list_of(name: str) -> pa.DataType:
+    return pa.large_list(pa.int32() if name in ("argmax", "rank") else pa.float32())
 
 
 def score_causal(
@@ -234,12 +240,15 @@ class _Run:
             true = torch.from_numpy(self.store.input_ids[at].astype(np.int64)).to(self.device)
             log_p = torch.log_softmax(logits.float(), dim=-1)
             p = log_p.exp()
-            mean = (p * log_p).sum(-1)
-            variance = (p * log_p.square()).sum(-1) - mean.square()
+            # A token that is ruled out has log p of minus infinity and takes part in no mean.
+            finite = log_p.masked_fill(p == 0, 0.0)
+            mean = (p * finite).sum(-1)
+            # Around the mean: the difference of two squares loses every digit where the model is unsure.
+            variance = (p * (finite - mean[:, None]).square()).sum(-1)
             true_log_p = log_p.gather(1, true[:, None])
             self._float["log_probs"][at] = true_log_p[:, 0].cpu().numpy()
             self._float["entropy"][at] = (-mean).cpu().numpy()
-            self._float["std"][at] = variance.clamp_min(0).sqrt().cpu().numpy()
+            self._float["std"][at] = variance.sqrt().cpu().numpy()
             self._int["argmax"][at] = log_p.argmax(-1).to(torch.int32).cpu().numpy()
             self._int["rank"][at] = (log_p > true_log_p).sum(-1).to(torch.int32).cpu().numpy()
 
