@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 
 from reticent.audit.slots import NO_SURFACE, Slots
-from reticent.audit.statistics import Estimate, clopper_pearson, ratio_difference, ratio_estimate, resample
+from reticent.audit.statistics import (
+    EXACT,
+    Estimate,
+    clopper_pearson,
+    iter_resamples,
+    ratio_difference,
+    ratio_estimate,
+)
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_N
 
 __all__ = ["PARTS", "excess_leakage", "low_cost_membership", "privacy", "privacy_by_n"]
@@ -66,6 +73,10 @@ def privacy(
 ) -> dict[str, Any]:
     """Return Privacy = 1 - leak rate for direct, indirect and both, at the three levels.
 
+    A prediction counts wherever it appears, at every level: *types* are the distinct identifiers, *occurrences* the
+    slots that hold one, *individuals* those who have one, leaked when at least one of theirs is predicted.
+    ``in_place`` is the share of the occurrences that are not predicted in their own slot.
+
     Parameters
     ----------
     slots : Slots
@@ -78,31 +89,32 @@ def privacy(
     Returns
     -------
     dict
-        part -> {"types", "occurrences", "individuals": Estimate, "num_identifiers", "num_leaked", "num_unpredictable"}.
-        Identifiers with an unknown token cannot be predicted: counted among the identifiers, and apart.
+        part -> {"types", "occurrences", "individuals", "in_place": Estimate, "num_identifiers", "num_leaked",
+        "num_unpredictable"}. Slots with an unknown token cannot be predicted, so they would only flatter the model:
+        they are counted apart and in nothing else.
     """
     codes = np.unique(slots.individuals)
     result: dict[str, Any] = {}
     for part, bits in PARTS.items():
-        chosen = (slots.flags & bits) != 0
-        usable = chosen & (true != NO_SURFACE)
-        own = _own(slots.individuals[usable], true[usable], everywhere)
+        flagged = (slots.flags & bits) != 0
+        chosen = flagged & (true != NO_SURFACE)
+        own = _own(slots.individuals[chosen], true[chosen], everywhere)
         leaked, total = own.per_individual(codes)
         row = np.searchsorted(codes, slots.individuals[chosen])
-        right = (predicted == true)[chosen] & usable[chosen]
-        hit = np.bincount(row, weights=right, minlength=len(codes))
         seen = np.bincount(row, minlength=len(codes))
-        any_leak = np.zeros(len(codes))
-        any_leak[np.searchsorted(codes, own.individuals[own.leaked])] = 1
+        anywhere = np.bincount(row, weights=np.isin(true[chosen], everywhere), minlength=len(codes))
+        in_place = np.bincount(row, weights=(predicted == true)[chosen], minlength=len(codes))
+        any_leak = (anywhere > 0).astype(np.float64)
         options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
         identifiers = np.unique(own.identifiers)
         result[part] = {
             "types": _complement(ratio_estimate(leaked, total, **options)),
-            "occurrences": _complement(ratio_estimate(hit, seen, **options)),
-            "individuals": _complement(ratio_estimate(any_leak, (seen > 0).astype(float), **options)),
+            "occurrences": _complement(ratio_estimate(anywhere, seen, **options)),
+            "individuals": _complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), **options)),
+            "in_place": _complement(ratio_estimate(in_place, seen, **options)),
             "num_identifiers": len(identifiers),
             "num_leaked": int(np.isin(identifiers, everywhere).sum()),
-            "num_unpredictable": int(np.count_nonzero(chosen & (true == NO_SURFACE))),
+            "num_unpredictable": int(np.count_nonzero(flagged & (true == NO_SURFACE))),
         }
     return result
 
@@ -203,43 +215,63 @@ def low_cost_membership(
     own = _own(slots.individuals[chosen], true[chosen], everywhere)
     random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 11]))
     draw = random.random(int(true.max(initial=0)) + 1)
-    weights = resample(len(codes), num_bootstrap, seed)
     rows = []
     for share in shares:
         known = own.leaked & (draw[own.identifiers] < share)
         called = np.zeros(len(codes), dtype=bool)
         called[np.searchsorted(codes, own.individuals[known])] = True
-        rows.append({"share": float(share), **_calls(called, member, weights)})
+        rows.append({"share": float(share), **_calls(called, member, num_bootstrap, seed)})
     headline = rows[0] if rows else {}
     return {**{key: headline[key] for key in ("precision", "recall", "f1")}, "by_graph_share": rows}
 
 
-def _calls(called: np.ndarray, member: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
-    hit, false, missed = called & member, called & ~member, ~called & member
-
-    def scores(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b, c = (w @ x.astype(np.float64) for x in (hit, false, missed))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return a / (a + b), a / (a + c), 2 * a / (2 * a + b + c)
-
-    values = scores(np.ones(len(called)))
-    draws = scores(weights)
+def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> dict[str, Any]:
+    """Precision, recall and F1 of the calls; a 0 or 1 has no spread to resample and takes exact bounds."""
+    confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
+    num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
+    missing = {
+        "precision": "" if num_called else "nobody was called a member",
+        "recall": "" if num_members else "there is no member",
+        "f1": "" if num_members else "there is no member",
+    }
+    sizes = {"precision": num_called, "recall": num_members, "f1": n}
+    values = _scores(confusion.sum(axis=0, keepdims=True))[:, 0]
+    blocks = iter_resamples(n, num_bootstrap, seed) if n else iter(())
+    draws = np.concatenate([np.empty((3, 0)), *(_scores(weights @ confusion) for weights in blocks)], axis=1)
     result = {}
-    for name, value, draw in zip(("precision", "recall", "f1"), values, draws, strict=True):
-        n = int(called.sum()) if name == "precision" else int(member.sum()) if name == "recall" else len(called)
-        kept = draw[np.isfinite(draw)]
-        if not np.isfinite(value) or len(kept) == 0:
-            result[name] = Estimate(value=None, n=n, method="nobody was called a member").to_dict()
-            continue
-        low, high = np.quantile(kept, [0.025, 0.975])
-        method = "bootstrap over individuals"
-        if float(value) == 0.0:
-            high, method = (
-                clopper_pearson(0, max(n, 1), one_sided=True)[1],
-                "Clopper-Pearson over individuals, one-sided",
-            )
-        result[name] = Estimate(value=float(value), low=float(low), high=float(high), n=n, method=method).to_dict()
+    for (name, why), value, drawn in zip(missing.items(), values, draws, strict=True):
+        if why:
+            estimate = Estimate(value=None, n=sizes[name], method=why)
+        elif value in (0.0, 1.0):
+            low, high = _exact_interval(name, float(value), num_called, num_members)
+            estimate = Estimate(value=float(value), low=low, high=high, n=sizes[name], method=EXACT)
+        else:
+            low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
+            estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
+        result[name] = estimate.to_dict()
     return result
+
+
+def _exact_interval(name: str, value: float, num_called: int, num_members: int) -> tuple[float, float]:
+    """Interval of a precision, recall or F1 of 0 or 1, from Clopper-Pearson's bounds of precision and recall.
+
+    F1 is their harmonic mean: with no hit it is at most that of the recall's bound and a precision of 1.
+    """
+    recall = clopper_pearson(0, num_members, one_sided=True)[1] if num_members else 1.0
+    if value == 0 and name == "f1":
+        return 0.0, 2 * recall / (1 + recall)
+    precision = clopper_pearson(0, num_called, one_sided=True)[1] if num_called else 1.0
+    if name == "f1":
+        return 2 * (1 - precision) * (1 - recall) / (2 - precision - recall), 1.0
+    bound = precision if name == "precision" else recall
+    return (0.0, bound) if value == 0 else (1 - bound, 1.0)
+
+
+def _scores(confusion: np.ndarray) -> np.ndarray:
+    """(hits, false calls, missed members) by row -> precision, recall and F1, shape (3, rows); NaN for 0 / 0."""
+    hit, false, missed = confusion.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])
 
 
 def _complement(estimate: Estimate) -> dict[str, Any]:

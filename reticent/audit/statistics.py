@@ -8,6 +8,7 @@ resolve.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -26,6 +27,11 @@ __all__ = [
 ]
 
 LEVEL = 0.95
+BOOTSTRAP = "bootstrap over individuals"
+EXACT = "Clopper-Pearson over individuals, one-sided"
+#: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
+MAX_WEIGHTS = 1 << 23
+_TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +43,7 @@ class Estimate:
     high: float | None = None
     n: int
     unit: str = "individuals"
-    method: str = "bootstrap over individuals"
+    method: str = BOOTSTRAP
     level: float = LEVEL
 
     def to_dict(self) -> dict[str, object]:
@@ -60,10 +66,14 @@ def clopper_pearson(
     return low, high
 
 
-def resample(num: int, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return how often each of ``num`` individuals stands in each resample, float64 (num_bootstrap, num)."""
+def iter_resamples(num: int, num_bootstrap: int, seed: int, *, rows: int | None = None) -> Iterator[np.ndarray]:
+    """Yield how often each of ``num`` individuals stands in each resample, float64 (at most ``rows``, num) at a
+    time; the numbers do not depend on ``rows``."""
     random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), num]))
-    return random.multinomial(num, np.full(num, 1.0 / num), size=num_bootstrap).astype(np.float64)
+    rows = rows or max(1, MAX_WEIGHTS // num)
+    for done in range(0, num_bootstrap, rows):
+        size = min(rows, num_bootstrap - done)
+        yield random.multinomial(num, np.full(num, 1.0 / num), size=size).astype(np.float64)
 
 
 def ratio_estimate(
@@ -73,27 +83,31 @@ def ratio_estimate(
     num_bootstrap: int = 1000,
     seed: int = 0,
     unit: str = "individuals",
+    limit: float | None = 1.0,
 ) -> Estimate:
     """Return sum(numerator) / sum(denominator), one entry an individual, with a percentile bootstrap interval.
 
     A rate of exactly 0 or 1 has no spread to resample; its far bound is Clopper-Pearson's over the individuals that
-    have a denominator.
+    have a denominator. One individual alone has no interval: it is shown as 0 to ``limit``.
+
+    Parameters
+    ----------
+    limit : float or None
+        The largest the ratio can be: 1 for a rate, None for a mean that has no limit (and no exact bound).
     """
-    kept = denominator > 0
-    numerator, denominator = numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
+    numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
         return Estimate(value=None, n=0, unit=unit, method="no individual has any")
     value = float(numerator.sum() / denominator.sum())
-    if value <= 0 or (np.isclose(value, 1.0) and np.allclose(numerator, denominator)):
+    if limit == 1.0 and (value <= 0 or np.array_equal(numerator, denominator)):
         bound = clopper_pearson(0, n, one_sided=True)[1]
-        low, high = (0.0, bound) if value <= 0 else (1 - bound, 1.0)
-        return Estimate(
-            value=value, low=low, high=high, n=n, unit=unit, method="Clopper-Pearson over individuals, one-sided"
-        )
-    weights = resample(n, num_bootstrap, seed)
-    draws = (weights @ numerator) / np.maximum(weights @ denominator, 1e-300)
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        value = 0.0 if value <= 0 else 1.0
+        low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
+        return Estimate(value=value, low=low, high=high, n=n, unit=unit, method=EXACT)
+    if n == 1:
+        return Estimate(value=value, low=0.0, high=limit, n=n, unit=unit, method="one individual: no interval")
+    low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), _TAILS)
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
@@ -104,26 +118,41 @@ def ratio_difference(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> Estimate:
-    """Return the difference of two ratios of independent sets of individuals, each (numerator, denominator)."""
-    draws, values, n = [], [], 0
-    for number, (numerator, denominator) in enumerate((first, second)):
-        kept = denominator > 0
-        a, b = numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
-        if len(b) == 0:
-            return Estimate(value=None, n=0, method="one side has no individual")
-        weights = resample(len(b), num_bootstrap, seed + number)
-        draws.append((weights @ a) / np.maximum(weights @ b, 1e-300))
-        values.append(float(a.sum() / b.sum()))
-        n += len(b)
-    low, high = np.quantile(draws[0] - draws[1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    if low == high:  # neither side has spread: both rates are 0 or 1
-        bounds = [clopper_pearson(0, int((d[1] > 0).sum()), one_sided=True)[1] for d in (first, second)]
-        low, high = values[0] - values[1] - bounds[1], values[0] - values[1] + bounds[0]
-    return Estimate(value=values[0] - values[1], low=float(low), high=float(high), n=n)
+    """Return the difference of two rates of independent sets of individuals, each (numerator, denominator).
+
+    Where a side has no spread to resample (a rate of 0 or 1, or one individual), the two sides' own intervals are
+    joined by square-and-add (Zou and Donner 2008), so that what is not known of a zero is not known of the difference.
+    """
+    sides = [_with_denominator(*side) for side in (first, second)]
+    a, b = (ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number) for number, side in enumerate(sides))
+    if a.value is None or b.value is None:
+        return Estimate(value=None, n=0, method="one side has no individual")
+    value, n = a.value - b.value, a.n + b.n
+    if a.method == b.method == BOOTSTRAP:
+        draws = [_ratio_draws(*side, num_bootstrap, seed + number) for number, side in enumerate(sides)]
+        low, high = np.quantile(draws[0] - draws[1], _TAILS)
+        return Estimate(value=value, low=float(low), high=float(high), n=n)
+    a_low, a_high, b_low, b_high = (bound for bound in (a.low, a.high, b.low, b.high) if bound is not None)
+    low = value - math.hypot(a.value - a_low, b_high - b.value)
+    high = value + math.hypot(a_high - a.value, b.value - b_low)
+    return Estimate(value=value, low=low, high=high, n=n, method="square-and-add of both sides' intervals")
+
+
+def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kept = denominator > 0
+    return numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
+
+
+def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
+    blocks = iter_resamples(len(denominator), num_bootstrap, seed)
+    return np.concatenate([(weights @ numerator) / (weights @ denominator) for weights in blocks])
 
 
 def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return false- and true-positive rates of all thresholds (thinned to ``max_points``), from (0, 0) to (1, 1)."""
+    """Return false- and true-positive rates of all thresholds (thinned to ``max_points``), from (0, 0) to (1, 1); no
+    points when a side is empty."""
+    if len(members) == 0 or len(nonmembers) == 0:
+        return {"fpr": [], "tpr": []}
     thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
     fpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(nonmembers), thresholds, side="left") / len(nonmembers)])
     tpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(members), thresholds, side="left") / len(members)])
@@ -134,36 +163,51 @@ def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 
 
 
 def auc_estimate(members: np.ndarray, nonmembers: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0) -> Estimate:
-    """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals."""
-    wins = _wins(members, nonmembers)
-    value = float(wins.mean())
-    weights_m = resample(len(members), num_bootstrap, seed)
-    weights_n = resample(len(nonmembers), num_bootstrap, seed + 1)
-    draws = np.einsum("bm,bm->b", weights_m @ wins, weights_n) if wins.size else np.empty(0)
-    draws /= len(members) * len(nonmembers)
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value=value, low=float(low), high=float(high), n=len(members) + len(nonmembers))
+    """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
 
+    An area of exactly 0 or 1 has no spread: min(members, non-members) disjoint pairs all fell one way, and the far
+    bound is Clopper-Pearson's over these.
 
-def _wins(members: np.ndarray, nonmembers: np.ndarray, limit: int = 4_000) -> np.ndarray:
-    """1, 0.5 or 0 for each pair; very large sides are thinned evenly by rank, which keeps the curve's shape."""
-
-    def thin(scores: np.ndarray) -> np.ndarray:
-        if len(scores) <= limit:
-            return scores
-        raise ValueError(
-            f"auc_estimate: at most {limit} individuals a side, got {len(scores)}; sample individuals first"
-        )
-
-    members, nonmembers = thin(members)[:, None], thin(nonmembers)[None, :]
-    return (members > nonmembers) + 0.5 * (members == nonmembers)
+    Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
+    """
+    m, n = len(members), len(nonmembers)
+    if m == 0 or n == 0:
+        return Estimate(value=None, n=m + n, method="one side has no individual")
+    # Sorted, so that the interval does not change with the order of the individuals.
+    members, nonmembers = np.sort(members), np.sort(nonmembers)
+    below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
+    value = float((below + up_to).mean() / (2 * n))
+    if value in (0.0, 1.0):
+        bound = clopper_pearson(0, min(m, n), one_sided=True)[1]
+        low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
+        return Estimate(value=value, low=low, high=high, n=m + n, method=EXACT)
+    if min(m, n) == 1:
+        return Estimate(value=value, low=0.0, high=1.0, n=m + n, method="one individual on a side: no interval")
+    rows = max(1, MAX_WEIGHTS // (m + n))
+    draws = []
+    for weights_m, weights_n in zip(
+        iter_resamples(m, num_bootstrap, seed, rows=rows),
+        iter_resamples(n, num_bootstrap, seed + 1, rows=rows),
+        strict=True,
+    ):
+        # Resampled non-members up to each place among the sorted scores.
+        running = np.concatenate([np.zeros((len(weights_n), 1)), np.cumsum(weights_n, axis=1)], axis=1)
+        wins = running[:, below]
+        wins += running[:, up_to]
+        draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * m * n))
+    low, high = np.quantile(np.concatenate(draws), _TAILS)
+    return Estimate(value=value, low=float(low), high=float(high), n=m + n)
 
 
 def tpr_at_fpr(
     members: np.ndarray, nonmembers: np.ndarray, fpr: float, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Estimate | None:
-    """Return the share of members above all but ``fpr`` of the non-members; None with fewer than 10 / fpr of them."""
-    if len(nonmembers) < 10 / fpr:
+    """Return the share of members above all but ``fpr`` of the non-members; None with fewer than 10 / fpr of them, or
+    without members.
+
+    A share of 0 or 1 has at least Clopper-Pearson's far bound over the members.
+    """
+    if len(members) == 0 or len(nonmembers) < 10 / fpr:
         return None
     random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 7]))
     value = _tpr(members, nonmembers, fpr)
@@ -171,14 +215,18 @@ def tpr_at_fpr(
         _tpr(random.choice(members, len(members)), random.choice(nonmembers, len(nonmembers)), fpr)
         for _ in range(num_bootstrap)
     ]
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    if value == 0:
-        high = max(float(high), clopper_pearson(0, len(members), one_sided=True)[1])
-    return Estimate(value=value, low=float(low), high=float(high), n=len(members) + len(nonmembers))
+    low, high = (float(bound) for bound in np.quantile(draws, _TAILS))
+    method = BOOTSTRAP
+    if value in (0.0, 1.0):
+        bound = clopper_pearson(0, len(members), one_sided=True)[1]
+        low, high = (0.0, max(high, bound)) if value == 0 else (min(low, 1 - bound), 1.0)
+        method = EXACT
+    return Estimate(value=value, low=low, high=high, n=len(members) + len(nonmembers), method=method)
 
 
 def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
-    allowed = int(fpr * len(nonmembers))
+    # At most this many false positives; the small term undoes the rounding of e.g. 0.29 * 100.
+    allowed = math.floor(fpr * len(nonmembers) + 1e-9)
     threshold = np.partition(nonmembers, len(nonmembers) - 1 - allowed)[len(nonmembers) - 1 - allowed]
     return float(np.mean(members > threshold))
 

@@ -41,23 +41,23 @@ def utility(
     codes = np.unique(individual_of_token[chosen])
     options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
 
-    def rate(values: np.ndarray, individuals: np.ndarray) -> Estimate:
+    def rate(values: np.ndarray, individuals: np.ndarray, limit: float | None = 1.0) -> Estimate:
         row = np.searchsorted(codes, individuals)
         totals = np.bincount(row, weights=values, minlength=len(codes))
-        return ratio_estimate(totals, np.bincount(row, minlength=len(codes)), **options)
+        return ratio_estimate(totals, np.bincount(row, minlength=len(codes)), limit=limit, **options)
+
+    def perplexity(tokens: np.ndarray) -> Estimate:
+        return _exp(rate(-scores.log_probs[tokens].astype(np.float64), individual_of_token[tokens], limit=None))
 
     right = scores.argmax == input_ids
     token_accuracy = rate(right[scored], individual_of_token[scored])
     if objective == "clm":
-        loss = rate(-scores.log_probs[scored].astype(np.float64), individual_of_token[scored])
         ordinary = scored & (flags == 0)
         return {
             "ordinary_token_accuracy": rate(right[ordinary], individual_of_token[ordinary]).to_dict(),
             "token_accuracy": token_accuracy.to_dict(),
-            "ordinary_perplexity": _exp(
-                rate(-scores.log_probs[ordinary].astype(np.float64), individual_of_token[ordinary])
-            ).to_dict(),
-            "perplexity": _exp(loss).to_dict(),
+            "ordinary_perplexity": perplexity(ordinary).to_dict(),
+            "perplexity": perplexity(scored).to_dict(),
         }
     # A word is right when every one of its tokens is: compare running sums at its ends.
     running = np.concatenate([[0], np.cumsum(right)])

@@ -1,0 +1,400 @@
+"""Rates, curves and intervals against golden numbers, hand-worked cases, scikit-learn and simulation."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics
+
+from reticent.audit import statistics
+from reticent.audit.statistics import (
+    Estimate,
+    auc_estimate,
+    clopper_pearson,
+    exposure,
+    iter_resamples,
+    one_run_epsilon,
+    ratio_difference,
+    ratio_estimate,
+    roc_curve,
+    tpr_at_fpr,
+)
+
+tied_scores = st.lists(st.integers(-3, 3).map(lambda i: i / 2), min_size=1, max_size=30).map(np.array)
+
+
+def bounds(estimate: Estimate) -> tuple[float, float]:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low, estimate.high
+
+
+# ---------------------------------------------------------------- golden numbers
+
+
+@pytest.mark.parametrize(
+    ("canaries", "guesses", "right", "delta", "epsilon"),
+    [
+        (1000, 100, 100, 0.0, 3.492965),
+        (1000, 100, 95, 1e-5, 2.165176),
+        (1000, 200, 180, 1e-5, 1.796285),
+        (1000, 1000, 600, 1e-5, 0.297227),
+        (500, 250, 150, 0.0, 0.185912),
+    ],
+)
+def test_one_run_bound_has_its_golden_numbers(
+    canaries: int, guesses: int, right: int, delta: float, epsilon: float
+) -> None:
+    assert one_run_epsilon(canaries, guesses, right, delta) == pytest.approx(epsilon, abs=1e-6)
+
+
+def one_run_p_value(m: int, r: int, v: int, delta: float, epsilon: float) -> float:
+    """PROTOCOLS section 6 summed term by term."""
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    chance = [float(stats.binom.pmf(i, r, q)) for i in range(r + 1)]
+    beta = sum(chance[v:])
+    alpha = max((sum(chance[v - i : v]) / i for i in range(1, v + 1)), default=0.0)
+    return beta + 2 * m * delta * alpha
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 40), st.floats(0.5, 1.0), st.sampled_from([0.0, 1e-6, 1e-4]), st.integers(40, 1000))
+def test_one_run_bound_is_the_largest_epsilon_the_guesses_reject(r: int, rate: float, delta: float, m: int) -> None:
+    v = math.ceil(rate * r)
+    epsilon = one_run_epsilon(m, r, v, delta)
+    if epsilon > 0:
+        assert one_run_p_value(m, r, v, delta, epsilon - 1e-6) <= 0.05
+    assert one_run_p_value(m, r, v, delta, epsilon + 1e-6) > 0.05
+
+
+@pytest.mark.parametrize(("guesses", "right"), [(100, 50), (100, 0), (0, 0), (4, 4)])
+def test_one_run_bound_is_zero_when_guesses_could_be_luck(guesses: int, right: int) -> None:
+    assert one_run_epsilon(1000, guesses, right, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("secret", "expected"), [(0.0, 4.0), (3.5, 2.0), (20.0, -0.087463)])
+def test_exposure_has_its_golden_numbers(secret: float, expected: float) -> None:
+    losses = np.arange(1.0, 17.0)  # a lower loss is a higher score
+    assert exposure(-secret, -losses) == pytest.approx(expected, abs=1e-6)
+
+
+def test_exposure_of_a_tie_is_in_the_middle_of_it() -> None:
+    assert exposure(1.0, np.array([1.0, 1.0, 0.0, 0.0])) == 1.0  # ranks 1, 2 and 3 are equal: rank 2 of 4
+    assert exposure(2.0, np.array([2.0])) == math.log2(1) - math.log2(1.5)
+
+
+@pytest.mark.parametrize(("trials", "percent"), [(59, 4.951), (299, 0.997), (1000, 0.299), (3000, 0.0998)])
+def test_zero_of_n_has_its_golden_upper_bound(trials: int, percent: float) -> None:
+    low, high = clopper_pearson(0, trials, one_sided=True)
+    assert low == 0.0
+    assert 100 * high == pytest.approx(percent, abs=0.0005)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.data())
+def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, trials))
+    low, high = clopper_pearson(successes, trials)
+    assert low <= successes / trials <= high
+    if successes > 0:
+        assert stats.binom.sf(successes - 1, trials, low) == pytest.approx(0.025, rel=1e-6)
+    if successes < trials:
+        assert stats.binom.cdf(successes, trials, high) == pytest.approx(0.025, rel=1e-6)
+        one_sided = clopper_pearson(successes, trials, one_sided=True)[1]
+        assert stats.binom.cdf(successes, trials, one_sided) == pytest.approx(0.05, rel=1e-6)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0)])
+def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
+    with pytest.raises(ValueError, match="expected 0 <= successes <= trials"):
+        clopper_pearson(successes, trials)
+
+
+# ------------------------------------------------------------------------ curves
+
+
+@settings(max_examples=100, deadline=None)
+@given(tied_scores, tied_scores)
+def test_roc_and_auc_equal_scikit_learn_with_ties(members: np.ndarray, nonmembers: np.ndarray) -> None:
+    truth = np.concatenate([np.ones(len(members)), np.zeros(len(nonmembers))])
+    scores = np.concatenate([members, nonmembers])
+    fpr, tpr, _ = metrics.roc_curve(truth, scores, drop_intermediate=False)
+    curve = roc_curve(members, nonmembers)
+    np.testing.assert_allclose(curve["fpr"], fpr, atol=1e-6)
+    np.testing.assert_allclose(curve["tpr"], tpr, atol=1e-6)
+    value = auc_estimate(members, nonmembers, num_bootstrap=10).value
+    assert value == pytest.approx(metrics.roc_auc_score(truth, scores), abs=1e-12)
+
+
+def test_long_curves_are_thinned_and_keep_their_ends() -> None:
+    random = np.random.default_rng(0)
+    curve = roc_curve(random.normal(1, 1, 900), random.normal(0, 1, 900), max_points=50)
+    assert len(curve["fpr"]) == len(curve["tpr"]) <= 50
+    assert (curve["fpr"][0], curve["tpr"][0], curve["fpr"][-1], curve["tpr"][-1]) == (0, 0, 1, 1)
+    assert curve["fpr"] == sorted(curve["fpr"])
+    assert curve["tpr"] == sorted(curve["tpr"])
+
+
+def test_auc_bootstrap_equals_the_pairwise_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    members, nonmembers = random.integers(0, 9, 23) + 1.0, random.integers(0, 9, 31).astype(float)
+    members, nonmembers = np.sort(members), np.sort(nonmembers)
+    wins = (members[:, None] > nonmembers) + 0.5 * (members[:, None] == nonmembers)
+    (weights_m,), (weights_n,) = (list(iter_resamples(n, 200, seed)) for n, seed in ((23, 4), (31, 5)))
+    draws = np.einsum("bm,mn,bn->b", weights_m, wins, weights_n) / wins.size
+    estimate = auc_estimate(members, nonmembers, num_bootstrap=200, seed=4)
+    assert bounds(estimate) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-12)
+    assert auc_estimate(members[::-1], nonmembers[::-1], num_bootstrap=200, seed=4) == estimate
+    monkeypatch.setattr(statistics, "MAX_WEIGHTS", 60)  # one resample at a time: same numbers
+    assert auc_estimate(members, nonmembers, num_bootstrap=200, seed=4) == estimate
+
+
+def test_auc_of_many_thousand_individuals_is_measured() -> None:
+    random = np.random.default_rng(2)
+    estimate = auc_estimate(random.normal(0.2, 1, 6000), random.normal(0, 1, 5000), num_bootstrap=50)
+    low, high = bounds(estimate)
+    assert estimate.n == 11_000
+    assert low < stats.norm.cdf(0.2 / math.sqrt(2)) < high
+    assert high - low < 0.04
+
+
+@pytest.mark.parametrize(("members", "nonmembers", "value"), [([2, 3, 4], [0, 1], 1.0), ([0, 1], [2, 3, 4], 0.0)])
+def test_a_perfect_curve_of_few_individuals_has_a_wide_interval(
+    members: list[float], nonmembers: list[float], value: float
+) -> None:
+    estimate = auc_estimate(np.array(members, dtype=float), np.array(nonmembers, dtype=float))
+    assert estimate.value == value
+    bound = math.sqrt(0.05)  # two disjoint pairs that both fell one way
+    assert bounds(estimate) == pytest.approx((bound, 1.0) if value == 1 else (0.0, 1 - bound))
+
+
+def test_a_side_without_individuals_is_stated_not_nan() -> None:
+    nobody, some = np.empty(0), np.array([1.0, 2.0])
+    for members, nonmembers in ((nobody, some), (some, nobody), (nobody, nobody)):
+        estimate = auc_estimate(members, nonmembers)
+        assert (estimate.value, estimate.low, estimate.high) == (None, None, None)
+        assert estimate.method == "one side has no individual"
+        assert roc_curve(members, nonmembers) == {"fpr": [], "tpr": []}
+        assert tpr_at_fpr(members, nonmembers, 0.01) is None
+    assert tpr_at_fpr(nobody, np.arange(2000.0), 0.01) is None
+
+
+# ------------------------------------------------------------------ TPR at an FPR
+
+
+def test_tpr_counts_members_above_all_but_the_allowed_nonmembers() -> None:
+    nonmembers = np.arange(1000.0)  # at 1 % ten may be called: those above 989
+    members = np.array([989.0, 989.5, 990.0, 1e6, -5.0])
+    estimate = tpr_at_fpr(members, nonmembers, 0.01, num_bootstrap=20)
+    assert estimate is not None
+    assert estimate.value == 3 / 5
+    assert estimate.n == 1005
+
+
+def test_tied_nonmembers_are_all_called_or_none() -> None:
+    # Eleven non-members share the highest score and only ten may be called: no threshold below it is allowed.
+    nonmembers = np.concatenate([np.zeros(989), np.full(11, 5.0)])
+    members = np.array([5.0, 5.0, 6.0, 1.0])
+    estimate = tpr_at_fpr(members, nonmembers, 0.01, num_bootstrap=20)
+    assert estimate is not None
+    assert estimate.value == 1 / 4
+    nonmembers[-1] = 0.0  # ten of them: all ten may be called, and every member above the rest with them
+    estimate = tpr_at_fpr(members, nonmembers, 0.01, num_bootstrap=20)
+    assert estimate is not None
+    assert estimate.value == 1.0
+
+
+@settings(max_examples=100, deadline=None)
+@given(tied_scores, st.integers(0, 2**32 - 1), st.sampled_from([0.29, 0.25, 0.1]), st.integers(100, 140))
+def test_tpr_matches_the_oracle_of_all_thresholds(members: np.ndarray, seed: int, fpr: float, num: int) -> None:
+    nonmembers = np.random.default_rng(seed).integers(-3, 4, num) / 2
+    allowed = [
+        np.mean(members >= t)
+        for t in [*np.concatenate([members, nonmembers]), np.inf]
+        if np.count_nonzero(nonmembers >= t) <= fpr * num + 1e-9
+    ]
+    estimate = tpr_at_fpr(members, nonmembers, fpr, num_bootstrap=2)
+    assert estimate is not None
+    assert estimate.value == max(allowed)
+
+
+def test_every_nonmember_that_is_allowed_is_used() -> None:
+    # 0.29 * 100 is a little less than 29 in floating point.
+    estimate = tpr_at_fpr(np.array([70.5]), np.arange(100.0), 0.29, num_bootstrap=2)
+    assert estimate is not None
+    assert estimate.value == 1.0
+
+
+@pytest.mark.parametrize(("fpr", "enough"), [(0.01, 1000), (0.001, 10_000)])
+def test_tpr_is_refused_under_ten_over_alpha_nonmembers(fpr: float, enough: int) -> None:
+    members = np.array([1.0, 2.0])
+    assert tpr_at_fpr(members, np.zeros(enough - 1), fpr, num_bootstrap=2) is None
+    assert tpr_at_fpr(members, np.zeros(enough), fpr, num_bootstrap=2) is not None
+
+
+def test_tpr_of_zero_or_one_has_a_far_bound() -> None:
+    nonmembers = np.arange(1000.0)
+    none = tpr_at_fpr(np.zeros(20), nonmembers, 0.01, num_bootstrap=50)
+    every = tpr_at_fpr(np.full(20, 2000.0), nonmembers, 0.01, num_bootstrap=50)
+    assert none is not None
+    assert every is not None
+    bound = clopper_pearson(0, 20, one_sided=True)[1]
+    assert (none.value, *bounds(none)) == (0.0, 0.0, bound)
+    assert (every.value, *bounds(every)) == (1.0, 1 - bound, 1.0)
+
+
+# --------------------------------------------------------------------- intervals
+
+
+def correlated(random: np.random.Generator, rate: float) -> tuple[np.ndarray, np.ndarray]:
+    """(hits, documents) of 40 individuals; all documents of an individual share their fate."""
+    documents = random.integers(1, 30, 40)
+    return documents * (random.random(40) < rate), documents
+
+
+def test_interval_covers_the_truth_when_documents_of_an_individual_are_alike() -> None:
+    random = np.random.default_rng(11)
+    covered = naive = 0
+    for repetition in range(200):
+        hits, documents = correlated(random, 0.4)
+        low, high = bounds(ratio_estimate(hits, documents, num_bootstrap=300, seed=repetition))
+        covered += low <= 0.4 <= high
+        low, high = clopper_pearson(int(hits.sum()), int(documents.sum()))
+        naive += low <= 0.4 <= high
+    assert covered >= 0.88 * 200
+    assert naive <= 0.6 * 200  # one document, one vote: the simulation tells the two apart
+
+
+def test_interval_of_a_difference_covers_the_truth() -> None:
+    random = np.random.default_rng(12)
+    covered = 0
+    for repetition in range(200):
+        sides = correlated(random, 0.5), correlated(random, 0.2)
+        low, high = bounds(ratio_difference(*sides, num_bootstrap=300, seed=repetition))
+        covered += low <= 0.3 <= high
+    assert covered >= 0.88 * 200
+
+
+def test_auc_interval_covers_the_truth() -> None:
+    random = np.random.default_rng(13)
+    truth = stats.norm.cdf(0.5 / math.sqrt(2))
+    covered = 0
+    for repetition in range(200):
+        low, high = bounds(
+            auc_estimate(random.normal(0.5, 1, 40), random.normal(0, 1, 40), num_bootstrap=300, seed=repetition)
+        )
+        covered += low <= truth <= high
+    assert covered >= 0.88 * 200
+
+
+def test_many_documents_of_one_individual_count_as_one() -> None:
+    hits, documents = np.array([1.0, 0, 1, 0, 0, 1]), np.ones(6)
+    once = ratio_estimate(hits, documents)
+    assert ratio_estimate(hits * 50, documents * 50) == once
+    assert once.n == 6
+
+
+def test_intervals_are_the_seeds_alone() -> None:
+    hits, documents = correlated(np.random.default_rng(0), 0.4)
+    for make in (
+        lambda seed: ratio_estimate(hits, documents, seed=seed),
+        lambda seed: ratio_difference((hits, documents), (hits[::-1], documents[::-1]), seed=seed),
+        lambda seed: auc_estimate(hits[:20].astype(float), hits[20:].astype(float), seed=seed),
+        lambda seed: tpr_at_fpr(np.arange(985.0, 1005.0), np.arange(1000.0), 0.01, num_bootstrap=40, seed=seed),
+    ):
+        assert make(3) == make(3)
+        assert make(3) != make(4)
+
+
+def test_resamples_do_not_depend_on_how_many_are_made_at_once() -> None:
+    (whole,) = iter_resamples(7, 20, seed=9)
+    assert whole.shape == (20, 7)
+    assert (whole.sum(axis=1) == 7).all()
+    np.testing.assert_array_equal(np.concatenate(list(iter_resamples(7, 20, seed=9, rows=3))), whole)
+
+
+@pytest.mark.parametrize("num", [1, 5, 59])
+def test_an_observed_zero_has_its_upper_bound_and_a_one_its_lower(num: int) -> None:
+    bound = clopper_pearson(0, num, one_sided=True)[1]
+    zero = ratio_estimate(np.zeros(num), np.full(num, 3.0))
+    assert (zero.value, *bounds(zero)) == (0.0, 0.0, bound)
+    one = ratio_estimate(np.full(num, 3.0), np.full(num, 3.0))
+    assert (one.value, *bounds(one)) == (1.0, 1 - bound, 1.0)
+    assert zero.method == one.method == "Clopper-Pearson over individuals, one-sided"
+
+
+def test_individuals_without_a_denominator_are_left_out() -> None:
+    estimate = ratio_estimate(np.array([0.0, 0, 1, 1]), np.array([0.0, 0, 1, 3]))
+    assert estimate.value == 0.5
+    assert estimate.n == 2
+
+
+def test_no_individual_is_stated_not_nan() -> None:
+    estimate = ratio_estimate(np.zeros(3), np.zeros(3))
+    assert (estimate.value, estimate.n, estimate.method) == (None, 0, "no individual has any")
+    estimate = ratio_difference((np.zeros(0), np.zeros(0)), (np.ones(3), np.ones(3)))
+    assert (estimate.value, estimate.method) == (None, "one side has no individual")
+
+
+def test_one_individual_has_no_narrow_interval() -> None:
+    rate = ratio_estimate(np.array([1.0]), np.array([2.0]))
+    assert (rate.value, rate.low, rate.high) == (0.5, 0.0, 1.0)
+    mean = ratio_estimate(np.array([6.0]), np.array([2.0]), limit=None)
+    assert (mean.value, mean.low, mean.high) == (3.0, 0.0, None)
+    alone = auc_estimate(np.array([1.0]), np.array([0.0, 2.0]))
+    assert (alone.value, *bounds(alone)) == (0.5, 0.0, 1.0)
+
+
+def test_a_mean_of_one_nat_is_not_taken_for_a_rate() -> None:
+    assert ratio_estimate(np.full(9, 2.0), np.full(9, 2.0), limit=None).method == "bootstrap over individuals"
+
+
+def side(hits: int, num: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat([1.0, 0.0], [hits, num - hits]), np.ones(num)
+
+
+def test_a_side_without_spread_keeps_its_doubt_in_the_difference() -> None:
+    bound = clopper_pearson(0, 20, one_sided=True)[1]
+    # Nothing leaked of 20 members, 2 of 40 strangers: the members' rate may still be the bound.
+    difference = ratio_difference(side(0, 20), side(2, 40))
+    low, high = bounds(difference)
+    assert difference.value == pytest.approx(-0.05)
+    assert high >= -0.05 + bound
+    assert low == pytest.approx(-ratio_estimate(*side(2, 40), seed=1).high)  # type: ignore[operator]
+    # And the other way round.
+    low, _ = bounds(ratio_difference(side(2, 40), side(0, 20)))
+    assert low <= 0.05 - bound
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((0, 20), (0, 30)), ((20, 20), (0, 30)), ((20, 20), (30, 30)), ((0, 20), (30, 30))]
+)
+def test_two_sides_without_spread_have_an_interval_within_reach(first: Any, second: Any) -> None:
+    difference = ratio_difference(side(*first), side(*second))
+    low, high = bounds(difference)
+    assert -1 <= low <= difference.value <= high <= 1  # type: ignore[operator]
+    assert high - low > clopper_pearson(0, 30, one_sided=True)[1]
+
+
+def test_difference_of_rates_is_worked_by_hand() -> None:
+    difference = ratio_difference(side(30, 40), side(10, 40))
+    assert difference.value == 0.5
+    assert difference.n == 80
+    low, high = bounds(difference)
+    spread = 1.96 * math.sqrt(2 * 0.75 * 0.25 / 40)
+    assert low == pytest.approx(0.5 - spread, abs=0.03)
+    assert high == pytest.approx(0.5 + spread, abs=0.03)
+
+
+def test_an_estimate_says_all_it_is_made_of() -> None:
+    shown = ratio_estimate(*side(3, 9)).to_dict()
+    assert set(shown) == {"value", "low", "high", "n", "unit", "method", "level"}
+    assert (shown["n"], shown["unit"], shown["level"]) == (9, "individuals", 0.95)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == shown
