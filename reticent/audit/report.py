@@ -1,28 +1,38 @@
-"""The report: ``report.json`` with every number, and one self-contained ``report.html`` that a data protection
-officer can read.
+"""The report: ``report.json`` with every published number, and one self-contained ``report.html`` that a data
+protection officer can read.
 
-What a report may say is enforced here (PROTOCOLS §10): no identifier, no cell under the small-cell threshold, no zero
-without its upper bound, no promise of anonymity.
+What a report may say is enforced here (PROTOCOLS §10), for both files at once: `published` turns the audit, which stays
+inside, into what may leave. No count under the small-cell threshold, no rate that gives such a count away, no
+distribution whose steps are single people, no path of the machine, no promise. No zero stands without its bound, and
+the page holds no script and no address.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit import plots
+from reticent.audit import figure, plots
+from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.errors import ArtifactError
 
-__all__ = ["plain_findings", "write_report"]
+__all__ = ["published", "write_report"]
 
 FORMAT = "reticent.audit/1"
 REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
+#: No count of fewer people, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
 SMALL_CELL = 5
 #: Claims no report may make.
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
-PLAIN_TWIN = {"mlm": "mlm", "clm": "clm"}
+PARTS = ("both", "direct", "indirect")
+ATTACKS = ("loss", "reference", "zlib", "min_k")
+#: Labels shown before the rest is folded away.
+NUM_LABELS = 8
 
 
 def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
@@ -32,136 +42,312 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
     Raises
     ------
     ArtifactError
-        The audit is not of this format, or the page would make a claim that no report may make.
+        The audit is not of this format, holds a number that is not finite, or the page would make a claim that no
+        report may make.
     """
-    folder = Path(folder)
-    missing = [key for key in REQUIRED if key not in audit]
+    missing = [name for name in REQUIRED if name not in audit]
     if missing or audit["format"] != FORMAT:
         raise ArtifactError(f"not an audit of format {FORMAT}" + (f": {missing[0]} is missing" if missing else ""))
-    audit = {**audit, "corpus": _without_small_cells(audit["corpus"])}
+    audit = published(audit)
+    try:
+        numbers = json.dumps(audit, indent=1, allow_nan=False) + "\n"
+    except ValueError:
+        raise ArtifactError("the audit holds a number that is not finite") from None
     page = _render(audit)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
-    for name, text in (("report.json", json.dumps(audit, indent=1, allow_nan=False) + "\n"), ("report.html", page)):
-        path = folder / name
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+    folder = Path(folder)
+    for name, text in (("report.json", numbers), ("report.html", page)):
+        _write_private(folder / name, text)
     return folder / "report.html"
 
 
-def plain_findings(audit: dict[str, Any]) -> list[str]:
-    """Return what the numbers say in plain sentences, good news and bad."""
-    corpus = audit["corpus"]
-    findings = [
-        f"{corpus['share_types_identifying']:.0%} of the distinct words of the training documents are used by fewer "
-        f"than {corpus['k']} individuals; they make up {corpus['share_occurrences_identifying']:.1%} of all words."
+def _write_private(path: Path, text: str) -> None:
+    """Write for the owner's eyes, also where the file was there and open to others."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+
+
+# ------------------------------------------------------------- what may be published
+
+
+def published(audit: dict[str, Any]) -> dict[str, Any]:
+    """Return the audit as it may leave: small cells closed, single people out of distributions, paths shortened.
+
+    A count from 1 to below the threshold becomes None. A rate that would give it away becomes the rate the threshold
+    itself would give, marked ``"bound": "above"`` or ``"below"``, with an interval that reaches to 1 or 0. A rate over
+    fewer people than the threshold becomes None.
+    """
+    cell = int(audit["settings"].get("audit", {}).get("small_cell") or SMALL_CELL)
+    audit = _every(audit, lambda value: _clean(value, cell))
+    return {
+        **audit,
+        "small_cell": cell,
+        "settings": _every(audit["settings"], _without_folders),
+        "corpus": _publish_corpus(audit["corpus"], cell),
+        "models": [_publish_model(model, cell) for model in audit["models"]],
+    }
+
+
+def _every(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy with every leaf and every dictionary changed, the inner ones first."""
+    if isinstance(value, dict):
+        return change({key: _every(inner, change) for key, inner in value.items()})
+    if isinstance(value, list):
+        return [_every(inner, change) for inner in value]
+    return change(value)
+
+
+def _clean(value: Any, cell: int) -> Any:
+    """Close estimates over too few people; take forbidden words out of names that users chose."""
+    if isinstance(value, str):
+        for claim in FORBIDDEN:
+            value = re.sub(re.escape(claim), "(withheld)", value, flags=re.IGNORECASE)
+    elif isinstance(value, dict) and {"value", "low", "high", "n"} <= value.keys() and 0 < (value["n"] or 0) < cell:
+        return {**value, "value": None, "low": None, "high": None, "n": None, "method": f"fewer than {cell}"}
+    return value
+
+
+def _without_folders(value: Any) -> Any:
+    """A path of this machine keeps its last part: folders are named after people and projects."""
+    if isinstance(value, str) and re.match(r"(?:[a-z]+://|/|~|[A-Za-z]:[\\/])", value):
+        return "…/" + re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    return value
+
+
+def _small(count: int | None, cell: int) -> int | None:
+    return None if count is not None and 0 < count < cell else count
+
+
+def _bounded(estimate: dict[str, Any], value: float, side: str) -> dict[str, Any]:
+    """An estimate whose exact value would give a small count away."""
+    low = value if estimate["low"] is None else min(estimate["low"], value)
+    high = value if estimate["high"] is None else max(estimate["high"], value)
+    ends = {"low": low, "high": 1.0} if side == "above" else {"low": 0.0, "high": high}
+    return {**estimate, "value": value, **ends, "bound": side}
+
+
+def _share(estimate: dict[str, Any], total: int | None, cell: int) -> dict[str, Any]:
+    """A share of ``total`` people: closed at both ends, few who are and few who are not."""
+    if estimate["value"] is None or not total:
+        return estimate
+    count = round(estimate["value"] * total)
+    if 0 < count < cell:
+        return _bounded(estimate, cell / total, "below")
+    if 0 < total - count < cell:
+        return _bounded(estimate, 1 - cell / total, "above")
+    return estimate
+
+
+def _publish_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
+    people = corpus.get("num_individuals", {})
+    members = people.get("members", 0)
+    result = {**corpus, "num_individuals": {side: _small(count, cell) for side, count in people.items()}}
+    if "identifiers_per_individual" in corpus:
+        curves = corpus["identifiers_per_individual"]
+        result["identifiers_per_individual"] = {part: _grouped(curve, members, cell) for part, curve in curves.items()}
+    if "words_per_individual" in corpus:
+        result["words_per_individual"] = _grouped(corpus["words_per_individual"], members, cell)
+    result["detected"] = [
+        row
+        for row in corpus.get("detected") or []
+        if (row["num_spans"] if row["num_documents"] is None else row["num_documents"]) >= cell
     ]
-    for objective in ("mlm", "clm"):
-        last = {m["recipe"]: m for m in last_checkpoints(audit) if m["objective"] == objective}
-        plain = last.get(PLAIN_TWIN[objective])
-        for recipe, model in last.items():
-            if recipe in ("base", PLAIN_TWIN[objective]):
-                continue
-            findings.append(_compare(model, plain, objective))
-        if plain is not None:
-            findings.append(_membership_sentence(plain, last))
-    return findings
+    return result
 
 
-def _compare(model: dict[str, Any], plain: dict[str, Any] | None, objective: str) -> str:
-    own = model["privacy"]["both"]["types"]
-    excess = model["excess"]["both"]["excess"]
-    sentence = f"{model['recipe']} after {model['epoch']} epochs: Privacy {interval(own)}"
-    if plain is not None:
-        other = plain["privacy"]["both"]["types"]
-        if own["value"] is not None and other["value"] is not None:
-            if own["low"] > other["high"]:
-                sentence += f", better than {plain['recipe']} ({interval(other)})"
-            elif own["high"] < other["low"]:
-                sentence += f", worse than {plain['recipe']} ({interval(other)})"
-            else:
-                sentence += f", which this audit cannot tell from {plain['recipe']} ({interval(other)})"
-        mine, theirs = (m["utility"]["heldout"][UTILITY[objective]] for m in (model, plain))
-        if mine["value"] is not None and theirs["value"] is not None:
-            sentence += f"; utility on ordinary words {mine['value']:.3f} against {theirs['value']:.3f}"
-    if excess["value"] is not None and excess["low"] > 0:
-        sentence += f". It predicts more of its members' identifiers than of strangers': excess {interval(excess)}"
-    elif excess["value"] is not None:
-        sentence += f". No excess over individuals it never saw was measured: {interval(excess)}"
-    return sentence + "."
+def _grouped(curve: dict[str, Any], num: int, cell: int) -> dict[str, Any]:
+    """A cumulative distribution over people in steps of at least ``cell`` of them, without its first and last few."""
+    x, y, before = [], [], 0
+    for at, share in zip(curve["x"], curve["y"], strict=True):
+        count = round(share * num)
+        if count - before >= cell and num - count >= cell:
+            x.append(at)
+            y.append(share)
+            before = count
+    return {"x": x, "y": y}
 
 
-def _membership_sentence(plain: dict[str, Any], last: dict[str, dict[str, Any]]) -> str:
-    parts = []
-    for recipe, model in last.items():
-        auc = model.get("membership", {}).get("loss", {}).get("auc")
-        if recipe != "base" and auc is not None and auc["value"] is not None:
-            verdict = "tells members apart" if auc["low"] > 0.5 else "has no measured power"
-            parts.append(f"{recipe} {interval(auc)} ({verdict})")
-    if not parts:
-        return f"No membership attack was run against {plain['recipe']}."
-    return "Membership by the loss attack, area under the curve: " + "; ".join(parts) + "."
+def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
+    result = {**model, "privacy": {part: _publish_part(p, cell) for part, p in model["privacy"].items()}}
+    if "privacy_by_n" in model:
+        result["privacy_by_n"] = {n: _publish_leaks(p, p, cell) for n, p in model["privacy_by_n"].items()}
+    if model.get("low_cost"):
+        rows = [_publish_calls(row, cell) for row in model["low_cost"].get("by_graph_share", [])]
+        result["low_cost"] = {**_publish_calls(model["low_cost"], cell), "by_graph_share": rows}
+    result["membership"] = {
+        name: {**measured, "roc": _without_few(measured, cell)}
+        for name, measured in (model.get("membership") or {}).items()
+        if min(measured["num_members"], measured["num_nonmembers"]) >= cell
+    }
+    return result
 
 
-def interval(estimate: dict[str, Any] | None) -> str:
-    """Format an estimate with its interval."""
+def _publish_part(part: dict[str, Any], cell: int) -> dict[str, Any]:
+    result = {**part, **_publish_leaks(part, part["types"], cell, "types")}
+    if "individuals" in part:
+        result["individuals"] = _share(part["individuals"], part["individuals"]["n"], cell)
+    result["num_unpredictable"] = _small(part.get("num_unpredictable"), cell)
+    return result
+
+
+def _publish_leaks(part: dict[str, Any], types: dict[str, Any], cell: int, key: str = "") -> dict[str, Any]:
+    """Counts of identifiers with their Privacy; the estimate stands under ``key``, or in the part itself."""
+    leaked, total = part["num_leaked"], part["num_identifiers"]
+    if 0 < total < cell:
+        types = {**types, "value": None, "low": None, "high": None}
+        leaked = None
+    elif 0 < leaked < cell and types["value"] is not None:
+        types = _bounded(types, 1 - cell / total, "above")
+    counts = {"num_leaked": _small(leaked, cell), "num_identifiers": _small(total, cell)}
+    return {**({key: types} if key else types), **counts}
+
+
+def _publish_calls(calls: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Precision, recall and F1 of calling people members, so that no few of them can be counted."""
+    precision, recall, f1 = (calls[key] for key in ("precision", "recall", "f1"))
+    # Where nobody was called, or too few to say, the threshold itself bounds the calls from above.
+    members, called = recall["n"], precision["n"] or cell
+    if recall["value"] is None or not members:
+        return calls
+    hit = round(recall["value"] * members)
+    few = cell if 0 < hit < cell else members - cell if 0 < members - hit < cell else None
+    result = {**calls, "recall": _share(recall, members, cell)}
+    if few is not None:
+        side = result["recall"]["bound"]
+        if f1["value"] is not None:
+            result["f1"] = _bounded(f1, min(2 * few / (called + members), 1.0), side)
+        if precision["value"] is not None:
+            result["precision"] = _bounded(precision, min(few / called, 1.0), side)
+    return result
+
+
+def _without_few(measured: dict[str, Any], cell: int) -> dict[str, Any]:
+    """A ROC curve without the thresholds that only a few people of a side pass."""
+    sides = (("fpr", measured["num_nonmembers"]), ("tpr", measured["num_members"]))
+    points = list(zip(measured["roc"]["fpr"], measured["roc"]["tpr"], strict=True))
+    kept = [p for p in points if not any(0 < round(rate * n) < cell for rate, (_, n) in zip(p, sides, strict=True))]
+    return {"fpr": [fpr for fpr, _ in kept], "tpr": [tpr for _, tpr in kept]}
+
+
+# ------------------------------------------------------------------ how it is shown
+
+
+def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
     if estimate is None or estimate["value"] is None:
-        return "not measured"
-    if estimate["low"] is None or estimate["high"] is None:
-        return f"{estimate['value']:.3f}"
-    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+        return "–"
+    if estimate["value"] in (0, 1) and (estimate["low"] is None or estimate["high"] is None):
+        return "–"
+    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
+    return f"{bound}{_number(estimate['value'], digits)}"
 
 
-def leaks(part: dict[str, Any]) -> str:
-    """Format how many identifiers were predicted; a zero carries its upper bound."""
+def ends(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the interval of an estimate for the small line under its value."""
+    if estimate is None or estimate["value"] is None or estimate["low"] is None or estimate["high"] is None:
+        return ""
+    return f"{_number(estimate['low'], digits)} to {_number(estimate['high'], digits)}"
+
+
+def _number(number: float, digits: int) -> str:
+    text = f"{number:,.{digits}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
+    """Format how many identifiers were predicted, and the small line under it; a zero carries its upper bound."""
     total, leaked = part["num_identifiers"], part["num_leaked"]
-    if total and total < SMALL_CELL:
-        return f"fewer than {SMALL_CELL} identifiers"
-    if leaked == 0 and total:
-        low = part["types"]["low"]
-        bound = "" if low is None else f" (95 % upper bound {1 - low:.1%}, over {part['types']['n']} individuals)"
-        return f"0 of {total:,}{bound}"
-    if leaked < SMALL_CELL and total:
-        return f"fewer than {SMALL_CELL} of {total:,}"
-    return f"{leaked:,} of {total:,}"
+    if total is None or part["types"]["value"] is None:
+        return "–", "too few identifiers" if total != 0 else "no identifiers"
+    if leaked is None:
+        return f"fewer than {cell}", f"of {total:,}"
+    if leaked == 0:
+        bound = at_most(part)
+        return ("–", "not bounded") if bound is None else ("0", f"of {total:,}; at most {bound}")
+    return f"{leaked:,}", f"of {total:,}"
 
 
-def tpr(measured: dict[str, Any], fpr: str) -> str:
-    """Format a true-positive rate, or say that too few non-members were there."""
-    estimate = measured["tpr_at_fpr"].get(fpr)
-    return "too few non-members" if estimate is None else interval(estimate)
+def count(number: int | None, cell: int) -> str:
+    """Format a count that may be too small to publish."""
+    return f"fewer than {cell}" if number is None else f"{number:,}"
 
 
-def _without_small_cells(corpus: dict[str, Any]) -> dict[str, Any]:
-    rows = [r for r in corpus.get("detected", []) if r["num_documents"] is None or r["num_documents"] >= SMALL_CELL]
-    return {**corpus, "detected": rows}
+def _labels(detected: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Spans by label: what each detector found, and the most documents that any one of them found it in."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in detected:
+        label = found.setdefault(
+            row["label"], {"label": row["label"], "detectors": [], "num_spans": 0, "documents": None}
+        )
+        label["detectors"].append((row["detector"], row["num_spans"]))
+        label["num_spans"] = max(label["num_spans"], row["num_spans"])
+        if row["num_documents"] is not None:
+            label["documents"] = max(label["documents"] or 0, row["num_documents"])
+    return sorted(found.values(), key=lambda label: (-label["num_spans"], label["label"]))
+
+
+def _call_everybody(corpus: dict[str, Any]) -> float | None:
+    """F1 of calling everyone a member: 2p / (1 + p) at a member share of p."""
+    people = corpus.get("num_individuals", {})
+    members, heldout = people.get("members"), people.get("heldout")
+    return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
 def _render(audit: dict[str, Any]) -> str:
     import jinja2
 
+    cell, models, corpus = audit["small_cell"], audit["models"], audit["corpus"]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(interval=interval, leaks=leaks)
-    models = audit["models"]
-    attacks = sorted({name for model in models for name in model.get("membership", {})}, key=_attack_order)
+    environment.filters.update(
+        value=value, ends=ends, percent=percent, leaks=lambda part: leaks(part, cell), count=lambda n: count(n, cell)
+    )
+    attacks = sorted({name for model in models for name in model["membership"]}, key=_attack_order)
+    everybody = _call_everybody(corpus)
     figures = {
-        "identifiers": plots.identifiers_figure(audit["corpus"]),
-        "tradeoff": plots.tradeoff_figure(models),
-        "rocs": [svg for svg in (plots.roc_figure(models, attack) for attack in attacks) if svg],
-        "low_cost": plots.low_cost_figure(models),
-        "excess": plots.excess_figure(models),
-        "ngrams": plots.ngram_figure(models),
+        "identifiers": plots.identifiers_panels(corpus),
+        "tradeoff": plots.tradeoff_panels(models),
+        "excess": plots.excess_panels(models),
+        "ngrams": plots.ngram_panels(models),
+        "low_cost": plots.low_cost_panels(models, everybody),
+        "auc": plots.auc_panels(models, attacks),
+        "rocs": [panels for panels in (plots.roc_panels(models, attack, cell) for attack in attacks) if panels],
     }
+    by_objective = [(title, [m for m in last_checkpoints(audit) if m["objective"] == objective])
+                    for objective, title in figure.OBJECTIVES.items()]  # fmt: skip
+    low_fprs = [fpr for fpr in ("0.01", "0.001") if any(_resolves(model, attacks, fpr) for model in models)]
     return environment.get_template("report.html.j2").render(
-        audit=audit, corpus=audit["corpus"], last=last_checkpoints(audit), findings=plain_findings(audit),
-        figures=figures, attacks=attacks, utility=UTILITY, utility_all=UTILITY_ALL, tpr=tpr, colour=plots.colour,
-        settings=json.dumps(audit["settings"], indent=1), )  # fmt: skip
+        audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
+        groups=[group for group in by_objective if group[1]], parts=PARTS, everybody=everybody, low_fprs=low_fprs,
+        labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
+        settings=list(_flat(audit['settings'])),
+        utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        recipes=list(dict.fromkeys(m["recipe"] for m in models)),
+    )  # fmt: skip
+
+
+def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as (dotted name, value) rows."""
+    if isinstance(settings, dict) or (isinstance(settings, list) and any(isinstance(s, dict | list) for s in settings)):
+        rows = settings.items() if isinstance(settings, dict) else enumerate(settings, start=1)
+        for key, value_ in rows:
+            yield from _flat(value_, f"{name}.{key}" if name else str(key))
+    elif isinstance(settings, list):
+        yield name, ", ".join(map(str, settings)) or "none"
+    else:
+        plain = {"None": "none", "True": "yes", "False": "no"}
+        yield name, plain.get(str(settings), str(settings))
+
+
+def _resolves(model: dict[str, Any], attacks: Sequence[str], fpr: str) -> bool:
+    return model["membership"].get(attacks[0], {}).get("tpr_at_fpr", {}).get(fpr) is not None
 
 
 def _attack_order(name: str) -> tuple[int, str]:
-    order = ["loss", "reference", "zlib", "min_k"]
-    return (order.index(name) if name in order else len(order), name)
+    return (ATTACKS.index(name) if name in ATTACKS else len(ATTACKS), name)

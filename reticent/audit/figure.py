@@ -1,0 +1,244 @@
+"""What every figure shares: how a recipe looks, and how a figure becomes an inline SVG.
+
+What must stay true: a recipe has one colour, one marker and one line in every figure, and any one of the three tells it
+apart; colours are CSS variables with a fallback, so that one page serves light, dark and paper; an SVG holds no
+address, no script, no style that reaches out of it, and equal figures give equal bytes.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+__all__ = [
+    "GRID",
+    "INK",
+    "LOOKS",
+    "OBJECTIVES",
+    "PAPER",
+    "SOFT",
+    "VARIABLES",
+    "Look",
+    "has_value",
+    "key",
+    "look_of",
+    "new_panel",
+    "printable",
+    "say",
+    "spread",
+    "styled",
+    "to_svg",
+    "whiskers",
+    "write_title",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a family of recipes is drawn, and what it is in plain words.
+
+    The colours keep a contrast of 3:1 or more with their background, and a CIELAB distance of 12 or more from each
+    other in normal, protan, deutan and tritan vision.
+    """
+
+    slug: str
+    light: str
+    dark: str
+    marker: str
+    line: Any
+    glyph: str
+    about: str
+
+
+#: Family -> look. The glyph is the marker once more, as an SVG path around (17, 7), for keys in tables and text.
+LOOKS = {
+    "base": Look("base", "#52596a", "#c3c9d4", "s", (0, (1, 1.4)), "M13 3h8v8h-8z", "before fine-tuning"),
+    "plain": Look(
+        "plain", "#b3320a", "#ec5d2a", "o", "-", "M21.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0z", "no protection"
+    ),
+    "pseudonymised": Look(
+        "pseudo", "#c48a00", "#ffd24d", "^", (0, (5, 2)), "M17 2l5 9.5h-10z", "direct identifiers replaced by X"
+    ),
+    "direct only": Look(
+        "direct", "#3a9bdc", "#58c4fa", "D", (0, (6, 2, 1, 2)), "M17 1.5l5.5 5.5-5.5 5.5-5.5-5.5z",
+        "direct identifiers never a target",
+    ),
+    "indirect only": Look(
+        "indirect", "#c25fa8", "#e578c2", "v", (0, (2, 1.5)), "M17 12l5-9.5h-10z", "indirect identifiers never a target"
+    ),
+    "protected": Look(
+        "protected", "#006b57", "#1fa884", "P", (0, (9, 2)),
+        "M15.2 2h3.6v3.2h3.2v3.6h-3.2v3.2h-3.6v-3.2h-3.2v-3.6h3.2z", "no identifier ever a target",
+    ),
+    "differentially private": Look(
+        "dp", "#3b3fa0", "#8686f0", "X", (0, (4, 1, 1, 1, 1, 1)),
+        "M17 9.3l-3 3-2.3-2.3 3-3-3-3 2.3-2.3 3 3 3-3 2.3 2.3-3 3 3 3-2.3 2.3z", "trained with differential privacy",
+    ),
+    "other": Look("other", "#1b1f27", "#ffffff", "h", (0, (3, 2, 1, 2)), "M17 2l4.4 2.5v5l-4.4 2.5-4.4-2.5v-5z", ""),
+}  # fmt: skip
+OBJECTIVES = {"mlm": "Masked (BERT-like)", "clm": "Causal (GPT-like)"}
+INK, SOFT, GRID, PAPER = "#27303d", "#5f6875", "#e4e8ed", "#fefefe"
+#: Colour in the SVG -> CSS variable that a page may set.
+VARIABLES = {INK: "fig-ink", SOFT: "fig-soft", GRID: "fig-grid", PAPER: "fig-paper"} | {
+    look.light: f"r-{look.slug}" for look in LOOKS.values()
+}
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "reticent",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "text.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+}
+
+
+def family(recipe: str) -> str:
+    """Return the family of a recipe, a key of `LOOKS`."""
+    if recipe == "base":
+        return "base"
+    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)", recipe)
+    if stem is None:
+        return "other"
+    if stem[2]:
+        return "pseudonymised" if not stem[1] else "other"
+    named = {
+        "": "plain",
+        "dpp": "direct only",
+        "ipp": "indirect only",
+        "pp": "protected",
+        "dp-": "differentially private",
+    }
+    return named[stem[1]]
+
+
+def look_of(recipe: str) -> Look:
+    """Return how a recipe is drawn."""
+    return LOOKS[family(recipe)]
+
+
+def key(recipe: str) -> str:
+    """Return the recipe's line and marker as a small inline SVG; the name must stand beside it."""
+    look = look_of(recipe)
+    dash = "" if look.line == "-" else f' stroke-dasharray="{" ".join(f"{1.6 * d:g}" for d in look.line[1])}"'
+    shade = f"var(--r-{look.slug},{look.light})"
+    return (
+        '<svg class="key" width="34" height="14" viewBox="0 0 34 14" aria-hidden="true" focusable="false">'
+        f'<path d="M1 7h32" fill="none" style="stroke:{shade}" stroke-width="1.6"{dash}/>'
+        f'<path d="{look.glyph}" style="fill:{shade}"/></svg>'
+    )
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Run a drawing function under our style and leave matplotlib's settings as they were."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> T:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def new_panel(title: str, note: str = "", *, width: float = 4.3, height: float = 3.0) -> tuple[Any, Any]:
+    """Return the figure and axes of one panel."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axis = figure.subplots()
+    write_title(axis, title, note)
+    return figure, axis
+
+
+def write_title(axis: Any, title: str, note: str = "") -> None:
+    """Write the title of a panel; there is always room for a note, so that panels side by side stay level."""
+    axis.set_title(title, pad=18)
+    if note:
+        axis.annotate(
+            note, (0, 1), xytext=(0, 5), xycoords="axes fraction", textcoords="offset points", fontsize=8, color=SOFT
+        )
+
+
+def to_svg(figure: Any, name: str, label: str) -> str:
+    """Return a figure as an inline SVG: an image with alternative text, ids of its own, and no address in it."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].rstrip()
+    for unwanted in (r"<metadata>.*?</metadata>\s*", r"<style.*?</style>\s*", r"<!--.*?-->\s*"):
+        text = re.sub(unwanted, "", text, flags=re.DOTALL)
+    root, body = text.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', root)
+    assert box is not None
+    body = body.replace("xlink:href=", "href=")
+    body = re.sub(r'\b(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
+    body = re.sub(r'\b(?:d|x|y|transform|points)="[^"]*"', _shorten_numbers, body)
+    for colour, variable in VARIABLES.items():
+        body = body.replace(colour, f"var(--{variable},{colour})")
+    return f'<svg class="plot" role="img" aria-label="{html.escape(label)}" {box[0]}>{body}'
+
+
+def _shorten_numbers(match: re.Match[str]) -> str:
+    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), match[0])
+
+
+def printable(text: str) -> str:
+    """A name from the evidence, fit to be drawn: printable, and not longer than a label."""
+    shown = "".join(c for c in text if c.isprintable())
+    return shown if len(shown) <= 24 else shown[:23] + "…"
+
+
+def has_value(estimate: dict[str, Any] | None) -> bool:
+    return estimate is not None and estimate["value"] is not None
+
+
+def spread(values: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values and the ends of their intervals; where there is no interval, the value itself."""
+    rows = [(v["value"], v["value"] if v["low"] is None else v["low"], v["value"] if v["high"] is None else v["high"])
+            for v in values]  # fmt: skip
+    value, low, high = np.array(rows, dtype=float).reshape(-1, 3).T
+    return value, np.minimum(low, value), np.maximum(high, value)
+
+
+def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.stack([value - low, high - value])
+
+
+def say(estimate: dict[str, Any] | None) -> str:
+    """An estimate in an alternative text."""
+    if estimate is None or estimate["value"] is None:
+        return "not measured"
+    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
+    ends = "" if estimate["low"] is None else f" (95 % interval {estimate['low']:.2f} to {estimate['high']:.2f})"
+    return f"{bound}{estimate['value']:.2f}{ends}"

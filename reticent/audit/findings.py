@@ -1,0 +1,347 @@
+"""What the numbers say in plain sentences: what was found, how sure it is, what to do next.
+
+The reader decides whether a model may leave the building and need not know the field. So a sentence says what was
+counted and over whom, a rate of nothing comes with what may still be there, and a quiet attack is called quiet only
+where the same attack is loud on an unprotected model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from reticent.audit.figure import OBJECTIVES, has_value, look_of
+from reticent.audit.plots import LITTLE, by_recipe
+from reticent.audit.summary import UTILITY
+
+__all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
+
+Model = dict[str, Any]
+#: Non-members that one false positive in a hundred needs (PROTOCOLS §6).
+WANTED_NONMEMBERS = 1000
+#: Under this share of words left as targets a run warns (PROTOCOLS §2).
+LOW_RETENTION = 0.4
+
+
+def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return {"short", "sure", "next": sentences, "found": [(heading, sentences)]} of a published audit."""
+    models = audit["models"]
+    checkpoints = {o: found for o in OBJECTIVES if (found := by_recipe(models, o))}
+    sides = {o: {r: entries[-1] for r, entries in recipes.items()} for o, recipes in checkpoints.items()}
+    found = [("The documents", [_corpus_sentence(audit["corpus"])])]
+    found += [(f"{OBJECTIVES[o]} models", list(_found(o, last))) for o, last in sides.items()]
+    sure = [_people_sentence(audit)]
+    for objective, last in sides.items():
+        sure += _controls(objective, last)
+    sure += _ledger(models)
+    then = [*_broken(models), *_decisions(sides, checkpoints), *_better_audit(audit)]
+    return {"short": list(_short(sides)), "found": found, "sure": sure, "next": then}
+
+
+def percent(share: float) -> str:
+    """Format a share; small ones, and shares close to all, keep a digit."""
+    digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def at_most(part: dict[str, Any]) -> str | None:
+    """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
+    low = part["types"]["low"]
+    return None if low is None else f"{math.ceil(1000 * (1 - low) - 1e-9) / 10:.1f}\N{NO-BREAK SPACE}%"
+
+
+def retention_rows(corpus: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of policy, n, k, retention, from a list of them or from {policy: share} under the corpus' own n and k."""
+    rows = corpus.get("retention_by_policy") or corpus.get("retention") or []
+    if isinstance(rows, dict):
+        rows = [{"policy": policy, "retention": share} for policy, share in rows.items()]
+    return [{"n": corpus.get("n"), "k": corpus.get("k"), **row} for row in rows]
+
+
+# -------------------------------------------------------------------- judgements
+
+
+def _excess(model: Model) -> dict[str, Any] | None:
+    excess = model.get("excess", {}).get("both", {}).get("excess")
+    return excess if has_value(excess) and excess["low"] is not None else None
+
+
+def _leaks(model: Model) -> bool:
+    excess = _excess(model)
+    return excess is not None and excess["low"] > 0
+
+
+def _strongest(model: Model) -> tuple[str, dict[str, Any]] | None:
+    """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
+    measured = [(n, a["auc"]) for n, a in (model.get("membership") or {}).items() if has_value(a["auc"])]
+    return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
+
+
+def _told_apart(model: Model) -> bool:
+    attack = _strongest(model)
+    return attack is not None and attack[1]["low"] > 0.5
+
+
+def _utility(model: Model) -> float | None:
+    measured = model["utility"]["heldout"].get(UTILITY[model["objective"]])
+    return measured["value"] if has_value(measured) else None
+
+
+def _learned_little(last: dict[str, Model]) -> bool:
+    values = [u for m in last.values() if (u := _utility(m)) is not None]
+    return bool(values) and max(values) < LITTLE
+
+
+def _broken_rule(model: Model) -> bool:
+    return bool((model.get("ledger") or {}).get("violations"))
+
+
+# ---------------------------------------------------------------- what was found
+
+
+def _short(sides: dict[str, dict[str, Model]]) -> Iterable[str]:
+    trained = [(r, m) for last in sides.values() for r, m in last.items() if r != "base"]
+    broken = [r for r, m in trained if _broken_rule(m)]
+    if broken:
+        yield f"Training broke its own rule for {_listed(broken)}."
+    leaky = [r for r, m in trained if _leaks(m)]
+    silent = [OBJECTIVES[o].split()[0].lower() for o, last in sides.items() if not _loud(o, last)]
+    if leaky:
+        yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
+    if len(leaky) < len(trained):
+        opening = (
+            "No such learning was found in the other models"
+            if leaky
+            else ("No model was found to have learned identifiers of the people it was trained on")
+        )
+        yield opening + (f"; for {_listed(silent)} models the audit could not have found it." if silent else ".")
+    told = [r for r, m in trained if _told_apart(m)]
+    if told:
+        yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
+    elif any(m.get("membership") for _, m in trained):
+        yield "Who was in the data could not be told better than by guessing."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it was" if len(names) == 1 else "they were"
+
+
+def _corpus_sentence(corpus: dict[str, Any]) -> str:
+    who = "only one person" if corpus["k"] == 2 else f"fewer than {corpus['k']} people"
+    return (
+        f"{percent(corpus['share_types_identifying'])} of the distinct words are used by {who} and so can point to "
+        f"somebody; they are {percent(corpus['share_occurrences_identifying'])} of all words."
+    )
+
+
+def _found(objective: str, last: dict[str, Model]) -> Iterable[str]:
+    plain = last.get(objective)
+    trained = {r: m for r, m in last.items() if r != "base"}
+    for recipe, model in trained.items():
+        about = look_of(recipe).about
+        opening = f"{recipe} ({about}, {model['epoch']} epochs)" if about else f"{recipe} ({model['epoch']} epochs)"
+        twin = None if model is plain else plain
+        yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
+    for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
+                          (False, "Who took part can not measurably be told")):  # fmt: skip
+        rows = [f"{r} {_area(m)}" for r, m in trained.items() if _strongest(m) and _told_apart(m) is told]
+        if rows:
+            yield f"{verdict}: {'; '.join(rows)}."
+
+
+def _area(model: Model) -> str:
+    attack = _strongest(model)
+    assert attack is not None
+    name, auc = attack
+    return f"{percent(auc['value'])} ({_interval(auc)}, attack {name})"
+
+
+def _interval(estimate: dict[str, Any]) -> str:
+    return f"{_signed(estimate['low'])} to {_signed(estimate['high'])}"
+
+
+def _signed(share: float) -> str:
+    text = f"{100 * share:.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+def _predicts(model: Model) -> str:
+    part = model["privacy"]["both"]
+    total, leaked = part["num_identifiers"], part["num_leaked"]
+    if not total or not has_value(part["types"]):
+        return "has too few identifiers to say"
+    if leaked is None:
+        return f"predicts some of its members’ {total:,} identifiers, a number too small to print"
+    if leaked == 0:
+        bound = at_most(part)
+        return f"predicts none of its members’ {total:,} identifiers, " + (
+            "with no bound on what may still be there" if bound is None else f"at most {bound} at 95 % confidence"
+        )
+    return f"predicts {leaked:,} of its members’ {total:,} identifiers ({percent(leaked / total)})"
+
+
+def _compared(model: Model, plain: Model | None) -> str:
+    if plain is None:
+        return ""
+    own, other = model["privacy"]["both"]["types"], plain["privacy"]["both"]["types"]
+    if not (has_value(own) and has_value(other)) or own["low"] is None or other["low"] is None:
+        return ""
+    if own["low"] > other["high"]:
+        return f", fewer than {plain['recipe']}"
+    if own["high"] < other["low"]:
+        return f", more than {plain['recipe']}"
+    return f", not measurably fewer than {plain['recipe']}"
+
+
+def _against_strangers(model: Model) -> str:
+    excess = _excess(model)
+    if excess is None or model["privacy"]["both"]["num_leaked"] == 0:
+        return ""
+    measured = f"{_signed(excess['value'])} points, {_interval(excess)}"
+    if excess["low"] > 0:
+        return f" It predicts strangers’ identifiers less often ({measured}): it has learned about its members."
+    return f" It predicts strangers’ identifiers about as often ({measured})."
+
+
+def _useful(model: Model, plain: Model | None) -> str:
+    own = _utility(model)
+    if own is None:
+        return ""
+    other = None if plain is None else _utility(plain)
+    against = "" if other is None or plain is None else f" ({plain['recipe']}: {percent(other)})"
+    what = "words" if model["objective"] == "mlm" else "tokens"
+    return f" It gets {percent(own)} of the ordinary {what} of strangers right{against}."
+
+
+# ------------------------------------------------------------------ how sure it is
+
+
+def _people_sentence(audit: dict[str, Any]) -> str:
+    people = audit["corpus"].get("num_individuals", {})
+    members, heldout = (_count(people.get(side), audit["small_cell"]) for side in ("members", "heldout"))
+    return (
+        f"Asked about {members} people who were trained on (members) and {heldout} who never were (strangers), dealt "
+        "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."
+    )
+
+
+def _count(number: int | None, cell: int) -> str:
+    return f"fewer than {cell}" if number is None else f"{number:,}"
+
+
+def _loud(objective: str, last: dict[str, Model]) -> bool:
+    """Whether the audit finds learned identifiers where nothing was protected: its positive control."""
+    return objective in last and _leaks(last[objective])
+
+
+def _controls(objective: str, last: dict[str, Model]) -> Iterable[str]:
+    """The positive control (the unprotected twin) and the negative one (the base model)."""
+    kind = OBJECTIVES[objective].split()[0].lower()
+    if objective not in last:
+        yield f"No unprotected {kind} model was trained beside the others, so a quiet attack on them proves little."
+    elif _loud(objective, last):
+        yield f"For {kind} models the audit can find learned identifiers: it finds them in {objective}."
+    else:
+        yield (
+            f"Even in the unprotected {kind} model ({objective}) no learned identifier was found. So for {kind} models "
+            "this audit shows neither that protection helps nor that it fails."
+        )
+    if _learned_little(last):
+        yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
+    attack = _strongest(last["base"]) if "base" in last else None
+    if attack is not None and attack[1]["low"] > 0.5:
+        yield (
+            f"Caution: even the {kind} base model, which saw nobody, tells members from strangers "
+            f"({_area(last['base'])}). The two sides differ, so membership results for {kind} models are not valid."
+        )
+    elif attack is not None:
+        yield f"The {kind} base model, which saw nobody, tells nobody apart ({_interval(attack[1])}), as it should be."
+
+
+def _ledger(models: Sequence[Model]) -> Iterable[str]:
+    """How many targets were checked: a count of all of them, so no interval."""
+    checked = {m["recipe"]: m["ledger"] for m in models if m.get("ledger") and m["ledger"]["protected"]}
+    kept = {recipe: ledger for recipe, ledger in checked.items() if not ledger["violations"]}
+    if kept:
+        counts = _listed([f"0 of {ledger['targets']:,} ({recipe})" for recipe, ledger in kept.items()])
+        yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
+
+
+# ---------------------------------------------------------------- what to do next
+
+
+def _broken(models: Sequence[Model]) -> Iterable[str]:
+    for recipe, ledger in {m["recipe"]: m["ledger"] for m in models if _broken_rule(m)}.items():
+        yield (
+            f"Do not use {recipe}: {ledger['violations']:,} of its {ledger['targets']:,} targets were protected. "
+            "Training should have stopped; report it."
+        )
+
+
+def _decisions(sides: dict[str, dict[str, Model]], checkpoints: dict[str, Any]) -> Iterable[str]:
+    trained = [
+        (r, m, checkpoints[o][r])
+        for o, last in sides.items()
+        for r, m in last.items()
+        if r != "base" and not _broken_rule(m)
+    ]
+    leaky = [r for r, m, _ in trained if _leaks(m)]
+    if leaky:
+        which = "it" if len(leaky) == 1 else "them"
+        yield f"Do not share {_listed(leaky)}: identifiers of people can be read out of {which}."
+    told = [(r, earlier) for r, m, earlier in trained if not _leaks(m) and _told_apart(m)]
+    if told:
+        better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
+        yield (
+            f"Share {_listed([r for r, _ in told])} only where it may become known who is in the data. Fewer epochs, "
+            f"more people or differential privacy make that harder to tell.{''.join(better)}"
+        )
+    little = [o for o, last in sides.items() if _learned_little(last)]
+    for objective in little:
+        kind = OBJECTIVES[objective].split()[0].lower()
+        yield f"Train the {kind} models further, or on more documents, before you judge them."
+    quiet = [r for r, m, _ in trained if not _leaks(m) and not _told_apart(m) and m["objective"] not in little]
+    if quiet:
+        yield (
+            f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "
+            "weigh what this report does not show."
+        )
+
+
+def _earlier(recipe: str, entries: Sequence[Model]) -> str:
+    """The latest earlier checkpoint that no attack tells apart and that has learned nothing measurable."""
+    for model in reversed(entries[:-1]):
+        attack, own, last = _strongest(model), _utility(model), _utility(entries[-1])
+        quiet = not _told_apart(model) and not _leaks(model)
+        if quiet and attack is not None and own is not None and last is not None:
+            return (
+                f" {recipe} after {model['epoch']} epochs: not measurably ({_interval(attack[1])}), with "
+                f"{percent(own)} right instead of {percent(last)}."
+            )
+    return ""
+
+
+def _better_audit(audit: dict[str, Any]) -> Iterable[str]:
+    corpus = audit["corpus"]
+    heldout = corpus.get("num_individuals", {}).get("heldout")
+    if any(m.get("membership") for m in audit["models"]) and (heldout is None or heldout < WANTED_NONMEMBERS):
+        yield (
+            "To learn how many members can be named with one false alarm in a hundred, hold out "
+            f"{WANTED_NONMEMBERS:,} people; here are {_count(heldout, audit['small_cell'])}."
+        )
+    used = [row["retention"] for row in retention_rows(corpus) if _is_used(row, corpus)]
+    if used and used[0] < LOW_RETENTION:
+        yield f"Only {percent(used[0])} of the words are left to learn from: try shorter sequences or the policy cover."
+
+
+def _is_used(row: dict[str, Any], corpus: dict[str, Any]) -> bool:
+    return all(row.get(key) == corpus.get(key) for key in ("policy", "n", "k"))
