@@ -109,6 +109,11 @@ def detect_spans(
 
     Spans are ordered by document, start and end; equal spans of one detector stand once.
 
+    Returns
+    -------
+    dict
+        For each detector the spans it found, and under "spans" how many were written.
+
     Raises
     ------
     CorpusError
@@ -117,7 +122,7 @@ def detect_spans(
     counts: dict[str, Any] = {detector.name: 0 for detector in detectors}
     columns = ["doc_id", "individual_id", "text"]
     columns += [name for detector in detectors for name in detector.columns if name not in columns]
-    first = 0
+    first = num_spans = 0
     with pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer:
         for batch in corpus.batches(columns=tuple(columns)):
             lengths = pc.utf8_length(batch.column("text")).to_numpy()
@@ -129,12 +134,13 @@ def detect_spans(
                 names = pa.array([detector.name]).take(pa.array(np.zeros(found.num_rows, dtype=np.int64)))
                 parts.append(found.append_column("detector", names))
             if parts:
-                writer.write_table(_united(pa.concat_tables(parts), batch.column("doc_id"), first))
+                united = _united(pa.concat_tables(parts), batch.column("doc_id"), first)
+                writer.write_table(united)
+                num_spans += united.num_rows
             first += batch.num_rows
             if progress:
                 progress(first)
-    counts["spans"] = sum(counts.values())
-    return counts
+    return {**counts, "spans": num_spans}
 
 
 def _run(detector: Detector, batch: pa.RecordBatch, first: int) -> pa.Table:
@@ -151,6 +157,15 @@ def _run(detector: Detector, batch: pa.RecordBatch, first: int) -> pa.Table:
 
 
 def _check(found: pa.Table, lengths: np.ndarray, name: str, first: int) -> None:
+    document = found.column("document")
+    numbers = document.to_numpy()
+    if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():
+        raise CorpusError(f"detector {name}: a span of a document beyond the {len(lengths)} it was given")
+    for column in ("start", "end", "label"):
+        missing = found.column(column).is_null().to_numpy()
+        if missing.any():
+            row = int(numbers[missing.argmax()])
+            raise CorpusError(f"detector {name}, document {first + row + 1} of the corpus: a span has no {column}")
     start, end = found.column("start").to_numpy(), found.column("end").to_numpy()
     document = found.column("document").to_numpy()
     bad = np.flatnonzero((start < 0) | (end <= start) | (end > lengths[document]))

@@ -75,7 +75,7 @@ def read_records(path: str | Path) -> pa.Table:
 
 
 class GazetteerDetector:
-    """Every free-standing occurrence of a listed name, whatever its case.
+    """Every free-standing occurrence of a listed name, whatever its case and accents.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class GazetteerDetector:
 
         self.num_threads = num_threads
         patterns, labels = (lists.column(name).combine_chunks() for name in ("pattern", "label"))
-        self._gazetteer = _rust.Gazetteer(patterns, labels, surface="casefold")
+        self._gazetteer = _rust.Gazetteer(patterns, labels, surface="fold")
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         found = pa.record_batch(self._gazetteer.find(batch.column("text"), num_threads=self.num_threads))
@@ -98,7 +98,7 @@ class GazetteerDetector:
 
 
 class RecordsDetector:
-    """The record fields of each individual, in that individual's documents only.
+    """The record fields of each individual, in that individual's documents only, whatever their case and accents.
 
     Parameters
     ----------

@@ -8,10 +8,12 @@ use pyo3::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
+use crate::error::Error;
 use crate::gazetteer::{Gazetteer, find_records};
 use crate::pool::pool;
 use crate::rules::{RULES, scan};
 use crate::spans::{CharCounter, Found};
+use crate::surface::Surface;
 use crate::text::Texts;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -29,8 +31,11 @@ fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str,
             counter = Some((span.document, CharCounter::new(texts.get(span.document as usize))));
         }
         if let Some((_, chars)) = &mut counter {
-            starts.push(chars.at(span.start) as i32);
-            ends.push(chars.at(span.end) as i32);
+            // Starts ascend; ends do not where spans overlap, and going back would count the text again.
+            let start = chars.at(span.start);
+            let length = texts.get(span.document as usize)[span.start..span.end].chars().count();
+            starts.push(start as i32);
+            ends.push((start + length) as i32);
         }
     }
     let labels = found.iter().map(|span| named(span.source).0);
@@ -62,6 +67,14 @@ fn scan_rules(
     })
 }
 
+fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {
+    if labels.len() != num_values {
+        let message = format!("{} labels were given for {num_values} values", labels.len());
+        return Err(to_py_err(Error::Corpus(message)));
+    }
+    Ok(())
+}
+
 /// A list of names, each with a label.
 #[pyclass(name = "Gazetteer", frozen)]
 pub struct PyGazetteer {
@@ -72,11 +85,14 @@ pub struct PyGazetteer {
 #[pymethods]
 impl PyGazetteer {
     #[new]
-    #[pyo3(signature = (patterns, labels, *, surface="casefold"))]
+    /// `surface` says which spellings are the same: exact, casefold or fold (neither case nor accents).
+    #[pyo3(signature = (patterns, labels, *, surface="fold"))]
     fn new(patterns: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>, surface: &str) -> PyResult<Self> {
         let patterns = import_texts(patterns, "pattern")?;
-        let gazetteer = Gazetteer::new(&patterns, surface == "exact").map_err(to_py_err)?;
+        let surface = Surface::parse(surface).map_err(to_py_err)?;
+        let gazetteer = Gazetteer::new(&patterns, surface).map_err(to_py_err)?;
         let labels = import_texts(labels, "label")?;
+        check_labels(&labels, patterns.len())?;
         Ok(Self { gazetteer, labels })
     }
 
@@ -105,6 +121,7 @@ fn py_find_records(
     let texts = import_texts(texts, "text")?;
     let values = import_texts(values, "value")?;
     let labels = import_texts(labels, "label")?;
+    check_labels(&labels, values.len())?;
     let (units, record_units) = (units.as_slice()?, record_units.as_slice()?);
     let threads = pool(num_threads).map_err(to_py_err)?;
     let found =
