@@ -1,0 +1,232 @@
+"""The compiled core. Texts come in as any Arrow array of strings without nulls, offsets count characters unless a name
+says bytes, and `num_threads` 0 is ``RAYON_NUM_THREADS`` or every core; no result depends on it.
+
+Every function raises `CorpusError` for texts it cannot use, `PolicyError` for settings out of range.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+_Surface = Literal["exact", "casefold", "fold"]
+_Policy = Literal["all", "last", "cover", "paper"]
+
+class _ArrowArray(Protocol):
+    """Anything with the Arrow PyCapsule interface: pyarrow, polars, duckdb, Spark batches."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+
+@final
+class ArrowBatch:
+    """A record batch on its way to Python; ``pyarrow.record_batch(x)`` takes it without a copy."""
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+
+@final
+class Words:
+    """Words of a batch of documents: those of document d are ``doc_offsets[d]`` to ``doc_offsets[d + 1]``."""
+
+    @property
+    def doc_offsets(self) -> NDArray[np.int64]: ...
+    @property
+    def starts(self) -> NDArray[np.uint32]:
+        """Byte offsets in the word's own document; `ends` are exclusive."""
+    @property
+    def ends(self) -> NDArray[np.uint32]: ...
+    @property
+    def num_words(self) -> int: ...
+    @property
+    def num_documents(self) -> int: ...
+    def char_spans(self, texts: _ArrowArray) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return starts and ends in characters."""
+    def surfaces(self, texts: _ArrowArray) -> ArrowBatch:
+        """Return the words themselves, column ``word``."""
+
+@final
+class IndexBuilder:
+    """Collects documents for an `NgramIndex`; finished once."""
+
+    def __new__(cls, *, max_n: int = 1, surface: _Surface | str = "exact", num_threads: int = 0) -> IndexBuilder: ...
+    def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
+        """Add documents, each owned by its unit (individual or household); returns the number of words."""
+    def finish(self, *, min_support: int = 2) -> NgramIndex:
+        """Count; n-grams under ``min_support`` are not extended."""
+
+@final
+class NgramIndex:
+    """How many units use each word and each n-gram; supports of n-grams (n >= 2) saturate at 255."""
+
+    @property
+    def max_n(self) -> int: ...
+    @property
+    def num_units(self) -> int: ...
+    @property
+    def num_documents(self) -> int: ...
+    @property
+    def num_words(self) -> int:
+        """Distinct words."""
+    @property
+    def num_occurrences(self) -> int: ...
+    @property
+    def min_support(self) -> int: ...
+    @property
+    def surface(self) -> str: ...
+    def words(self) -> ArrowBatch:
+        """Return columns word, support, occurrences; in byte order of the word."""
+    def level(self, n: int) -> ArrowBatch:
+        """Return columns left, right, support of the n-grams, n >= 2; sorted by (left, right)."""
+    @staticmethod
+    def from_tables(
+        words: _ArrowArray,
+        levels: Sequence[_ArrowArray],
+        *,
+        max_n: int,
+        num_units: int,
+        num_documents: int,
+        min_support: int,
+        surface: str,
+    ) -> NgramIndex:
+        """Return the index of these tables; `ArtifactError` when they do not fit together."""
+    def merge(self, other: NgramIndex) -> NgramIndex:
+        """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
+    def protect(
+        self,
+        texts: _ArrowArray,
+        words: Words,
+        *,
+        k: int,
+        n: int,
+        policy: _Policy | str = "all",
+        max_document_frequency: float | None = None,
+        num_threads: int = 0,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return flags of each word (2 = INDIRECT), and bit n - 1 for a minimal identifying n-gram that starts there."""
+
+@final
+class Blacklist:
+    """Surfaces of direct identifiers protected beyond their span; numbers of up to three digits are never spread."""
+
+    def __new__(cls, *, surface: _Surface | str = "exact") -> Blacklist: ...
+    @property
+    def num_surfaces(self) -> int: ...
+    def add(
+        self, texts: _ArrowArray, words: Words, mask: NDArray[np.uint8], units: NDArray[np.uint32] | None = None
+    ) -> None:
+        """Add the masked words, for the whole corpus (``units`` None) or for the unit of their document."""
+    def match(
+        self, texts: _ArrowArray, words: Words, units: NDArray[np.uint32], *, num_threads: int = 0
+    ) -> NDArray[np.uint8]:
+        """Return 1 for each word on the list."""
+
+@final
+class TokenEncoder:
+    """A ``tokenizer.json`` whose tokens know their words; no text comes to the id of a special token."""
+
+    def __new__(cls, tokenizer_json: str, *, num_threads: int = 0) -> TokenEncoder: ...
+    @property
+    def vocab_size(self) -> int:
+        """Ids run from 0 to this, exclusive."""
+    def encode(
+        self, texts: _ArrowArray, words: Words, word_flags: NDArray[np.uint8], ngram_starts: NDArray[np.uint8]
+    ) -> Tokens:
+        """Return the tokens; the two arrays have one byte a word."""
+
+@final
+class Tokens:
+    """Tokens of a batch; every array but ``doc_offsets`` has one entry a token."""
+
+    @property
+    def doc_offsets(self) -> NDArray[np.int64]: ...
+    @property
+    def input_ids(self) -> NDArray[np.uint32]: ...
+    @property
+    def word_ids(self) -> NDArray[np.int32]:
+        """Number of the first word it meets in its document, -1 for none."""
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        """Flags of all words it meets."""
+    @property
+    def ngram_starts(self) -> NDArray[np.uint8]:
+        """Of the words whose first token it is."""
+
+@final
+class Gazetteer:
+    """A list of names, each with a label."""
+
+    def __new__(cls, patterns: _ArrowArray, labels: _ArrowArray, *, surface: _Surface | str = "fold") -> Gazetteer: ...
+    def find(self, texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
+        """Return columns document, start, end, label, rule of every free-standing occurrence."""
+
+def segment(texts: _ArrowArray, *, num_threads: int = 0) -> Words:
+    """Return the words of documents (UAX #29, numbers kept whole)."""
+
+def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
+    """Return the XXH3-64 of each id under a seed; it never changes."""
+
+def check_utf8(texts: _ArrowArray) -> int | None:
+    """Return the first row that is not valid UTF-8, or None."""
+
+def fold_surfaces(words: _ArrowArray) -> ArrowBatch:
+    """Return the coarse surface of each string, column ``word``: what leaks are matched on."""
+
+def cover_spans(
+    texts: _ArrowArray,
+    words: Words,
+    span_offsets: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    *,
+    num_threads: int = 0,
+) -> NDArray[np.uint8]:
+    """Return 1 for each word that meets a span of its document in at least one character."""
+
+def replace_words(
+    texts: _ArrowArray, words: Words, mask: NDArray[np.uint8], replacement: str = "X", *, num_threads: int = 0
+) -> ArrowBatch:
+    """Return the texts with each masked word replaced, column ``text``."""
+
+def scan_rules(texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0) -> ArrowBatch:
+    """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None."""
+
+def find_records(
+    texts: _ArrowArray,
+    units: NDArray[np.uint32],
+    record_units: NDArray[np.uint32],
+    values: _ArrowArray,
+    labels: _ArrowArray,
+    *,
+    num_threads: int = 0,
+) -> ArrowBatch:
+    """Return columns document, start, end, label, rule of each unit's values in that unit's documents only."""
+
+def synth_documents(
+    *,
+    seed: int,
+    first_individual: int,
+    num_individuals: int,
+    languages: Sequence[str],
+    words_per_document: int,
+    documents_per_individual: float,
+    num_threads: int = 0,
+) -> ArrowBatch:
+    """Return generated documents in the columns of ``schema.DOCUMENTS`` (doc_id, individual_id, text, …, spans)."""
+
+def synth_records(
+    *, seed: int, first_individual: int, num_individuals: int, languages: Sequence[str], num_threads: int = 0
+) -> ArrowBatch:
+    """Return the record fields of the same individuals."""
+
+def synth_public(
+    *,
+    seed: int,
+    first_document: int,
+    num_documents: int,
+    languages: Sequence[str],
+    words_per_document: int,
+    num_threads: int = 0,
+) -> ArrowBatch:
+    """Return nobody's documents: columns doc_id, individual_id (the same) and text."""
