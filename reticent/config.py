@@ -96,24 +96,10 @@ class FoundationSection(Section):
     num_layers: int = 2
     num_heads: int = 2
     num_epochs: int = 4
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
+    warmup_steps: int = 100
+    mask_share: float = 0.3
     batch_size: int = 16
-
-
-class ModelSection(Section):
-    """One base model and the recipes it is fine-tuned with."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
-    base: str | None = Field(default=None, description="local folder or hub name")
-    foundation: FoundationSection | None = None
-    objective: Literal["mlm", "clm"]
-    recipes: list[str] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _one_base(self) -> ModelSection:
-        if (self.base is None) == (self.foundation is None):
-            raise ValueError("give either base or foundation")
-        return self
 
 
 class TrainSection(Section):
@@ -126,6 +112,7 @@ class TrainSection(Section):
     window_length: int = Field(default=512, ge=8)
     batch_size: int = Field(default=16, ge=1)
     learning_rate: float = Field(default=1e-4, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     mask_share: float = Field(default=0.15, gt=0, lt=1)
     gradient_accumulation_steps: int = Field(default=1, ge=1)
@@ -137,6 +124,23 @@ class TrainSection(Section):
         """Epochs after which a checkpoint is kept; the last epoch always is."""
         wanted = self.checkpoint_epochs if self.checkpoint_epochs is not None else [4, 8, 16, 32, 64]
         return tuple(sorted({e for e in wanted if 1 <= e <= self.num_epochs} | {self.num_epochs}))
+
+
+class ModelSection(Section):
+    """One base model and the recipes it is fine-tuned with."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    base: str | None = Field(default=None, description="local folder or hub name")
+    foundation: FoundationSection | None = None
+    objective: Literal["mlm", "clm"]
+    recipes: list[str] = Field(min_length=1)
+    train: TrainSection | None = Field(default=None, description="what differs from the job's [train] for this model")
+
+    @model_validator(mode="after")
+    def _one_base(self) -> ModelSection:
+        if (self.base is None) == (self.foundation is None):
+            raise ValueError("give either base or foundation")
+        return self
 
 
 class AuditSection(Section):
@@ -171,6 +175,8 @@ class Job(Section):
             raise ValueError(
                 f"protect.n = {self.protect.n} needs index.max_n >= {self.protect.n}, got {self.index.max_n}"
             )
+        if any(self.training(model).window_length != self.train.window_length for model in self.model):
+            raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
@@ -181,6 +187,11 @@ class Job(Section):
         if "gold" in self.detect.detectors and self.corpus.spans is None:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self
+
+    def training(self, model: ModelSection) -> TrainSection:
+        """Return the job's training settings with what the model says otherwise."""
+        own = model.train.model_dump(exclude_unset=True) if model.train else {}
+        return self.train.model_copy(update=own)
 
 
 def parse_job(values: dict[str, Any], where: str = "job") -> Job:

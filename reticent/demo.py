@@ -24,7 +24,7 @@ PUBLIC_DOCUMENTS = 3000
 def demo_job(out: Path, seed: int) -> dict[str, Any]:
     """Return the demo's job as nested dictionaries (what a job file would hold)."""
     hospital = out / "hospital"
-    foundation = {"text": str(hospital / "public"), "vocab_size": 3000, "num_epochs": 2, "batch_size": 32}
+    foundation = {"text": str(hospital / "public"), "vocab_size": 3000}
     return {
         "out": str(out),
         "seed": seed,
@@ -37,19 +37,21 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
             {
                 "name": "bert",
                 "objective": "mlm",
-                "recipes": ["mlm", "mlma", "ppmlm"],
-                "foundation": {"kind": "bert", **foundation},
+                "recipes": ["mlm", "ppmlm"],
+                "foundation": {"kind": "bert", "num_epochs": 6, "batch_size": 16, **foundation},
+                # MLM draws 15 % of the words an epoch: it needs more of them to see each word as often as CLM does.
+                "train": {"num_epochs": 64, "checkpoint_epochs": [8, 24, 64]},
             },
             {
                 "name": "gpt2",
                 "objective": "clm",
                 "recipes": ["clm", "clma", "ppclm"],
-                "foundation": {"kind": "gpt2", **foundation},
+                "foundation": {"kind": "gpt2", "num_epochs": 2, "batch_size": 32, **foundation},
             },
         ],
         "train": {
-            "num_epochs": 32,
-            "checkpoint_epochs": [4, 8, 16, 32],
+            "num_epochs": 24,
+            "checkpoint_epochs": [4, 8, 24],
             "window_length": 160,
             "learning_rate": 2e-3,
             "batch_size": 16,

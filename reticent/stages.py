@@ -68,6 +68,8 @@ def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[s
         num_epochs=settings.num_epochs,
         checkpoint_epochs=(settings.num_epochs,),
         learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        mask_share=settings.mask_share,
         batch_size=settings.batch_size,
         window_length=run.job.train.window_length,
         seed=run.job.seed,

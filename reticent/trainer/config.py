@@ -21,7 +21,7 @@ class TrainConfig:
     batch_size : int
         Windows a micro-batch.
     learning_rate : float
-        Falls linearly to 0 over the whole training.
+        Falls linearly to 0 over the whole training, after ``warmup_steps`` steps in which it rises from 0.
     checkpoint_epochs : tuple of int
         Epochs after which a checkpoint is kept; the last epoch always is.
     mask_share : float
@@ -35,6 +35,7 @@ class TrainConfig:
     window_length: int = 512
     batch_size: int = 16
     learning_rate: float = 1e-4
+    warmup_steps: int = 0
     weight_decay: float = 0.01
     mask_share: float = 0.15
     gradient_accumulation_steps: int = 1
@@ -47,6 +48,8 @@ class TrainConfig:
         for name in ("num_epochs", "window_length", "batch_size", "gradient_accumulation_steps"):
             if getattr(self, name) < 1:
                 raise PolicyError(f"train.{name}: expected at least 1, got {getattr(self, name)}")
+        if self.warmup_steps < 0:
+            raise PolicyError(f"train.warmup_steps: expected at least 0, got {self.warmup_steps}")
         if not 0 < self.mask_share < 1:
             raise PolicyError(f"train.mask_share: expected a share between 0 and 1, got {self.mask_share}")
         if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.weight_decay >= 0):
