@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -26,10 +26,16 @@ __all__ = [
     "SOFT",
     "VARIABLES",
     "Look",
+    "Models",
+    "by_recipe",
+    "dodge",
+    "faces_of",
     "has_value",
     "key",
+    "last_of",
     "look_of",
     "new_panel",
+    "objectives_of",
     "printable",
     "say",
     "spread",
@@ -39,6 +45,7 @@ __all__ = [
     "write_title",
 ]
 
+Models = Sequence[dict[str, Any]]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -242,3 +249,30 @@ def say(estimate: dict[str, Any] | None) -> str:
     bound = f"{estimate['bound']} " if estimate.get("bound") else ""
     ends = "" if estimate["low"] is None else f" (95 % interval {estimate['low']:.2f} to {estimate['high']:.2f})"
     return f"{bound}{estimate['value']:.2f}{ends}"
+
+
+def by_recipe(models: Models, objective: str) -> dict[str, list[dict[str, Any]]]:
+    """Return recipe -> its checkpoints by epoch, in the order of the audit."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for model in models:
+        if model["objective"] == objective:
+            found.setdefault(model["recipe"], []).append(model)
+    return {recipe: sorted(entries, key=lambda m: m["epoch"]) for recipe, entries in found.items()}
+
+
+def objectives_of(models: Models) -> list[str]:
+    return [o for o in OBJECTIVES if any(m["objective"] == o for m in models)]
+
+
+def last_of(models: Models, objective: str) -> list[dict[str, Any]]:
+    return [entries[-1] for entries in by_recipe(models, objective).values()]
+
+
+def dodge(number: int, of: int, step: float) -> float:
+    """Offset of one of several marks that would lie on one another."""
+    return (number - (of - 1) / 2) * step
+
+
+def faces_of(estimates: Sequence[dict[str, Any]], shade: str) -> list[str]:
+    """Fill of each mark: hollow where the number is only a bound, because few people or identifiers are behind it."""
+    return [PAPER if estimate.get("bound") else shade for estimate in estimates]

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reticent.audit.figure import OBJECTIVES, has_value, look_of
-from reticent.audit.plots import LITTLE, by_recipe
+from reticent.audit.figure import OBJECTIVES, by_recipe, has_value, look_of
+from reticent.audit.plots import LITTLE
 from reticent.audit.summary import UTILITY
 
 __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
@@ -27,7 +27,7 @@ LOW_RETENTION = 0.4
 def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     """Return {"short", "sure", "next": sentences, "found": [(heading, sentences)]} of a published audit."""
     models = audit["models"]
-    checkpoints = {o: found for o in OBJECTIVES if (found := by_recipe(models, o))}
+    checkpoints = {o: recipes for o in OBJECTIVES if (recipes := by_recipe(models, o))}
     sides = {o: {r: entries[-1] for r, entries in recipes.items()} for o, recipes in checkpoints.items()}
     found = [("The documents", [_corpus_sentence(audit["corpus"])])]
     found += [(f"{OBJECTIVES[o]} models", list(_found(o, last))) for o, last in sides.items()]

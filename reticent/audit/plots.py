@@ -8,23 +8,26 @@ in an alternative text.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from reticent.audit.figure import (
-    GRID,
     LOOKS,
     OBJECTIVES,
-    PAPER,
     SOFT,
     Look,
+    Models,
+    by_recipe,
+    dodge,
+    faces_of,
     has_value,
+    last_of,
     look_of,
     new_panel,
+    objectives_of,
     printable,
     say,
     spread,
@@ -36,52 +39,15 @@ from reticent.audit.figure import (
 from reticent.audit.summary import UTILITY
 
 __all__ = [
-    "auc_panels",
-    "by_recipe",
     "excess_panels",
     "identifiers_panels",
-    "low_cost_panels",
     "ngram_panels",
     "plot_utility_privacy",
-    "roc_panels",
     "tradeoff_panels",
 ]
 
 #: Below this utility a model has learned so little that its Privacy says little.
 LITTLE = 0.1
-
-Models = Sequence[dict[str, Any]]
-
-
-def by_recipe(models: Models, objective: str) -> dict[str, list[dict[str, Any]]]:
-    """Return recipe -> its checkpoints by epoch, in the order of the audit."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for model in models:
-        if model["objective"] == objective:
-            found.setdefault(model["recipe"], []).append(model)
-    return {recipe: sorted(entries, key=lambda m: m["epoch"]) for recipe, entries in found.items()}
-
-
-def _objectives(models: Models) -> list[str]:
-    return [o for o in OBJECTIVES if any(m["objective"] == o for m in models)]
-
-
-def _last(models: Models, objective: str) -> list[dict[str, Any]]:
-    return [entries[-1] for entries in by_recipe(models, objective).values()]
-
-
-def _epochs(axis: Any, epochs: Iterable[int]) -> None:
-    """Epochs on a binary scale, each labelled: checkpoints double."""
-    ticks = sorted(set(epochs))
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(ticks, [str(t) for t in ticks])
-    axis.set_xticks([], minor=True)
-    axis.set_xlim(ticks[0] / 1.35, ticks[-1] * 1.35)
-
-
-def _dodge(number: int, of: int, step: float) -> float:
-    """Offset of one of several marks that would lie on one another."""
-    return (number - (of - 1) / 2) * step
 
 
 @styled
@@ -162,7 +128,7 @@ def _tradeoff_points(entries: Models, objective: str) -> tuple[Any, ...]:
 
 def _tradeoff_limits(models: Models) -> dict[str, tuple[float, float]]:
     """One pair of axes for all panels."""
-    points = [_tradeoff_points(entries, o) for o in _objectives(models) for entries in by_recipe(models, o).values()]
+    points = [_tradeoff_points(entries, o) for o in objectives_of(models) for entries in by_recipe(models, o).values()]
     right = max((float(high.max()) for _, (_, _, high), _ in points if len(high)), default=1.0)
     bottom = min((float(low.min()) for *_, (_, low, _) in points if len(low)), default=0.0)
     bottom = min(np.floor(bottom * 10) / 10, 0.9)
@@ -183,7 +149,7 @@ def _draw_tradeoff(axis: Any, models: Models, objective: str) -> list[str]:
         )  # fmt: skip
         sizes = np.linspace(16, 60, len(usable)) if len(usable) > 1 else np.array([46.0])
         axis.plot(x, y, color=look.light, linestyle=look.line)
-        faces = _faces([m["privacy"]["both"]["types"] for m in usable], look.light)
+        faces = faces_of([m["privacy"]["both"]["types"] for m in usable], look.light)
         axis.scatter(x, y, s=sizes, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
         first, last = usable[0], usable[-1]
         ends = f"utility {x[-1]:.2f}, Privacy {say(last['privacy']['both']['types'])}"
@@ -200,7 +166,7 @@ def _draw_tradeoff(axis: Any, models: Models, objective: str) -> list[str]:
 
 
 def _tradeoff_note(models: Models, objective: str) -> str:
-    values = [m["utility"]["heldout"].get(UTILITY[objective]) for m in _last(models, objective)]
+    values = [m["utility"]["heldout"].get(UTILITY[objective]) for m in last_of(models, objective)]
     known = [v["value"] for v in values if has_value(v)]
     return (
         f"no model gets {100 * LITTLE:.0f} % of them right: little was learned" if known and max(known) < LITTLE else ""
@@ -211,7 +177,7 @@ def _tradeoff_note(models: Models, objective: str) -> str:
 def tradeoff_panels(models: Models) -> list[str]:
     """Utility against privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
     panels, limits = [], _tradeoff_limits(models)
-    for objective in _objectives(models):
+    for objective in objectives_of(models):
         figure, axis = new_panel(OBJECTIVES[objective], _tradeoff_note(models, objective), height=3.5)
         said = _draw_tradeoff(axis, models, objective)
         axis.set(**limits)
@@ -231,7 +197,7 @@ def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
     from matplotlib.figure import Figure
 
     models = audit["models"]
-    objectives = _objectives(models)
+    objectives = objectives_of(models)
     figure = Figure(figsize=(4.9 * len(objectives), 4.5), layout="constrained", facecolor="white")
     limits = _tradeoff_limits(models)
     shown: dict[Look, list[str]] = {}
@@ -261,7 +227,7 @@ def excess_panels(models: Models) -> list[str]:
     """Excess leakage, members minus held-out, per recipe with intervals."""
     chosen = [m for m in models if has_value(m.get("excess", {}).get("both", {}).get("excess"))]
     panels = []
-    rows = {o: _last(chosen, o) for o in _objectives(chosen)}
+    rows = {o: last_of(chosen, o) for o in objectives_of(chosen)}
     ends = [e for models_ in rows.values() for e in spread(m["excess"]["both"]["excess"] for m in models_)[1:]]
     reach = max((float(np.abs(e).max()) for e in ends), default=0.1)
     left = min((float(e.min()) for e in ends), default=0.0)
@@ -292,9 +258,9 @@ def ngram_panels(models: Models) -> list[str]:
     chosen = [m for m in models if len(m.get("privacy_by_n", {})) > 1]
     panels = []
     tops = [(1 - e["low"]) * e["num_identifiers"] for m in chosen for e in m["privacy_by_n"].values() if has_value(e)]
-    for objective in _objectives(chosen):
+    for objective in objectives_of(chosen):
         figure, axis = new_panel(OBJECTIVES[objective])
-        entries, said = _last(chosen, objective), []
+        entries, said = last_of(chosen, objective), []
         for number, model in enumerate(entries):
             look, measured = look_of(model["recipe"]), model["privacy_by_n"]
             lengths = [
@@ -302,12 +268,12 @@ def ngram_panels(models: Models) -> list[str]:
             ]
             value, low, high = spread(measured[n] for n in lengths)
             total = np.array([measured[n]["num_identifiers"] for n in lengths], dtype=float)
-            x = np.array([int(n) for n in lengths]) + _dodge(number, len(entries), 0.07)
+            x = np.array([int(n) for n in lengths]) + dodge(number, len(entries), 0.07)
             axis.errorbar(
                 x, (1 - value) * total, yerr=[(high - value) * total, (value - low) * total], color=look.light,
                 linestyle=look.line, elinewidth=1,
             )  # fmt: skip
-            faces = _faces([measured[n] for n in lengths], look.light)
+            faces = faces_of([measured[n] for n in lengths], look.light)
             axis.scatter(x, (1 - value) * total, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
             said.append(f"{printable(model['recipe'])}: " + ", ".join(
                 f"{'fewer than ' if measured[n].get('bound') else ''}{(1 - v) * t:.0f} of length {n}"
@@ -322,195 +288,5 @@ def ngram_panels(models: Models) -> list[str]:
                 f"fig-ngrams-{objective}",
                 f"Identifying n-grams predicted, {OBJECTIVES[objective]}. {'; '.join(said)}.",
             )
-        )
-    return panels
-
-
-@styled
-def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]:
-    """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
-
-    ``everybody`` is the F1 of calling everyone a member, the line to beat.
-    """
-    chosen = [m for m in models if m.get("low_cost")]
-    panels = []
-    for objective in _objectives(chosen):
-        recipes = by_recipe(chosen, objective)
-        scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
-        note = "" if any(scores) else "no member was recognised: every F1 is 0"
-        where = OBJECTIVES[objective].split()[0]
-        panels.append(_low_cost_bars(recipes, objective, f"{where}: last checkpoint", note, everybody))
-        if any(m["epoch"] for entries in recipes.values() for m in entries):
-            panels.append(_low_cost_epochs(recipes, objective, f"{where}: F1 against epochs", note, everybody))
-        panels.append(_low_cost_shares(recipes, objective, f"{where}: F1 against knowledge", note, everybody))
-    return panels
-
-
-def _low_cost_bars(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
-    said = []
-    if everybody is not None:
-        axis.axvline(everybody, color=SOFT, linestyle="--", linewidth=1)
-    for row, (recipe, entries) in enumerate(recipes.items()):
-        low_cost = entries[-1]["low_cost"]
-        for number, (measure, marker) in enumerate((("precision", "D"), ("recall", "o"), ("f1", "s"))):
-            if not has_value(low_cost[measure]):
-                continue
-            value, low, high = spread([low_cost[measure]])
-            shade = look_of(recipe).light if measure == "f1" else SOFT
-            axis.errorbar(
-                value, [row + _dodge(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
-                markersize=4.5, elinewidth=1,
-                markerfacecolor=PAPER if measure != "f1" else _faces([low_cost["f1"]], shade)[0],
-            )  # fmt: skip
-        said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{m} {say(low_cost[m])}" for m in ("precision", "recall", "f1"))
-        )
-    axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
-    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◇ precision   ○ recall   ■ F1")
-    return to_svg(figure, f"fig-lowcost-{objective}", f"{title}. {'; '.join(said)}.")
-
-
-def _low_cost_epochs(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
-    trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
-    trained = {r: entries for r, entries in trained.items() if entries}
-    said = []
-    if everybody is not None:
-        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
-    if "base" in recipes and has_value(recipes["base"][0]["low_cost"]["f1"]):
-        look = LOOKS["base"]
-        axis.axhline(
-            recipes["base"][0]["low_cost"]["f1"]["value"], color=look.light, linestyle=look.line, linewidth=1.2
-        )
-    for number, (recipe, entries) in enumerate(trained.items()):
-        rows = [(m["epoch"], m["low_cost"]["f1"]) for m in entries if has_value(m["low_cost"]["f1"])]
-        _curve(axis, rows, recipe, factor=2 ** _dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
-    _epochs(axis, (m["epoch"] for entries in trained.values() for m in entries))
-    axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-epochs-{objective}", f"{title}. {'; '.join(said)}.")
-
-
-def _low_cost_shares(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
-    said = []
-    if everybody is not None:
-        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
-    for number, (recipe, entries) in enumerate(recipes.items()):
-        rows = [(r["share"], r["f1"]) for r in entries[-1]["low_cost"]["by_graph_share"] if has_value(r["f1"])]
-        _curve(axis, rows, recipe, shift=_dodge(number, len(recipes), 0.012))
-        said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} at {100 * share:.0f} %" for share, f1 in rows)
-        )
-    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-shares-{objective}", f"{title}. {'; '.join(said)}.")
-
-
-def _curve(
-    axis: Any, rows: Sequence[tuple[float, dict[str, Any]]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
-) -> None:
-    """A recipe's line with the interval of each point; marks are moved apart a little."""
-    look = look_of(recipe)
-    x = np.array([row[0] for row in rows]) * factor + shift
-    value, low, high = spread(row[1] for row in rows)
-    axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
-    axis.plot(x, value, color=look.light, linestyle=look.line)
-    faces = _faces([row[1] for row in rows], look.light)
-    axis.scatter(x, value, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
-
-
-def _faces(estimates: Sequence[dict[str, Any]], shade: str) -> list[str]:
-    """Fill of each mark: hollow where the number is only a bound, because few people or identifiers are behind it."""
-    return [PAPER if estimate.get("bound") else shade for estimate in estimates]
-
-
-@styled
-def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
-    """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
-
-    Rates that fewer than 10 non-members resolve lie in the grey part: PROTOCOLS §6 reports none of them.
-    """
-    chosen = [m for m in models if attack in m.get("membership", {})]
-    last = {o: _last(chosen, o) for o in _objectives(chosen)}
-    sides = [(m["membership"][attack]["num_members"], m["membership"][attack]["num_nonmembers"])
-             for entries in last.values() for m in entries]  # fmt: skip
-    if not sides:
-        return []
-    resolved = 10 / max(n for _, n in sides)
-    # Of the larger side, the individual that completes a cell is the first that can be drawn.
-    floor = min(small_cell / max(max(side) for side in sides), 0.5)
-    panels = []
-    for objective, entries in last.items():
-        figure, axis = new_panel(OBJECTIVES[objective], f"attack {printable(attack)}, bands 95 %", height=3.5)
-        axis.axvspan(floor, min(resolved, 1.0), color=GRID, alpha=0.6, linewidth=0)
-        axis.plot([floor, 1], [floor, 1], color=SOFT, linestyle="--", linewidth=1)
-        for model in entries:
-            _draw_roc(axis, model["membership"][attack], look_of(model["recipe"]), floor)
-        axis.set(xlabel="false-positive rate", ylabel="true-positive rate", xscale="log", yscale="log",
-                 xlim=(floor, 1.02), ylim=(floor, 1.04))  # fmt: skip
-        ticks = [t for e in range(-6, 1) for t in (10.0**e, 2 * 10.0**e, 5 * 10.0**e) if floor <= t <= 1]
-        ticks = ticks if len(ticks) <= 7 else [t for t in ticks if np.isclose(np.log10(t) % 1, 0)]
-        for one in (axis.xaxis, axis.yaxis):
-            one.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
-            one.set_ticks([], minor=True)
-        said = [f"{printable(m['recipe'])} area {say(m['membership'][attack]['auc'])}" for m in entries]
-        slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
-        panels.append(
-            to_svg(
-                figure,
-                f"fig-roc-{slug}-{objective}",
-                f"ROC of attack {printable(attack)}, {OBJECTIVES[objective]}. {'; '.join(said)}.",
-            )
-        )
-    return panels
-
-
-def _draw_roc(axis: Any, measured: dict[str, Any], look: Look, floor: float) -> None:
-    """A step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
-    from scipy import stats
-
-    fpr, tpr = (np.array(measured["roc"][axis_], dtype=float) for axis_ in ("fpr", "tpr"))
-    n = measured["num_members"]
-    fpr, tpr = np.maximum(fpr, floor), np.maximum.accumulate(tpr)
-    # Of the thresholds left of the floor the last one counts; a curve without any begins where it can be seen.
-    kept = (tpr > 0) & (np.append(fpr[1:], np.inf) > floor)
-    fpr, tpr = fpr[kept], tpr[kept]
-    hits = np.round(tpr * n)
-    with np.errstate(invalid="ignore"):
-        low = np.where(hits > 0, stats.beta.ppf(0.025, hits, n - hits + 1), 0.0)
-        high = np.where(hits < n, stats.beta.ppf(0.975, hits + 1, n - hits), 1.0)
-    axis.fill_between(fpr, np.maximum(low, floor / 2), high, step="post", color=look.light, alpha=0.1, linewidth=0)
-    axis.step(fpr, np.maximum(tpr, floor / 2), where="post", color=look.light, linestyle=look.line)
-
-
-@styled
-def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
-    """Area under the ROC curve of every attack and recipe, last checkpoints."""
-    chosen = [m for m in models if m.get("membership")]
-    ends = [e for o in _objectives(chosen) for m in _last(chosen, o) for a in m["membership"].values()
-            for e in spread([a["auc"]])[1]]  # fmt: skip
-    left = min([*ends, 0.45]) - 0.03
-    panels = []
-    for objective in _objectives(chosen):
-        entries, said = _last(chosen, objective), []
-        here = [a for a in attacks if any(a in m["membership"] for m in entries)]
-        figure, axis = new_panel(OBJECTIVES[objective], height=1.1 + 0.16 * len(entries) * len(here))
-        axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
-        for number, model in enumerate(entries):
-            rows = [(row, model["membership"][a]["auc"]) for row, a in enumerate(here) if a in model["membership"]]
-            rows = [row for row in rows if has_value(row[1])]
-            if not rows:
-                continue
-            look = look_of(model["recipe"])
-            value, low, high = spread(auc for _, auc in rows)
-            y = np.array([row for row, _ in rows]) + _dodge(number, len(entries), 0.8 / len(entries))
-            axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
-            said.append(f"{printable(model['recipe'])}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
-        axis.set_yticks(range(len(here)), [printable(a) for a in here])
-        axis.set(xlabel="area under the ROC curve (0.5 is guessing)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
-        panels.append(
-            to_svg(figure, f"fig-auc-{objective}", f"Membership, {OBJECTIVES[objective]}. {'; '.join(said)}.")
         )
     return panels

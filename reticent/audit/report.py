@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit import figure, plots
+from reticent.audit import figure, membership_plots, plots
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.errors import ArtifactError
@@ -315,9 +315,11 @@ def _render(audit: dict[str, Any]) -> str:
         "tradeoff": plots.tradeoff_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
-        "low_cost": plots.low_cost_panels(models, everybody),
-        "auc": plots.auc_panels(models, attacks),
-        "rocs": [panels for panels in (plots.roc_panels(models, attack, cell) for attack in attacks) if panels],
+        "low_cost": membership_plots.low_cost_panels(models, everybody),
+        "auc": membership_plots.auc_panels(models, attacks),
+        "rocs": [
+            panels for panels in (membership_plots.roc_panels(models, attack, cell) for attack in attacks) if panels
+        ],
     }
     by_objective = [(title, [m for m in last_checkpoints(audit) if m["objective"] == objective])
                     for objective, title in figure.OBJECTIVES.items()]  # fmt: skip

@@ -1,0 +1,232 @@
+"""Figures of the membership attacks as inline SVG: low-cost membership, ROC curves, areas under them.
+
+The rules are those of :mod:`reticent.audit.plots`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.figure import (
+    GRID,
+    LOOKS,
+    OBJECTIVES,
+    PAPER,
+    SOFT,
+    Look,
+    Models,
+    by_recipe,
+    dodge,
+    faces_of,
+    has_value,
+    last_of,
+    look_of,
+    new_panel,
+    objectives_of,
+    printable,
+    say,
+    spread,
+    styled,
+    to_svg,
+    whiskers,
+)
+
+__all__ = ["auc_panels", "low_cost_panels", "roc_panels"]
+
+
+@styled
+def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]:
+    """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
+
+    ``everybody`` is the F1 of calling everyone a member, the line to beat.
+    """
+    chosen = [m for m in models if m.get("low_cost")]
+    panels = []
+    for objective in objectives_of(chosen):
+        recipes = by_recipe(chosen, objective)
+        scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
+        note = "" if any(scores) else "no member was recognised: every F1 is 0"
+        where = OBJECTIVES[objective].split()[0]
+        panels.append(_low_cost_bars(recipes, objective, f"{where}: last checkpoint", note, everybody))
+        if any(m["epoch"] for entries in recipes.values() for m in entries):
+            panels.append(_low_cost_epochs(recipes, objective, f"{where}: F1 against epochs", note, everybody))
+        panels.append(_low_cost_shares(recipes, objective, f"{where}: F1 against knowledge", note, everybody))
+    return panels
+
+
+def _low_cost_bars(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
+    figure, axis = new_panel(title, note, width=3.7)
+    said = []
+    if everybody is not None:
+        axis.axvline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    for row, (recipe, entries) in enumerate(recipes.items()):
+        low_cost = entries[-1]["low_cost"]
+        for number, (measure, marker) in enumerate((("precision", "D"), ("recall", "o"), ("f1", "s"))):
+            if not has_value(low_cost[measure]):
+                continue
+            value, low, high = spread([low_cost[measure]])
+            shade = look_of(recipe).light if measure == "f1" else SOFT
+            axis.errorbar(
+                value, [row + dodge(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
+                markersize=4.5, elinewidth=1,
+                markerfacecolor=PAPER if measure != "f1" else faces_of([low_cost["f1"]], shade)[0],
+            )  # fmt: skip
+        said.append(
+            f"{printable(recipe)}: " + ", ".join(f"{m} {say(low_cost[m])}" for m in ("precision", "recall", "f1"))
+        )
+    axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
+    axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◇ precision   ○ recall   ■ F1")
+    return to_svg(figure, f"fig-lowcost-{objective}", f"{title}. {'; '.join(said)}.")
+
+
+def _low_cost_epochs(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
+    figure, axis = new_panel(title, note, width=3.7)
+    trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
+    trained = {r: entries for r, entries in trained.items() if entries}
+    said = []
+    if everybody is not None:
+        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    if "base" in recipes and has_value(recipes["base"][0]["low_cost"]["f1"]):
+        look = LOOKS["base"]
+        axis.axhline(
+            recipes["base"][0]["low_cost"]["f1"]["value"], color=look.light, linestyle=look.line, linewidth=1.2
+        )
+    for number, (recipe, entries) in enumerate(trained.items()):
+        rows = [(m["epoch"], m["low_cost"]["f1"]) for m in entries if has_value(m["low_cost"]["f1"])]
+        _curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
+    _epochs(axis, (m["epoch"] for entries in trained.values() for m in entries))
+    axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
+    return to_svg(figure, f"fig-epochs-{objective}", f"{title}. {'; '.join(said)}.")
+
+
+def _low_cost_shares(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
+    figure, axis = new_panel(title, note, width=3.7)
+    said = []
+    if everybody is not None:
+        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    for number, (recipe, entries) in enumerate(recipes.items()):
+        rows = [(r["share"], r["f1"]) for r in entries[-1]["low_cost"]["by_graph_share"] if has_value(r["f1"])]
+        _curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
+        said.append(
+            f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} at {100 * share:.0f} %" for share, f1 in rows)
+        )
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
+    return to_svg(figure, f"fig-shares-{objective}", f"{title}. {'; '.join(said)}.")
+
+
+def _curve(
+    axis: Any, rows: Sequence[tuple[float, dict[str, Any]]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
+) -> None:
+    """A recipe's line with the interval of each point; marks are moved apart a little."""
+    look = look_of(recipe)
+    x = np.array([row[0] for row in rows]) * factor + shift
+    value, low, high = spread(row[1] for row in rows)
+    axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
+    axis.plot(x, value, color=look.light, linestyle=look.line)
+    faces = faces_of([row[1] for row in rows], look.light)
+    axis.scatter(x, value, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
+
+
+def _epochs(axis: Any, epochs: Iterable[int]) -> None:
+    """Epochs on a binary scale, each labelled: checkpoints double."""
+    ticks = sorted(set(epochs))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [str(t) for t in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(ticks[0] / 1.35, ticks[-1] * 1.35)
+
+
+@styled
+def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
+    """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
+
+    Rates that fewer than 10 non-members resolve lie in the grey part: PROTOCOLS §6 reports none of them.
+    """
+    chosen = [m for m in models if attack in m.get("membership", {})]
+    last = {o: last_of(chosen, o) for o in objectives_of(chosen)}
+    sides = [(m["membership"][attack]["num_members"], m["membership"][attack]["num_nonmembers"])
+             for entries in last.values() for m in entries]  # fmt: skip
+    if not sides:
+        return []
+    resolved = 10 / max(n for _, n in sides)
+    # Of the larger side, the individual that completes a cell is the first that can be drawn.
+    floor = min(small_cell / max(max(side) for side in sides), 0.5)
+    panels = []
+    for objective, entries in last.items():
+        figure, axis = new_panel(OBJECTIVES[objective], f"attack {printable(attack)}, bands 95 %", height=3.5)
+        axis.axvspan(floor, min(resolved, 1.0), color=GRID, alpha=0.6, linewidth=0)
+        axis.plot([floor, 1], [floor, 1], color=SOFT, linestyle="--", linewidth=1)
+        for model in entries:
+            _draw_roc(axis, model["membership"][attack], look_of(model["recipe"]), floor)
+        axis.set(xlabel="false-positive rate", ylabel="true-positive rate", xscale="log", yscale="log",
+                 xlim=(floor, 1.02), ylim=(floor, 1.04))  # fmt: skip
+        ticks = [t for e in range(-6, 1) for t in (10.0**e, 2 * 10.0**e, 5 * 10.0**e) if floor <= t <= 1]
+        ticks = ticks if len(ticks) <= 7 else [t for t in ticks if np.isclose(np.log10(t) % 1, 0)]
+        for one in (axis.xaxis, axis.yaxis):
+            one.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
+            one.set_ticks([], minor=True)
+        said = [f"{printable(m['recipe'])} area {say(m['membership'][attack]['auc'])}" for m in entries]
+        slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
+        panels.append(
+            to_svg(
+                figure,
+                f"fig-roc-{slug}-{objective}",
+                f"ROC of attack {printable(attack)}, {OBJECTIVES[objective]}. {'; '.join(said)}.",
+            )
+        )
+    return panels
+
+
+def _draw_roc(axis: Any, measured: dict[str, Any], look: Look, floor: float) -> None:
+    """A step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
+    from scipy import stats
+
+    fpr, tpr = (np.array(measured["roc"][axis_], dtype=float) for axis_ in ("fpr", "tpr"))
+    n = measured["num_members"]
+    fpr, tpr = np.maximum(fpr, floor), np.maximum.accumulate(tpr)
+    # Of the thresholds left of the floor the last one counts; a curve without any begins where it can be seen.
+    kept = (tpr > 0) & (np.append(fpr[1:], np.inf) > floor)
+    fpr, tpr = fpr[kept], tpr[kept]
+    hits = np.round(tpr * n)
+    with np.errstate(invalid="ignore"):
+        low = np.where(hits > 0, stats.beta.ppf(0.025, hits, n - hits + 1), 0.0)
+        high = np.where(hits < n, stats.beta.ppf(0.975, hits + 1, n - hits), 1.0)
+    axis.fill_between(fpr, np.maximum(low, floor / 2), high, step="post", color=look.light, alpha=0.1, linewidth=0)
+    axis.step(fpr, np.maximum(tpr, floor / 2), where="post", color=look.light, linestyle=look.line)
+
+
+@styled
+def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
+    """Area under the ROC curve of every attack and recipe, last checkpoints."""
+    chosen = [m for m in models if m.get("membership")]
+    ends = [e for o in objectives_of(chosen) for m in last_of(chosen, o) for a in m["membership"].values()
+            for e in spread([a["auc"]])[1]]  # fmt: skip
+    left = min([*ends, 0.45]) - 0.03
+    panels = []
+    for objective in objectives_of(chosen):
+        entries, said = last_of(chosen, objective), []
+        here = [a for a in attacks if any(a in m["membership"] for m in entries)]
+        figure, axis = new_panel(OBJECTIVES[objective], height=1.1 + 0.16 * len(entries) * len(here))
+        axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
+        for number, model in enumerate(entries):
+            rows = [(row, model["membership"][a]["auc"]) for row, a in enumerate(here) if a in model["membership"]]
+            rows = [row for row in rows if has_value(row[1])]
+            if not rows:
+                continue
+            look = look_of(model["recipe"])
+            value, low, high = spread(auc for _, auc in rows)
+            y = np.array([row for row, _ in rows]) + dodge(number, len(entries), 0.8 / len(entries))
+            axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
+            said.append(f"{printable(model['recipe'])}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
+        axis.set_yticks(range(len(here)), [printable(a) for a in here])
+        axis.set(xlabel="area under the ROC curve (0.5 is guessing)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
+        panels.append(
+            to_svg(figure, f"fig-auc-{objective}", f"Membership, {OBJECTIVES[objective]}. {'; '.join(said)}.")
+        )
+    return panels
