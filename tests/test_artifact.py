@@ -9,13 +9,12 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from somebody import unprivileged
 
 from reticent import artifact
 from reticent.artifact import fingerprint, is_current, read_manifest, require_kind, write_artifact
@@ -39,21 +38,6 @@ def content(path: Path) -> dict[str, bytes]:
 
 def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(".*") if not path.name.endswith(".lock"))
-
-
-@contextmanager
-def unprivileged() -> Iterator[Path]:
-    """A folder of somebody who is not root: root may write anywhere, so a test of permissions needs another user."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, user = Path(name), os.geteuid()
-        if user == 0:
-            os.chown(folder, 65534, 65534)
-            os.seteuid(65534)
-        try:
-            yield folder
-        finally:
-            if user == 0:
-                os.seteuid(0)
 
 
 # ---------------------------------------------------------------------------------------------------- whole or nothing

@@ -1,6 +1,6 @@
-"""Corpus: documents of individuals, read from Parquet, Arrow IPC, CSV or JSONL as a stream of record batches.
+"""Corpus: documents of individuals, whatever their format (`reticent.engine.formats`), as a stream of record batches.
 
-Whatever the source, batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file
+Batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file
 names and of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an
 error that names file, row (1 is the first) and column, and never the text or the id.
 """
@@ -18,28 +18,15 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
+from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
-from reticent.errors import CorpusError
+from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["Columns", "Corpus", "Format", "open_corpus"]
 
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl"]
-SUFFIXES = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-    ".feather": "arrow",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
 REQUIRED = ("doc_id", "individual_id", "text")
-NUM_BYTES_PER_BLOCK = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +58,12 @@ class Corpus:
         ------
         CorpusError
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
-            not valid UTF-8.
+            not valid UTF-8, a span does not fit its text.
         """
         wanted = {name: getattr(self.columns, name) for name in columns if getattr(self.columns, name) is not None}
         for file in self.files:
             row = 0
-            for batch in _read(file, self.format, list(wanted.values()), batch_rows):
+            for batch in read_batches(file, self.format, list(dict.fromkeys(wanted.values())), batch_rows):
                 yield _canonical(batch, wanted, file, row)
                 row += batch.num_rows
 
@@ -89,6 +76,9 @@ class Corpus:
             Besides what :meth:`batches` raises: no document at all, one individual only, a doc_id that stands twice.
         """
         if self._ids is None:
+            if self.format == "csv":
+                for file in self.files:
+                    check_quotes(file)
             batches = list(self.batches(columns=("doc_id", "individual_id", "household_id")))
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self._where()}: no documents")
@@ -101,6 +91,15 @@ class Corpus:
                 )
             self._ids = table
         return self._ids
+
+    def check(self) -> None:
+        """Read every mapped column of every document, so that a bad one is found before anything is made of the rest.
+
+        Raises what :meth:`batches` and :meth:`scan` raise. Cost: one pass over the text.
+        """
+        self.scan()
+        for _ in self.batches(columns=DOCUMENTS.names):
+            pass
 
     @property
     def num_documents(self) -> int:
@@ -136,7 +135,7 @@ class Corpus:
     def _place(self, row: int) -> str:
         """File and row of a document number; reads the files again, so for errors only."""
         for file in self.files:
-            length = sum(batch.num_rows for batch in _read(file, self.format, [self.columns.doc_id], 1 << 16))
+            length = sum(b.num_rows for b in read_batches(file, self.format, [self.columns.doc_id], 1 << 16))
             if row < length:
                 return f"{file} row {row + 1}"
             row -= length
@@ -159,7 +158,11 @@ def open_corpus(
     ------
     CorpusError
         No file is found, or the files are of several formats.
+    PolicyError
+        The format is none of these.
     """
+    if format != "auto" and format not in FORMATS:
+        raise PolicyError(f"format: expected one of auto, {', '.join(FORMATS)}, got {format!r}")
     sources = [source] if isinstance(source, str | Path) else list(source)
     files = sorted({file for item in sources for file in _find(Path(item))})
     if not files:
@@ -175,109 +178,11 @@ def open_corpus(
 
 def _find(source: Path) -> list[Path]:
     if source.is_dir():
-        return [path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES]
+        found = (path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+        return [path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts)]
     if source.is_file():
         return [source]
     return [path for path in map(Path, glob.glob(str(source), recursive=True)) if path.is_file()]
-
-
-def _read(file: Path, format: str, columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches of one file with these columns; pyarrow's own messages may quote the data, so none is passed on."""
-    try:
-        if format == "parquet":
-            parquet = pq.ParquetFile(file)
-            _require(parquet.schema_arrow.names, columns, file)
-            yield from parquet.iter_batches(batch_size=batch_rows, columns=columns)
-        elif format == "arrow":
-            yield from _sliced(_read_arrow(file, columns), batch_rows)
-        elif format == "csv":
-            yield from _sliced(_read_csv(file, columns), batch_rows)
-        else:
-            yield from _sliced(_read_jsonl(file, columns), batch_rows)
-    except CorpusError:
-        raise
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"not valid {format}"
-        raise CorpusError(f"{file}: cannot be read as {format} ({reason})") from None
-
-
-def _sliced(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, batch_rows):
-            yield batch.slice(start, batch_rows)
-
-
-def _read_arrow(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(str(file)) as source:
-        is_file = source.size() >= 6 and source.read(6) == b"ARROW1"
-        source.seek(0)
-        if is_file:
-            reader = pa.ipc.open_file(source)
-            _require(reader.schema.names, columns, file)
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(columns)
-        else:
-            stream = pa.ipc.open_stream(source)
-            _require(stream.schema.names, columns, file)
-            for batch in stream:
-                yield batch.select(columns)
-
-
-def _read_csv(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    with file.open("rb") as source:
-        head = pa.csv.open_csv(source, parse_options=pa.csv.ParseOptions(newlines_in_values=True))
-        names = head.schema.names
-    _require(names, columns, file)
-    reader = pa.csv.open_csv(
-        file,
-        read_options=pa.csv.ReadOptions(block_size=NUM_BYTES_PER_BLOCK),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            include_columns=columns,
-            column_types=dict.fromkeys(columns, pa.large_string()),
-            strings_can_be_null=True,
-            null_values=[""],
-            quoted_strings_can_be_null=False,
-            check_utf8=False,
-        ),
-    )
-    yield from reader
-
-
-def _read_jsonl(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Blocks of whole lines, so that memory is bounded; ids and texts are read as they are written."""
-    row = 0
-    rest = b""
-    with file.open("rb") as source:
-        while True:
-            block = source.read(NUM_BYTES_PER_BLOCK)
-            data, rest = rest + block, b""
-            if block:
-                cut = data.rfind(b"\n") + 1
-                data, rest = data[:cut], data[cut:]
-            if data.strip():
-                yield _parse_jsonl(data, columns, file, row)
-                row += data.count(b"\n")
-            if not block:
-                return
-
-
-def _parse_jsonl(data: bytes, columns: list[str], file: Path, first_row: int) -> pa.RecordBatch:
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        row = first_row + data.count(b"\n", 0, error.start) + 1
-        raise CorpusError(f"{file} row {row}: not valid UTF-8") from None
-    options = pa.json.ReadOptions(block_size=max(len(data), 1 << 16), use_threads=True)
-    table = pa.json.read_json(pa.BufferReader(data), read_options=options)
-    _require(table.column_names, columns, file)
-    return table.select(columns).combine_chunks().to_batches()[0]
-
-
-def _require(found: Sequence[str], wanted: Sequence[str], file: Path) -> None:
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise CorpusError(f"{file}: column {missing[0]} is missing; it has {', '.join(map(str, found))}")
 
 
 def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
@@ -287,6 +192,9 @@ def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_
         array = batch.column(batch.schema.get_field_index(column))
         arrays.append(_cast(array, name, column, file, first_row))
         fields.append(DOCUMENTS.field(name))
+    if "spans" in wanted:
+        texts = arrays[list(wanted).index("text")] if "text" in wanted else None
+        _check_spans(arrays[list(wanted).index("spans")], texts, f"column {wanted['spans']}", file, first_row)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -299,27 +207,53 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
             return array.cast(pa.list_(SPAN_TYPE))
         except pa.ArrowException:
             raise CorpusError(
-                f"{file} column {column}: expected a list of (start, end, label), got {array.type}"
+                f"{file} column {column}: expected a list of (start: int32, end: int32, label: string), got "
+                f"{_shown(array.type)}, or a number out of range"
             ) from None
     if pa.types.is_integer(array.type) and name != "text":
         array = array.cast(pa.string())
     if pa.types.is_null(array.type) and len(array):
         array = pa.nulls(len(array), pa.string())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
-        raise CorpusError(f"{file} column {column}: expected text, got {array.type}")
+        raise CorpusError(f"{file} column {column}: expected text, got {_shown(array.type)}")
     bad = _first_invalid(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
     if name in REQUIRED:
         _refuse(array.is_null(), "is null", file, column, first_row)
-    if name in ("doc_id", "individual_id"):
+    if name in ("doc_id", "individual_id", "household_id"):
         blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
         _refuse(blank, "is blank", file, column, first_row)
     return array.cast(target)
 
 
+def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:
+    """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
+    rows = pc.list_parent_indices(spans).to_numpy()
+    start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
+    for name, values in (("start", start), ("end", end), ("label", label)):
+        if values.null_count:
+            row = rows[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]]
+            raise CorpusError(f"{file} row {first_row + row + 1} {where}: a span has no {name}")
+    starts, ends = start.to_numpy(zero_copy_only=False), end.to_numpy(zero_copy_only=False)
+    bad = (starts < 0) | (ends <= starts)
+    if texts is not None:
+        bad |= ends > pc.utf8_length(texts).to_numpy(zero_copy_only=False)[rows]
+    for at in np.flatnonzero(bad)[:1]:
+        row = int(rows[at])
+        length = f" of {pc.utf8_length(texts)[row]} characters" if texts is not None else ""
+        raise CorpusError(
+            f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
+        )
+
+
+def _shown(kind: pa.DataType) -> str:
+    """Name of a type without the names in it: in JSON those are data."""
+    return str(kind).partition("<")[0]
+
+
 def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:
-    rows = np.flatnonzero(bad.to_numpy(zero_copy_only=False))
+    rows = np.flatnonzero(pc.fill_null(bad, False).to_numpy(zero_copy_only=False))
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
         raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")

@@ -1,0 +1,777 @@
+"""Corpora: every format gives the same documents; bad input is refused with file, row and column, never text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from somebody import unprivileged
+
+from reticent.cli import main
+from reticent.engine import formats
+from reticent.engine.corpus import Columns, Corpus, open_corpus
+from reticent.engine.index import build_index
+from reticent.engine.schema import DOCUMENTS, HELDOUT, MEMBERS
+from reticent.engine.split import split_individuals
+from reticent.errors import CorpusError, PolicyError
+
+SENTINEL = "SENTINELTEXT"
+Row = dict[str, Any]
+
+
+def row(doc_id: object, individual_id: object, text: object = SENTINEL, **more: object) -> Row:
+    return {"doc_id": doc_id, "individual_id": individual_id, "text": text, **more}
+
+
+def documents(corpus: Corpus, *, batch_rows: int = 4096, columns: Sequence[str] = ("doc_id", "individual_id", "text")):
+    return [row for b in corpus.batches(columns=columns, batch_rows=batch_rows) for row in b.to_pylist()]
+
+
+# ------------------------------------------------------------------------------------------------------------- writers
+
+
+def table(rows: list[Row], kind: pa.DataType | None = None) -> pa.Table:
+    if kind is None:
+        return pa.Table.from_pylist(rows)
+    return pa.table({name: pa.array([r[name] for r in rows], pa.string()).cast(kind) for name in rows[0]})
+
+
+def write_parquet(path: Path, rows: list[Row], kind: pa.DataType | None = None) -> Path:
+    pq.write_table(table(rows, kind), path, row_group_size=2)
+    return path
+
+
+def write_arrow(
+    path: Path, rows: list[Row], kind: pa.DataType | None = None, *, stream: bool = False, **options
+) -> Path:
+    content = table(rows, kind)
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with pa.OSFile(str(path), "wb") as file, new(file, content.schema, **options) as writer:
+        writer.write_table(content, max_chunksize=2)
+    return path
+
+
+def write_stream(path: Path, rows: list[Row], kind: pa.DataType | None = None) -> Path:
+    return write_arrow(path, rows, kind, stream=True)
+
+
+def write_csv(path: Path, rows: list[Row]) -> Path:
+    buffer = io.StringIO(newline="")
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), quoting=csv.QUOTE_ALL)
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_bytes(buffer.getvalue().encode())
+    return path
+
+
+def write_jsonl(path: Path, rows: list[Row], *, ensure_ascii: bool = True) -> Path:
+    path.write_bytes("".join(json.dumps(r, ensure_ascii=ensure_ascii) + "\n" for r in rows).encode())
+    return path
+
+
+KINDS = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    *(pa.dictionary(pa.int8(), t) for t in (pa.string(), pa.large_string())),
+]
+LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+WRITERS: dict[str, tuple[str, Callable[[Path, list[Row]], Path]]] = {
+    "arrow lz4": (".feather", partial(write_arrow, options=LZ4)),
+    "csv": (".csv", write_csv),
+    "jsonl escaped": (".jsonl", write_jsonl),
+    "jsonl utf-8": (".ndjson", partial(write_jsonl, ensure_ascii=False)),
+}
+for kind in KINDS:
+    WRITERS[f"parquet {kind}"] = (".parquet", partial(write_parquet, kind=kind))
+    WRITERS[f"arrow {kind}"] = (".arrow", partial(write_arrow, kind=kind))
+    WRITERS[f"stream {kind}"] = (".ipc", partial(write_stream, kind=kind))
+
+EDGES = [
+    "",
+    " ",
+    "\n",
+    "nul\0byte",
+    "e\u0301 é",
+    "👩‍⚕️ x",
+    "\u202eabc",
+    "שלום",
+    '"',
+    'a"b,c\r\nd',
+    "\ufeffx",
+    "\u2028",
+    "2021-03-04",
+    "NA",
+]
+texts = st.one_of(st.sampled_from(EDGES), st.text(max_size=20))
+
+
+# ----------------------------------------------------------------------------------------------------- what is read
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(texts, min_size=1, max_size=7), st.integers(1, 4))
+@example(EDGES, 3)
+def test_every_format_and_string_type_gives_the_same_documents(
+    tmp_path_factory: pytest.TempPathFactory, content: list[str], batch_rows: int
+) -> None:
+    folder = tmp_path_factory.mktemp("formats")
+    rows = [row(f"d{i}", f"p{i % 3} é", text) for i, text in enumerate(content)]
+    for name, (suffix, write) in WRITERS.items():
+        corpus = open_corpus(write(folder / f"documents{suffix}", rows))
+        assert documents(corpus) == rows, name
+        batches = list(corpus.batches(batch_rows=batch_rows))
+        assert max(batch.num_rows for batch in batches) <= batch_rows
+        assert pa.Table.from_batches(batches).to_pylist() == rows, name
+        assert all(batch.schema.types == [pa.string(), pa.string(), pa.large_string()] for batch in batches)
+        assert all(batch.schema.field(n) == DOCUMENTS.field(n) for batch in batches for n in batch.schema.names)
+
+
+def test_files_of_a_folder_a_glob_and_a_list_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("b", "a", "deep/c"):
+        write_parquet(tmp_path / f"{name}.parquet", [row(f"{name}{i}", f"p{i}") for i in range(3)])
+    names = ["a", "b", "deep/c"]
+    expected = [row(f"{name}{i}", f"p{i}") for name in names for i in range(3)]
+    for source in (
+        tmp_path,
+        str(tmp_path),
+        [tmp_path / f"{n}.parquet" for n in reversed(names)],
+        tmp_path / "**/*.parquet",
+    ):
+        assert documents(open_corpus(source)) == expected
+    assert documents(open_corpus(tmp_path / "*.parquet")) == expected[:6]
+    assert documents(open_corpus(tmp_path / "b.parquet")) == expected[3:6]
+    assert documents(open_corpus([tmp_path, tmp_path / "a.parquet"])) == expected  # one file once
+    assert open_corpus(tmp_path).num_documents == 9
+
+
+def test_hidden_files_and_files_of_other_kinds_are_no_documents(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", [row("1", "p")])
+    (tmp_path / ".half.tmp").mkdir()
+    write_parquet(tmp_path / ".half.tmp" / "b.parquet", [row("2", "p")])
+    write_parquet(tmp_path / ".c.parquet", [row("3", "p")])
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "notes.txt").write_text("x")
+    assert open_corpus(tmp_path).files == (tmp_path / "a.parquet",)
+
+
+def test_a_named_format_goes_before_the_suffix(tmp_path: Path) -> None:
+    rows = [row("1", "p"), row("2", "q")]
+    assert documents(open_corpus(write_jsonl(tmp_path / "a.json", rows), format="jsonl")) == rows
+    assert documents(open_corpus(write_csv(tmp_path / "b.jsonl", rows), format="csv")) == rows
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_arrow, write_stream, write_csv, write_jsonl])
+def test_columns_are_mapped_by_name_and_others_are_ignored(tmp_path: Path, write: Callable[..., Path]) -> None:
+    rows = [
+        {"note": f"n{i}", "junk": "x", "patient": f"p{i}", "body": f"t{i}", "family": "f", "ward": "w"}
+        for i in range(3)
+    ]
+    suffix = {write_csv: ".csv", write_jsonl: ".jsonl", write_parquet: ".parquet"}.get(write, ".arrow")
+    columns = Columns(doc_id="note", individual_id="patient", text="body", household_id="family", label="ward")
+    corpus = open_corpus(write(tmp_path / f"a{suffix}", rows), columns=columns)
+    expected = [row(f"n{i}", f"p{i}", f"t{i}", household_id="f", label="w") for i in range(3)]
+    assert documents(corpus, columns=("doc_id", "individual_id", "text", "household_id", "label")) == expected
+    assert documents(corpus, columns=("text", "doc_id")) == [
+        {"text": r["text"], "doc_id": r["doc_id"]} for r in expected
+    ]
+    assert corpus.scan().column_names == ["doc_id", "individual_id", "household_id"]
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_arrow, write_stream, write_csv, write_jsonl])
+def test_one_column_may_be_both_document_and_individual(tmp_path: Path, write: Callable[..., Path]) -> None:
+    suffix = {write_csv: ".csv", write_jsonl: ".jsonl", write_parquet: ".parquet"}.get(write, ".arrow")
+    path = write(tmp_path / f"a{suffix}", [{"text": "x", "id": "1"}, {"text": "y", "id": "2"}])
+    corpus = open_corpus(path, columns=Columns(doc_id="id", individual_id="id"))
+    assert documents(corpus) == [row("1", "1", "x"), row("2", "2", "y")]
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_arrow, write_jsonl])
+def test_whole_numbers_are_ids(tmp_path: Path, write: Callable[..., Path]) -> None:
+    suffix = {write_jsonl: ".jsonl", write_parquet: ".parquet"}.get(write, ".arrow")
+    path = write(tmp_path / f"a{suffix}", [row(2**53 + 1, 7, "x"), row(2, 8, "y")])
+    assert documents(open_corpus(path)) == [row("9007199254740993", "7", "x"), row("2", "8", "y")]
+
+
+def test_a_column_that_is_not_mapped_is_left_out(tmp_path: Path) -> None:
+    corpus = open_corpus(write_parquet(tmp_path / "a.parquet", [row("1", "p", household_id="h")]))
+    assert [b.schema.names for b in corpus.batches(columns=("doc_id", "household_id", "spans"))] == [["doc_id"]]
+
+
+SPANS = [
+    [{"start": 0, "end": 4, "label": "NAME"}, {"start": 2, "end": 3, "label": "AGE"}],
+    None,
+    [],
+    [{"start": 3, "end": 5, "label": "NAME"}],
+]
+
+
+@pytest.mark.parametrize("name", ["parquet", "int64 and other order", "jsonl"])
+@pytest.mark.parametrize("batch_rows", [1, 3, 4096])
+def test_spans_are_read_as_they_are(tmp_path: Path, name: str, batch_rows: int) -> None:
+    rows = [row(str(i), f"p{i}", "héé-👩‍⚕️"[:5], spans=spans) for i, spans in enumerate(SPANS)]
+    if name == "jsonl":
+        path = write_jsonl(tmp_path / "a.jsonl", rows)
+    else:
+        kind = pa.struct([("label", pa.string()), ("end", pa.int64()), ("x", pa.int8()), ("start", pa.int64())])
+        content = pa.Table.from_pylist(rows)
+        if name != "parquet":
+            content = content.set_column(3, "spans", pa.array(SPANS, pa.large_list(kind)))
+        path = tmp_path / "a.parquet"
+        pq.write_table(content, path)
+    corpus = open_corpus(path, columns=Columns(spans="spans"))
+    assert documents(corpus, columns=("doc_id", "individual_id", "text", "spans"), batch_rows=batch_rows) == rows
+
+
+def test_individuals_may_be_spread_over_files(tmp_path: Path) -> None:
+    rows = [row(f"d{i}", f"p{i % 12}", f"common w{i % 12} w{i}") for i in range(60)]
+    write_csv(tmp_path / "one.csv", rows)
+    (tmp_path / "many").mkdir()
+    for part in range(7):
+        write_csv(tmp_path / "many" / f"{part}.csv", rows[part::7])
+    tables = []
+    for source in (tmp_path / "one.csv", tmp_path / "many"):
+        corpus = open_corpus(source)
+        individuals = split_individuals(corpus)
+        assert individuals.table.column("num_documents").to_pylist() == [5] * 12
+        index = build_index(corpus, individuals, splits=(MEMBERS, HELDOUT))
+        tables.append((individuals.table, pa.table(pa.record_batch(index.words())).sort_by("word")))
+    assert tables[0] == tables[1]
+    support = dict(zip(*(tables[0][1].column(n).to_pylist() for n in ("word", "support")), strict=True))
+    assert (support["common"], support["w3"], support["w15"]) == (12, 1, 1)
+
+
+# ------------------------------------------------------------------------------------------------------- CSV and JSONL
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param('1,a,"x\ny"\n2,b,"x\r\n\r\ny"\n', ["x\ny", "x\r\n\r\ny"], id="quoted newlines"),
+        pytest.param('1,a,"say ""x"", he"\n2,b,""""\n', ['say "x", he', '"'], id="doubled quotes"),
+        pytest.param("1,a,x\r\n2,b,y", ["x", "y"], id="CRLF and no newline at the end"),
+        pytest.param('1,a,""\n2,b," "\n', ["", " "], id="empty documents"),
+        pytest.param("1,a,NA\n2,b,null\n", ["NA", "null"], id="words that other readers take for nothing"),
+        pytest.param("1,a,007\n2,b,2021-03-04\n", ["007", "2021-03-04"], id="numbers and dates stay text"),
+        pytest.param('1,a,5" pipe\n2,b,y\n', ['5" pipe', "y"], id="a quote inside a value"),
+        pytest.param("1,a,x\0y\n2,b,\0\n", ["x\0y", "\0"], id="NUL"),
+        pytest.param("\n1,a,x\n\n2,b,y\n\n", ["x", "y"], id="blank lines"),
+    ],
+)
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_csv_values_are_read_as_rfc_4180_says(tmp_path: Path, content: str, expected: list[str], start: str) -> None:
+    (tmp_path / "a.csv").write_bytes(f"{start}doc_id,individual_id,text\n{content}".encode())
+    corpus = open_corpus(tmp_path / "a.csv")
+    assert documents(corpus) == [row("1", "a", expected[0]), row("2", "b", expected[1])]
+    assert corpus.num_documents == 2
+
+
+def test_csv_documents_may_be_longer_than_a_block_of_the_parser(tmp_path: Path) -> None:
+    rows = [row("1", "a", "word\n" * 600_000), row("2", "b", "x")]
+    assert documents(open_corpus(write_csv(tmp_path / "a.csv", rows))) == rows
+
+
+def test_csv_document_beyond_every_block_is_refused_with_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "NUM_BYTES_PER_BLOCK", 1 << 20)
+    path = write_csv(tmp_path / "a.csv", [row("1", "a", "x"), row("2", "b", SENTINEL * 300_000)])
+    with pytest.raises(CorpusError, match=r"a\.csv: a row is longer than 1 MiB$"):
+        documents(open_corpus(path))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(texts, min_size=1, max_size=5), st.text(alphabet='ab",\n', max_size=6))
+def test_only_a_quote_that_is_not_closed_counts_as_open(
+    tmp_path_factory: pytest.TempPathFactory, content: list[str], end: str
+) -> None:
+    path = write_csv(
+        tmp_path_factory.mktemp("csv") / "a.csv", [row(str(i), "p", text) for i, text in enumerate(content)]
+    )
+    assert formats._row_left_open(path) is None
+    with path.open("ab") as file:
+        file.write(b'x,y,"' + end.replace('"', '""').encode())
+    assert formats._row_left_open(path) == len(content) + 1
+    with pytest.raises(CorpusError, match=f"row {len(content) + 1}: a quoted value is not closed"):
+        formats.check_quotes(path)
+
+
+def test_jsonl_values_are_read_as_they_are_written(tmp_path: Path) -> None:
+    lines = ['{"doc_id": "2021-03-04", "individual_id": "2021-03-04T10:00:00", "text": "2021-03-05"}']
+    lines += ["", '  {"text": "x\\u0000y", "more": [1], "individual_id": "b", "doc_id": "2021-03-06"}  ']
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + "\n".join(lines).encode())
+    expected = [row("2021-03-04", "2021-03-04T10:00:00", "2021-03-05"), row("2021-03-06", "b", "x\0y")]
+    assert documents(open_corpus(tmp_path / "a.jsonl")) == expected
+
+
+def test_csv_blocks_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(f"d{i}", f"p{i}", f'a "b",\n{i}\n' * (i % 7)) for i in range(400)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    broken = write_csv(tmp_path / "b.csv", [*rows, row("d400", " "), *rows])
+    for size in (256, 1000, 1 << 20):
+        monkeypatch.setattr(formats, "NUM_BYTES_PER_BLOCK", size)
+        assert documents(open_corpus(path)) == rows
+        with pytest.raises(CorpusError, match=r"b\.csv row 401 column individual_id: is blank$"):
+            documents(open_corpus(broken))
+
+
+def test_jsonl_blocks_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(f"d{i}", f"p{i % 5}", "x" * (i % 13)) for i in range(200)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\n\n"))
+    bad_rows = {
+        "is blank": json.dumps(row("d200", " ")).encode(),
+        "not valid UTF-8": b"\xff",
+        "not valid JSON": b"{",
+    }
+    for number, line in enumerate(bad_rows.values()):
+        (tmp_path / f"bad{number}.jsonl").write_bytes(path.read_bytes() + line + b"\n" + path.read_bytes())
+    for size in (1, 1000, 1 << 20):
+        monkeypatch.setattr(formats, "NUM_BYTES_PER_BLOCK", size)
+        assert documents(open_corpus(path)) == rows
+        for number, what in enumerate(bad_rows):
+            with pytest.raises(CorpusError, match=rf"bad{number}\.jsonl row 201( column individual_id)?: {what}"):
+                documents(open_corpus(tmp_path / f"bad{number}.jsonl"))
+
+
+# ---------------------------------------------------------------------------------------------------------- bad inputs
+
+GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]
+Bad = Callable[[Path], tuple[Path, Columns]]
+BAD: dict[str, tuple[str, Bad]] = {}
+
+
+def bad(message: str) -> Callable[[Bad], Bad]:
+    def keep(function: Bad) -> Bad:
+        BAD[function.__name__.replace("_", " ")] = (message, function)
+        return function
+
+    return keep
+
+
+def changed(at: int, **values: object) -> list[Row]:
+    """`GOOD` with other values in one row."""
+    return [{**r, **values} if i == at else r for i, r in enumerate(GOOD)]
+
+
+def with_bytes(path: Path, old: bytes, new: bytes) -> Path:
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+    return path
+
+
+@bad(r"a\.parquet: column text is missing; it has doc_id, individual_id, body$")
+def missing_column(folder: Path) -> tuple[Path, Columns]:
+    content = table(GOOD).rename_columns(["doc_id", "individual_id", "body"])
+    pq.write_table(content, folder / "a.parquet")
+    return folder / "a.parquet", Columns()
+
+
+@bad(r"a\.csv: column doc_id is missing; the first line names 3 column\(s\)$")
+def csv_without_a_header(folder: Path) -> tuple[Path, Columns]:
+    path = write_csv(folder / "a.csv", GOOD)
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    return path, Columns()
+
+
+@bad(r"a\.jsonl: column patient is missing; it has doc_id, individual_id, text$")
+def missing_mapped_column(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", GOOD), Columns(individual_id="patient")
+
+
+@bad(r"b\.csv: column text is missing")
+def missing_column_in_the_second_file(folder: Path) -> tuple[Path, Columns]:
+    write_csv(folder / "a.csv", GOOD[:4])
+    write_csv(folder / "b.csv", [{"doc_id": "x", "individual_id": "y", "note": SENTINEL}])
+    return folder, Columns()
+
+
+@bad(r"a\.arrow: column text stands there 2 times$")
+def column_twice(folder: Path) -> tuple[Path, Columns]:
+    content = table(GOOD).append_column("text", pa.array(["x"] * 8))
+    with pa.OSFile(str(folder / "a.arrow"), "wb") as file, pa.ipc.new_file(file, content.schema) as writer:
+        writer.write_table(content)
+    return folder / "a.arrow", Columns()
+
+
+@bad(r"a\.parquet: column doc_id stands there 2 times$")
+def column_twice_in_parquet(folder: Path) -> tuple[Path, Columns]:
+    pq.write_table(table(GOOD).append_column("doc_id", pa.array(list("abcdefgh"))), folder / "a.parquet")
+    return folder / "a.parquet", Columns()
+
+
+@bad(r"a\.csv: column individual_id stands there 2 times$")
+def column_twice_in_csv(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.csv").write_text(f"doc_id,individual_id,text,individual_id\n1,a,{SENTINEL},b\n2,b,x,c\n")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.parquet row 6 column individual_id: is null$")
+def null_individual(folder: Path) -> tuple[Path, Columns]:
+    return write_parquet(folder / "a.parquet", changed(5, individual_id=None)), Columns()
+
+
+@bad(r"a\.jsonl row 3 column doc_id: is null$")
+def null_document_id(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", changed(2, doc_id=None)), Columns()
+
+
+@bad(r"a\.arrow row 8 column text: is null$")
+def null_text(folder: Path) -> tuple[Path, Columns]:
+    return write_arrow(folder / "a.arrow", changed(7, text=None)), Columns()
+
+
+@bad(r"a\.csv row 2 column text: is null \(7 such rows in this batch\)$")
+def unquoted_nothing_in_csv(folder: Path) -> tuple[Path, Columns]:
+    lines = "".join(f"d{i},p{i},\n" for i in range(1, 8))
+    (folder / "a.csv").write_text(f"doc_id,individual_id,text\nd0,p0,{SENTINEL}\n{lines}")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.csv row 4 column individual_id: is blank$")
+def blank_individual(folder: Path) -> tuple[Path, Columns]:
+    return write_csv(folder / "a.csv", changed(3, individual_id=" \t\u00a0\u3000")), Columns()
+
+
+@bad(r"a\.jsonl row 1 column doc_id: is blank$")
+def blank_document_id(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", changed(0, doc_id="")), Columns()
+
+
+@bad(r"a\.parquet row 5 column family: is blank$")
+def blank_household(folder: Path) -> tuple[Path, Columns]:
+    rows = [{**r, "family": " " if i == 4 else "f"} for i, r in enumerate(GOOD)]
+    return write_parquet(folder / "a.parquet", rows), Columns(household_id="family")
+
+
+@bad(r"column doc_id: the same document id stands at .*a\.parquet row 2 and .*a\.parquet row 8$")
+def document_twice_in_a_file(folder: Path) -> tuple[Path, Columns]:
+    return write_parquet(folder / "a.parquet", changed(7, doc_id="d1")), Columns()
+
+
+@bad(r"column doc_id: the same document id stands at .*a\.csv row 3 and .*b\.csv row 2$")
+def document_twice_in_two_files(folder: Path) -> tuple[Path, Columns]:
+    write_csv(folder / "a.csv", GOOD[:4])
+    write_csv(folder / "b.csv", [GOOD[4], GOOD[2], GOOD[4]])
+    return folder, Columns()
+
+
+@bad(r"a\.arrow row 6 column text: not valid UTF-8$")
+def text_not_utf8(folder: Path) -> tuple[Path, Columns]:
+    return with_bytes(write_arrow(folder / "a.arrow", GOOD), b"number 5", b"number \xff"), Columns()
+
+
+@bad(r"a\.parquet row 6 column text: not valid UTF-8$")
+def text_not_utf8_in_parquet(folder: Path) -> tuple[Path, Columns]:
+    pq.write_table(table(GOOD), folder / "a.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    return with_bytes(folder / "a.parquet", b"number 5", b"number \xff"), Columns()
+
+
+@bad(r"a\.csv row 6 column text: not valid UTF-8$")
+def text_not_utf8_in_csv(folder: Path) -> tuple[Path, Columns]:
+    return with_bytes(write_csv(folder / "a.csv", GOOD), b"number 5", b"number \xff"), Columns()
+
+
+@bad(r"a\.jsonl row 6: not valid UTF-8$")
+def text_not_utf8_in_jsonl(folder: Path) -> tuple[Path, Columns]:
+    return with_bytes(write_jsonl(folder / "a.jsonl", GOOD), b"number 5", b"number \xff"), Columns()
+
+
+@bad(r"a\.parquet row 3 column individual_id: not valid UTF-8$")
+def id_not_utf8(folder: Path) -> tuple[Path, Columns]:
+    ids = pa.array([b"p\xc3x" if i == 2 else b"p" for i in range(8)], pa.binary()).view(pa.string())
+    pq.write_table(table(GOOD).set_column(1, "individual_id", ids), folder / "a.parquet")
+    return folder / "a.parquet", Columns()
+
+
+@bad(r"a\.jsonl row 2: not valid JSON, or not valid Unicode$")
+def half_a_surrogate_pair(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", changed(1, text=f"\ud83d {SENTINEL}")), Columns()
+
+
+@bad(r"a\.parquet column text: expected text, got binary$")
+def text_of_bytes(folder: Path) -> tuple[Path, Columns]:
+    rows = [{**r, "text": r["text"].encode()} for r in GOOD]
+    return write_parquet(folder / "a.parquet", rows), Columns()
+
+
+@bad(r"a\.parquet column individual_id: expected text, got double$")
+def individuals_of_floats(folder: Path) -> tuple[Path, Columns]:
+    return write_parquet(folder / "a.parquet", [{**r, "individual_id": i / 2} for i, r in enumerate(GOOD)]), Columns()
+
+
+@bad(r"a\.jsonl column text: expected text, got struct$")
+def text_of_objects(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", [{**r, "text": {SENTINEL: 1}} for r in GOOD]), Columns()
+
+
+@bad(r"a\.jsonl row 5 column doc_id: expected str as in the rows before, got int$")
+def types_that_change(folder: Path) -> tuple[Path, Columns]:
+    return write_jsonl(folder / "a.jsonl", changed(4, doc_id=7)), Columns()
+
+
+@bad(r"a\.jsonl row 3 another column: stands twice in this object$")
+def name_twice_in_an_object(folder: Path) -> tuple[Path, Columns]:
+    path = write_jsonl(folder / "a.jsonl", GOOD)
+    return with_bytes(path, b'number 2"', f'number 2", "{SENTINEL}": 1, "{SENTINEL}": 2'.encode()), Columns()
+
+
+@bad(r"a\.jsonl row 8: not valid JSON, or not valid Unicode$")
+def half_a_line_of_json(folder: Path) -> tuple[Path, Columns]:
+    path = write_jsonl(folder / "a.jsonl", GOOD)
+    path.write_bytes(path.read_bytes()[:-10])
+    return path, Columns()
+
+
+@bad(r"a\.jsonl row 1: not a JSON object$")
+def json_that_is_no_object(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.jsonl").write_text(json.dumps([SENTINEL]) + "\n")
+    return folder / "a.jsonl", Columns()
+
+
+@bad(r"a\.csv row 7: expected 3 columns, got 4$")
+def row_with_a_value_too_many(folder: Path) -> tuple[Path, Columns]:
+    return with_bytes(write_csv(folder / "a.csv", GOOD), b"number 6", f'x","{SENTINEL}'.encode()), Columns()
+
+
+@bad(r"a\.csv row 4: a quoted value is not closed by the end of the file$")
+def quote_that_is_never_closed(folder: Path) -> tuple[Path, Columns]:
+    lines = [f"d{i},p{i},{SENTINEL}" for i in range(8)]
+    lines[1], lines[3] = 'd1,p1,"x ""y\n"" z"', f'd3,p3,"{SENTINEL}'
+    (folder / "a.csv").write_text("\n".join(["doc_id,individual_id,text", *lines]) + "\n")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.csv: no documents$")
+def header_and_nothing_else(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.csv").write_text("doc_id,individual_id,text\n")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"\(2 files\): no documents$")
+def empty_tables(folder: Path) -> tuple[Path, Columns]:
+    for name in "ab":
+        pq.write_table(table(GOOD).slice(0, 0), folder / f"{name}.parquet")
+    return folder, Columns()
+
+
+@bad(r"a\.jsonl: no documents$")
+def blank_lines(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.jsonl").write_text("\n \n")
+    return folder / "a.jsonl", Columns()
+
+
+@bad(r"a\.arrow: cannot be read as arrow \(not valid arrow\)$")
+def file_of_no_bytes(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.arrow").touch()
+    return folder / "a.arrow", Columns()
+
+
+@bad(r"a\.parquet: cannot be read as parquet \(not valid parquet\)$")
+def truncated_parquet(folder: Path) -> tuple[Path, Columns]:
+    path = write_parquet(folder / "a.parquet", GOOD)
+    path.write_bytes(path.read_bytes()[:-9])
+    return path, Columns()
+
+
+@bad(r"a\.arrow: cannot be read as arrow \(not valid arrow\)$")
+def truncated_stream(folder: Path) -> tuple[Path, Columns]:
+    path = write_stream(folder / "a.arrow", GOOD)
+    path.write_bytes(path.read_bytes()[:-200])
+    return path, Columns()
+
+
+@bad(r"nothing\.parquet: no file found \(Parquet, Arrow, CSV or JSONL\)$")
+def no_file(folder: Path) -> tuple[Path, Columns]:
+    return folder / "nothing.parquet", Columns()
+
+
+@bad(r"files of one format expected, found \.csv, \.parquet; name the format$")
+def files_of_two_formats(folder: Path) -> tuple[Path, Columns]:
+    write_csv(folder / "a.csv", GOOD)
+    write_parquet(folder / "b.parquet", GOOD)
+    return folder, Columns()
+
+
+@bad(r"a\.txt: files of one format expected, found \.txt; name the format$")
+def file_of_an_unknown_format(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.txt").write_text(SENTINEL)
+    return folder / "a.txt", Columns()
+
+
+@bad(r"a\.csv: column individual_id names one individual only; support among individuals needs at least two$")
+def one_individual(folder: Path) -> tuple[Path, Columns]:
+    return write_csv(folder / "a.csv", [{**r, "individual_id": "p"} for r in GOOD]), Columns()
+
+
+def with_spans(folder: Path, spans: list[Any]) -> tuple[Path, Columns]:
+    rows = [{**r, "text": f"{SENTINEL} é", "spans": [{"start": 0, "end": 1, "label": "A"}]} for r in GOOD]
+    rows[4]["spans"] = spans
+    return write_jsonl(folder / "a.jsonl", rows), Columns(spans="spans")
+
+
+@bad(r"a\.jsonl row 5 column spans: span 13\.\.15 does not fit its text of 14 characters$")
+def span_beyond_the_text(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [{"start": 13, "end": 14, "label": "A"}, {"start": 13, "end": 15, "label": SENTINEL}])
+
+
+@bad(r"a\.jsonl row 5 column spans: span -1\.\.3 does not fit its text")
+def span_before_the_text(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [{"start": -1, "end": 3, "label": "A"}])
+
+
+@bad(r"a\.jsonl row 5 column spans: span 3\.\.3 does not fit its text")
+def span_of_nothing(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [{"start": 3, "end": 3, "label": "A"}])
+
+
+@bad(r"a\.jsonl row 5 column spans: a span has no label$")
+def span_without_a_label(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [{"start": 0, "end": 3}])
+
+
+@bad(r"a\.jsonl row 5 column spans: a span has no start$")
+def span_that_is_null(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [None])
+
+
+@bad(r"a\.jsonl column spans: expected a list of \(start: int32, end: int32, label: string\), got list, or a number")
+def span_beyond_32_bits(folder: Path) -> tuple[Path, Columns]:
+    return with_spans(folder, [{"start": 0, "end": 1 << 40, "label": "A"}])
+
+
+@bad(r"a\.csv column spans: expected a list of \(start: int32, end: int32, label: string\), got large_string")
+def spans_of_text(folder: Path) -> tuple[Path, Columns]:
+    return write_csv(folder / "a.csv", [{**r, "spans": SENTINEL} for r in GOOD]), Columns(spans="spans")
+
+
+def read_all(source: Path, columns: Columns) -> None:
+    corpus = open_corpus(source, columns=columns)
+    corpus.scan()
+    documents(corpus, columns=("doc_id", "individual_id", "text", "household_id", "spans"))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_file_row_and_column_and_without_text(tmp_path: Path, name: str) -> None:
+    message, make = BAD[name]
+    source, columns = make(tmp_path)
+    with pytest.raises(CorpusError, match=message) as caught:
+        read_all(source, columns)
+    assert SENTINEL not in "".join(traceback.format_exception(caught.value))  # nor in what led to it
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with good results."""
+    folder = tmp_path_factory.mktemp("earlier")
+    write_csv(folder / "good.csv", GOOD)
+    assert command("index", folder / "good.csv", "--out", folder / "run", "--quiet") == 0
+    return folder / "run"
+
+
+def command(*arguments: object) -> object:
+    """Exit status of the command line, run in this process."""
+    umask = os.umask(0)
+    os.umask(umask)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["reticent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+    os.umask(umask)
+    return end.value.code
+
+
+def results(run: Path) -> dict[str, bytes]:
+    files = [path for path in run.rglob("*") if path.is_file() and path.name != "job.json"]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_the_command_with_1_without_text_and_with_the_earlier_results_as_they_were(
+    tmp_path: Path, earlier: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    message, make = BAD[name]
+    (tmp_path / "documents").mkdir()
+    source, columns = make(tmp_path / "documents")
+    run = tmp_path / "run"
+    shutil.copytree(earlier, run)
+    before = results(run)
+    assert {"index/words.parquet", "split/individuals.parquet", "spans/spans.parquet"} < set(before)
+    mapped = {field: getattr(columns, field) for field in ("doc_id", "individual_id", "text", "household_id", "spans")}
+    options = [f"--{field.replace('_', '-')}={column}" for field, column in mapped.items() if column]
+    assert command("index", source, "--out", run, *options) == 1
+    shown = capfd.readouterr()
+    last = shown.err.rstrip("\n").rpartition("\n")[2]
+    assert last.startswith("reticent: ")
+    assert re.search(message, last)
+    assert "Traceback" not in shown.err
+    assert SENTINEL not in shown.err + shown.out
+    assert results(run) == before
+
+
+def test_a_file_that_may_not_be_read_is_refused_by_name() -> None:
+    with unprivileged() as folder:
+        path = write_parquet(folder / "a.parquet", GOOD)
+        path.chmod(0)
+        for read in (open_corpus(path).scan, open_corpus(path).fingerprint):
+            with pytest.raises(CorpusError, match=r"a\.parquet: cannot be read .*Permission denied"):
+                read()
+
+
+def test_an_unknown_format_is_a_policy_error(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="expected one of auto, parquet, arrow, csv, jsonl, got 'xml'"):
+        open_corpus(tmp_path, format="xml")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+@pytest.mark.parametrize("write", [write_parquet, write_arrow, write_stream])
+def test_damaged_files_are_refused_or_read_and_never_crash(
+    tmp_path: Path, write: Callable[..., Path], kind: pa.DataType
+) -> None:
+    """Bytes changed anywhere, and every kind of early end: a mapped file is not trusted."""
+    rows = [row(f"d{i}", f"p{i % 9}", f"word {i} " * 5) for i in range(60)]
+    path = write(tmp_path / ("a.parquet" if write is write_parquet else "a.arrow"), rows, kind)
+    sound, draw, refused = path.read_bytes(), random.Random(0), 0
+    for attempt in range(60):
+        damaged = bytearray(sound[: draw.randrange(len(sound))] if attempt % 5 == 0 else sound)
+        for _ in range(draw.choice((1, 3, 20))):
+            if damaged:
+                damaged[draw.randrange(len(damaged))] = draw.choice((0, 255, draw.randrange(256)))
+        path.write_bytes(damaged)
+        try:
+            read_all(path, Columns())
+        except CorpusError:
+            refused += 1
+    assert refused > 20
+
+
+def test_fingerprint_is_of_contents_and_columns_and_not_of_places(tmp_path: Path) -> None:
+    seen = set()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for part in range(2):
+            write_csv(tmp_path / folder / f"{part}.csv", GOOD[part * 4 : part * 4 + 4])
+        seen.add(open_corpus(tmp_path / folder).fingerprint())
+    assert len(seen) == 1
+    seen.add(open_corpus(tmp_path / "a", columns=Columns(household_id="individual_id")).fingerprint())
+    seen.add(open_corpus(tmp_path / "a" / "0.csv").fingerprint())
+    write_csv(tmp_path / "a" / "1.csv", changed(4, text="another"))
+    seen.add(open_corpus(tmp_path / "a").fingerprint())
+    assert len(seen) == 4
