@@ -137,7 +137,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
     rank[order.to_numpy()] = np.arange(len(order))
     of_document = rank[encoded.indices.to_numpy()]
     units = np.zeros(num, dtype=np.uint32)
-    units[documents] = of_document
+    units[documents[::-1]] = of_document[::-1]  # the first document of an individual decides
     conflict = np.flatnonzero(units[documents] != of_document)
     if len(conflict):
         raise CorpusError(
@@ -156,6 +156,6 @@ def open_individuals(path: Path | str) -> Individuals:
     file = Path(path) / "individuals.parquet"
     try:
         table = pq.read_table(file).cast(INDIVIDUALS)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ArtifactError(f"{file}: not a readable split ({type(error).__name__})") from None
     return Individuals(table.unify_dictionaries())
