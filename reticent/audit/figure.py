@@ -223,7 +223,7 @@ def _shorten_numbers(match: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """A name from the evidence, fit to be drawn: printable, and not longer than a label."""
     shown = "".join(c for c in text if c.isprintable())
-    return shown if len(shown) <= 24 else shown[:23] + "…"
+    return shown if len(shown) <= 20 else shown[:19] + "…"
 
 
 def has_value(estimate: dict[str, Any] | None) -> bool:

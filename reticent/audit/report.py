@@ -242,6 +242,8 @@ def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
         return "–"
     if estimate["value"] in (0, 1) and (estimate["low"] is None or estimate["high"] is None):
         return "–"
+    if estimate["value"] == estimate["low"] == estimate["high"] == 0:
+        return "–"
     bound = f"{estimate['bound']} " if estimate.get("bound") else ""
     return f"{bound}{_number(estimate['value'], digits)}"
 
@@ -323,10 +325,12 @@ def _render(audit: dict[str, Any]) -> str:
     }
     by_objective = [(title, [m for m in last_checkpoints(audit) if m["objective"] == objective])
                     for objective, title in figure.OBJECTIVES.items()]  # fmt: skip
-    low_fprs = [fpr for fpr in ("0.01", "0.001") if any(_resolves(model, attacks, fpr) for model in models)]
+    first = [model["membership"][attacks[0]] for model in models if attacks and attacks[0] in model["membership"]]
+    low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
         groups=[group for group in by_objective if group[1]], parts=PARTS, everybody=everybody, low_fprs=low_fprs,
+        low_cost=any(model.get('low_cost') for model in models),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
@@ -345,10 +349,6 @@ def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
     else:
         plain = {"None": "none", "True": "yes", "False": "no"}
         yield name, plain.get(str(settings), str(settings))
-
-
-def _resolves(model: dict[str, Any], attacks: Sequence[str], fpr: str) -> bool:
-    return model["membership"].get(attacks[0], {}).get("tpr_at_fpr", {}).get(fpr) is not None
 
 
 def _attack_order(name: str) -> tuple[int, str]:

@@ -1,0 +1,575 @@
+"""The report: what it may say, what it must not, and that the page says what report.json says."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import stat
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_plots import calls, estimate, leakage, model, tiny_audit
+
+from reticent.audit import membership_plots, plots
+from reticent.audit.findings import plain_findings
+from reticent.audit.report import ends, leaks, published, value, write_report
+from reticent.errors import ArtifactError
+
+Page = ElementTree.Element
+
+
+def parsed(path: Path) -> Page:
+    """The page as a tree; it is written as well-formed XML, so any fault in it is an error here."""
+    return ElementTree.fromstring(path.read_text(encoding="utf-8").removeprefix("<!doctype html>"))
+
+
+def text_of(element: Page) -> str:
+    return re.sub(r"\s+", " ", "".join(element.itertext())).strip()
+
+
+def section(page: Page, name: str) -> str:
+    found = page.find(f".//section[@id='{name}']")
+    assert found is not None
+    return text_of(found)
+
+
+def rows_of(table: Page) -> list[list[Page]]:
+    return [list(row) for row in table.iter("tr") if row.get("class") != "group"]
+
+
+def shown(cell: Page) -> str:
+    """What stands large in a cell, without the small line under it."""
+    return text_of(cell).removesuffix(small(cell)).strip()
+
+
+def small(cell: Page) -> str:
+    line = cell.find("small")
+    return "" if line is None else text_of(line)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(tmp_path_factory.mktemp("report"), tiny_audit()).parent
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return parsed(folder / "report.html")
+
+
+@pytest.fixture
+def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Page]:
+    """Render without figures, which test_plots covers: they take most of the time."""
+    for module in (plots, membership_plots):
+        for name in module.__all__:
+            if name.endswith("_panels"):
+                monkeypatch.setattr(module, name, lambda *_: [])
+    monkeypatch.setattr(membership_plots, "roc_panels", lambda *_: ["<svg></svg>"])
+    return lambda audit: parsed(write_report(tmp_path, audit))
+
+
+# ------------------------------------------------------------------ the page as a file
+
+
+def test_the_page_fetches_nothing_and_runs_nothing(folder: Path, page: Page) -> None:
+    text = (folder / "report.html").read_text()
+    assert not re.search(
+        r"https?:|//[a-z]|javascript:|@import|<script|<link|<iframe|<img|<object|<form|srcset", text, re.I
+    )
+    assert not re.search(r"\burl\((?!#)", text)
+    links = [element.get("href", "") for element in page.iter() if "href" in element.attrib]
+    assert len(links) > 10
+    assert all(link.startswith("#") for link in links)
+    for element in page.iter():
+        assert not any(name.startswith("on") or name in ("src", "xlink:href") for name in element.attrib)
+    policy = [
+        meta.get("content", "") for meta in page.iter("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_the_page_is_well_formed_and_can_be_walked(page: Page) -> None:
+    ids = [element.get("id") for element in page.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    assert {link.get("href", "")[1:] for link in page.iter("a")} <= set(ids)
+    levels = [int(e.tag[1]) for e in page.iter() if re.fullmatch(r"h[1-6]", e.tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert page.get("lang") == "en"
+    images = [svg for svg in page.iter("svg") if svg.get("aria-hidden") != "true"]
+    assert len(images) >= 20
+    assert all(svg.get("role") == "img" and len(svg.get("aria-label", "")) > 40 for svg in images)
+
+
+def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
+    boxes = [div for div in page.iter("div") if div.get("class") == "scroll"]
+    assert len(boxes) == len(list(page.iter("table"))) >= 7
+    for box in boxes:
+        assert (box.get("tabindex"), box.get("role")) == ("0", "region")
+        assert box.get("aria-label")
+    for table in page.iter("table"):
+        assert all(cell.get("scope") for cell in table.iter("th"))
+        width = sum(int(cell.get("colspan", 1)) for cell in next(table.iter("tr")))
+        covered = 0
+        for row in rows_of(table):
+            cells = sum(int(cell.get("colspan", 1)) for cell in row)
+            assert width in (cells, cells + (covered > 0))
+            covered = max(covered - 1, *(int(cell.get("rowspan", 1)) - 1 for cell in row))
+
+
+def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, json; sys.path.insert(0, sys.argv[1]); from test_plots import tiny_audit;"
+        "from reticent.audit.report import write_report; write_report(sys.argv[2], tiny_audit())"
+    )
+    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path)]
+    subprocess.run(command, check=True, env={"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path)})
+    for name in ("report.html", "report.json"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
+    (tmp_path / "report.json").write_text("old")
+    (tmp_path / "report.json").chmod(0o644)
+    render(tiny_audit())
+    for path in (folder / "report.html", folder / "report.json", tmp_path / "report.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+# --------------------------------------------------------------- what it says is so
+
+
+def test_every_number_of_the_main_table_equals_report_json(folder: Path, page: Page) -> None:
+    report = json.loads((folder / "report.json").read_text())
+    last = [m for m in report["models"] if m["epoch"] in (0, 16)]
+    table = page.find(".//table[@id='main']")
+    assert table is not None
+    rows = [row for row in rows_of(table)[1:] if len(row) > 1]
+    assert len(rows) == len(last) == 6
+    for row, entry in zip(rows, last, strict=True):
+        accuracy = "ordinary_word_accuracy" if entry["objective"] == "mlm" else "ordinary_token_accuracy"
+        assert shown(row[0]) == entry["recipe"]
+        assert shown(row[1]) == (str(entry["epoch"]) if entry["epoch"] else "–")
+        both = entry["privacy"]["both"]
+        estimates = (
+            entry["utility"]["heldout"][accuracy],
+            both["types"],
+            entry["excess"]["both"]["excess"],
+            entry["membership"]["loss"]["auc"],
+        )
+        for cell, number in zip((row[2], row[3], row[5], row[6]), estimates, strict=True):
+            assert float(shown(cell).replace("−", "-")) == pytest.approx(number["value"], abs=5e-4)
+            low, high = small(cell).replace("−", "-").split(" to ")
+            assert float(low) == pytest.approx(number["low"], abs=5e-4)
+            assert float(high) == pytest.approx(number["high"], abs=5e-4)
+        assert (int(shown(row[4])), small(row[4])) == (both["num_leaked"], f"of {both['num_identifiers']}")
+        ledger = entry["ledger"]
+        if ledger is None:
+            assert shown(row[7]) == "–"
+        elif ledger["protected"]:
+            assert (shown(row[7]), small(row[7])) == ("0", f"of {ledger['targets']} checked")
+        else:
+            assert (shown(row[7]), small(row[7])) == ("none protected", f"{ledger['targets']} targets")
+
+
+def test_the_page_holds_every_required_part(page: Page) -> None:
+    labels = [svg.get("aria-label", "") for svg in page.iter("svg")]
+    for start in (
+        "Identifiers per person, cumulative", "Words per person", "People per word", "Utility against Privacy, Masked",
+        "Utility against Privacy, Causal", "Excess leakage, Masked", "Identifying n-grams predicted, Causal",
+        "Masked: last checkpoint", "Causal: F1 against epochs", "Causal: F1 against knowledge", "Membership, Masked",
+        "ROC of attack loss, Causal", "ROC of attack zlib, Masked",
+    ):  # fmt: skip
+        assert any(label.startswith(start) for label in labels), start
+    assert "57 % of the distinct words are used by only one person" in section(page, "findings")
+    for name in ("models", "documents", "tradeoff", "leaks", "membership", "method", "limits", "settings"):
+        assert len(section(page, name)) > 100
+    leakage_tables = [t for t in page.iter("table") if "knew before" in text_of(t)]
+    assert len(leakage_tables) == 2
+    for table in leakage_tables:
+        names = [text_of(row[0]) for row in rows_of(table)[1::3]]
+        assert names[0].startswith("base"), "what was known before stands first"
+        assert len(rows_of(table)) == 1 + 3 * 3
+    assert "torch 2.15.0" in section(page, "settings")
+    assert "train.learning_rate 0.002" in section(page, "settings")
+
+
+def test_a_zero_stands_with_its_upper_bound(render: Any) -> None:
+    audit = tiny_audit()
+    audit["models"] = [model("clm", "clm", 4, leaked=0), model("ppclm", "clm", 4, leaked=0)]
+    for entry in audit["models"]:
+        entry["low_cost"] = {**calls(0, 0), "by_graph_share": []}
+    page = render(audit)
+    calls_table = next(t for t in page.iter("table") if "people called members" in text_of(t))
+    beside_its_recall = [row[1] for row in rows_of(calls_table)]
+    zeros = 0
+    for cell in page.iter("td"):
+        if re.fullmatch(r"0(\.0+)?", shown(cell)) and cell not in beside_its_recall:
+            assert re.search(r"at most 7\.3.%|to 0\.\d*[1-9]|checked", small(cell)), text_of(cell)
+            zeros += "at most" in small(cell)
+    assert zeros == 2 + 6
+    said = "predicts none of its members’ 200 identifiers, at most 7.3 % at 95 % confidence"
+    assert said in section(page, "findings")
+
+
+def test_a_zero_without_a_bound_is_not_shown() -> None:
+    bare = {**estimate(0.0), "low": None, "high": None}
+    assert value(bare) == "–"
+    assert value(estimate(0.0, 0.0, 0.0)) == "–"
+    assert value({**bare, "value": 0.25}) == "0.250"
+    assert ends(bare) == ""
+    part = leakage(0)
+    part["types"] |= {"low": None, "high": None}
+    assert leaks(part, 5) == ("–", "not bounded")
+    assert leaks(leakage(0), 5) == ("0", "of 200; at most 7.3\xa0%")
+
+
+def test_numbers_are_written_plainly() -> None:
+    assert value(estimate(-0.0001, -0.02, 0.02)) == "0.000"
+    assert ends(estimate(-0.1, -0.25, 0.0)) == "−0.250 to 0.000"
+    assert value(estimate(1712.84, 1500.0, 1900.0), 1) == "1,712.8"
+    assert value(None) == value(estimate(None)) == "–"
+
+
+# ------------------------------------------------------------------- what it may not say
+
+
+@pytest.mark.parametrize("claim", ["Anonymous", "anonymised", "anonymized", "GDPR compliant", "gdpr-compliant"])
+def test_a_claim_in_a_name_is_withheld(render: Any, tmp_path: Path, claim: str) -> None:
+    audit = tiny_audit()
+    audit["corpus"]["detected"][0]["label"] = f"x {claim} y"
+    audit["settings"]["corpus"] = {"source": f"/data/{claim}.parquet"}
+    page = render(audit)
+    assert claim.lower() not in ElementTree.tostring(page, encoding="unicode").lower()
+    assert claim.lower() not in (tmp_path / "report.json").read_text().lower()
+    assert "x (withheld) y" in section(page, "documents")
+
+
+def test_our_own_words_make_no_claim(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = (folder / "report.html").read_text().lower()
+    assert not re.search(r"anonym|compliant|guarantee[ds]|no risk|completely safe", text)
+    findings = {"short": ["This model is anonymous."], "found": [], "sure": [], "next": []}
+    monkeypatch.setattr("reticent.audit.report.plain_findings", lambda _: findings)
+    with pytest.raises(ArtifactError, match="which no report may"):
+        write_report(tmp_path, {**tiny_audit(), "models": []})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    audit = tiny_audit()
+    audit["models"] = [m for m in audit["models"] if m["objective"] == "clm"]
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppclm":
+            entry["recipe"] = entry["name"] = hostile
+        entry["membership"]['"><img src=x onerror=y>'] = entry["membership"].pop("zlib")
+    audit["corpus"]["detected"] += [
+        {"label": "'><svg onload=z>&amp;", "detector": "{{ 7 * 7 }}", "num_spans": 50, "num_documents": 40}
+    ]
+    audit["corpus"]["policy"] = "$\\frac{</style>"
+    audit["settings"]["detect"] = {"lists": {"<b>": "]]>\x00"}}
+    page = parsed(write_report(tmp_path, json.loads(json.dumps(audit).replace("\\u0000", ""))))
+    tags = {element.tag for element in page.iter()}
+    assert not tags & {"script", "img", "b"}
+    assert not any(name.startswith("on") for element in page.iter() for name in element.attrib)
+    assert hostile in section(page, "models")
+    assert "'><svg onload=z>&amp;" in section(page, "documents")
+    assert "{{ 7 * 7 }} 50" in section(page, "documents")
+
+
+def test_paths_of_the_machine_are_shortened(render: Any, tmp_path: Path) -> None:
+    audit = tiny_audit()
+    audit["settings"] |= {
+        "detect": {"records": "/home/dr-smith/records.parquet", "lists": {"NAME": "C:\\ward\\names.txt"}},
+        "model": [
+            {"name": "bert", "base": "https://example.org/models/bert", "foundation": {"text": "~/public/"}},
+            {"base": "almanach/camembert-base"},
+        ],
+    }  # fmt: skip
+    text = section(render(audit), "settings")
+    for rest in (
+        "detect.records …/records.parquet",
+        "NAME …/names.txt",
+        "model.1.base …/bert",
+        "text …/public",
+        "model.2.base almanach/camembert-base",
+    ):
+        assert rest in text
+    assert not re.search("smith|ward|example|https", text + (tmp_path / "report.json").read_text())
+
+
+# ------------------------------------------------------------------------ small cells
+
+
+def test_small_cells_are_closed_on_the_page_and_in_report_json(render: Any, tmp_path: Path) -> None:
+    audit = tiny_audit()
+    few = model("ppclm", "clm", 4, leaked=3)
+    few["privacy"]["direct"] = leakage(2, 4)
+    few["privacy"]["both"]["individuals"] = estimate(1 - 2 / 40, 0.9, 1.0, 40)
+    few["privacy"]["both"]["num_unpredictable"] = 2
+    few["low_cost"] = {**calls(3, 2), "by_graph_share": [{"share": 1.0, **calls(3, 2)}]}
+    few["excess"]["direct"] = {side: estimate(0.2, 0.1, 0.3, 3) for side in ("members", "heldout", "excess")}
+    few["ledger"] = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
+    audit["models"] = [few]
+    audit["corpus"]["detected"] += [
+        {"label": "RARE", "detector": "gold", "num_spans": 9, "num_documents": 4},
+        {"label": "other", "detector": "any", "num_spans": 3, "num_documents": None},
+    ]
+    audit["corpus"]["num_individuals"]["reference"] = 3
+    page = render(audit)
+    report = json.loads((tmp_path / "report.json").read_text())
+    both, direct = (report["models"][0]["privacy"][part] for part in ("both", "direct"))
+    assert (both["num_leaked"], both["num_identifiers"], both["num_unpredictable"]) == (None, 200, None)
+    assert (both["types"]["value"], both["types"]["bound"], both["types"]["high"]) == (0.975, "above", 1.0)
+    assert (both["individuals"]["value"], both["individuals"]["bound"]) == (0.875, "above")
+    assert (direct["num_identifiers"], direct["num_leaked"], direct["types"]["value"]) == (None, None, None)
+    assert report["models"][0]["excess"]["direct"]["members"]["value"] is None
+    called = report["models"][0]["low_cost"]
+    assert (called["precision"]["value"], called["precision"]["n"]) == (None, None)
+    assert (called["recall"]["value"], called["recall"]["bound"]) == (0.125, "below")
+    assert (called["f1"]["value"], called["f1"]["bound"]) == (pytest.approx(10 / 45), "below")
+    assert called["by_graph_share"][0]["f1"]["bound"] == "below"
+    assert report["corpus"]["num_individuals"]["reference"] is None
+    assert {row["label"] for row in report["corpus"]["detected"]} == {"NAME", "CITY"}
+    assert report["small_cell"] == 5
+    counts = [shown(cell) for cell in page.iter("td")]
+    assert "fewer than 5" in counts
+    assert "above 0.975" in counts
+    assert "RARE" not in text_of(page)
+    rows = rows_of(page.find(".//table[@id='main']"))
+    assert shown(rows[1][7]) == "2", "a broken rule is never hidden"
+    assert "3" not in counts
+
+
+@pytest.mark.parametrize("total", [5, 9, 200])
+def test_one_leak_cannot_be_told_from_four(total: int) -> None:
+    pages = []
+    for leaked in (1, 2, 3, 4):
+        audit = tiny_audit()
+        audit["models"] = [model("ppclm", "clm", 4, leaked=20)]
+        part = {**leakage(leaked, total), "types": estimate(1 - leaked / total, 0.0, 1.0)}
+        part["individuals"] = estimate(1 - leaked / 40, 0.5, 1.0, 40)
+        audit["models"][0]["privacy"] = {"both": part}
+        audit["models"][0]["privacy_by_n"] = {"1": {**part["types"], "num_identifiers": total, "num_leaked": leaked}}
+        audit["models"][0]["low_cost"] = {**calls(12, leaked), "by_graph_share": []}
+        for measure in ("precision", "recall", "f1"):
+            audit["models"][0]["low_cost"][measure] |= {"low": 0.0, "high": 0.0}
+        pages.append(json.dumps(published(audit)["models"]))
+    assert len(set(pages)) == 1
+
+
+def test_a_distribution_over_people_has_no_step_of_few() -> None:
+    audit = tiny_audit()
+    corpus = published(audit)["corpus"]
+    for curve in (corpus["words_per_individual"], corpus["identifiers_per_individual"]["direct"]):
+        steps = [round(share * 40) for share in curve["y"]]
+        assert steps == [5, 10, 15, 20, 25, 30, 35]
+        assert curve["x"][-1] < 40, "the largest value belongs to one person"
+    audit["corpus"]["num_individuals"]["members"] = 9
+    assert published(audit)["corpus"]["words_per_individual"] == {"x": [], "y": []}
+
+
+def test_a_roc_curve_shows_no_threshold_that_few_pass() -> None:
+    roc = published(tiny_audit())["models"][0]["membership"]["loss"]["roc"]
+    assert len(roc["fpr"]) > 10
+    for rate, num in ((rate, num) for key, num in (("fpr", 30), ("tpr", 40)) for rate in roc[key]):
+        assert not 0 < round(rate * num) < 5
+
+
+def test_an_attack_on_few_people_is_left_out() -> None:
+    audit = tiny_audit()
+    audit["models"][0]["membership"]["zlib"] = {**audit["models"][0]["membership"]["zlib"], "num_nonmembers": 4}
+    assert set(published(audit)["models"][0]["membership"]) == {"loss"}
+
+
+def test_the_threshold_is_the_jobs() -> None:
+    audit = tiny_audit()
+    audit["models"] = [model("ppclm", "clm", 4, leaked=6)]
+    assert published(audit)["models"][0]["privacy"]["both"]["num_leaked"] == 6
+    audit["settings"]["audit"] = {"small_cell": 10}
+    assert published(audit)["models"][0]["privacy"]["both"]["num_leaked"] is None
+    assert published(audit)["small_cell"] == 10
+
+
+def test_publishing_changes_nothing_of_the_audit_and_nothing_twice() -> None:
+    audit = tiny_audit()
+    before = copy.deepcopy(audit)
+    once = published(audit)
+    assert audit == before
+    assert published(once)["models"] == once["models"]
+
+
+# ------------------------------------------------------------------- evidence that lacks
+
+
+@pytest.mark.parametrize("objective", ["mlm", "clm"])
+def test_one_objective_is_enough(objective: str, tmp_path: Path) -> None:
+    audit = tiny_audit()
+    audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
+    page = parsed(write_report(tmp_path, audit))
+    other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
+    assert other not in text_of(page.find("body"))
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 1 + 1 + 1 + 3 + 1 + 2
+
+
+def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        for key in ("membership", "low_cost", "privacy_by_n", "excess"):
+            del entry[key]
+        entry["ledger"] = None
+        entry["privacy"] = {
+            "both": {
+                k: v
+                for k, v in entry["privacy"]["both"].items()
+                if k not in ("occurrences", "individuals", "num_unpredictable")
+            }
+        }
+        del entry["utility"]["members"]
+    for key in (
+        "identifiers_per_individual",
+        "words_per_individual",
+        "individuals_per_word",
+        "detected",
+        "protected",
+        "retention",
+        "num_individuals",
+    ):
+        del audit["corpus"][key]
+    audit["settings"] = {}
+    page = parsed(write_report(tmp_path, audit))
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 2
+    assert "No membership attack was run" in section(page, "membership")
+
+
+def test_nobody_and_nothing_measured_still_renders(render: Any) -> None:
+    audit = tiny_audit()
+    nothing = estimate(None, n=0)
+    entry = model("ppmlm", "mlm", 4)
+    entry["privacy"] = {"both": {**leakage(0), "types": nothing, "num_identifiers": 0, "num_leaked": 0}}
+    entry["excess"] = {"both": {"members": nothing, "heldout": nothing, "excess": nothing}}
+    entry["utility"] = {"heldout": {"ordinary_word_accuracy": nothing, "masked_word_accuracy": nothing}}
+    audit["models"] = [entry]
+    rows = rows_of(render(audit).find(".//table[@id='main']"))
+    assert [shown(cell) for cell in rows[1][2:6]] == ["–", "–", "–", "–"]
+
+
+@pytest.mark.parametrize("where", ["retention_by_policy", "retention"])
+def test_retention_of_every_policy_is_a_table(render: Any, where: str) -> None:
+    audit = tiny_audit()
+    audit["corpus"][where] = [
+        {"policy": "all", "n": 1, "k": 2, "retention": 0.39},
+        {"policy": "cover", "n": 2, "k": 3, "retention": 0.81},
+    ]
+    page = render(audit)
+    table = next(t for t in page.iter("table") if "policy" in text_of(t))
+    assert [[text_of(cell) for cell in row] for row in rows_of(table)[1:]] == [
+        ["all (used here)", "1", "2", "39 %"],
+        ["cover", "2", "3", "81 %"],
+    ]
+    assert "Only 39 % of the words are left to learn from" in section(page, "findings")
+
+
+def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
+    audit = tiny_audit()
+    audit["corpus"]["detected"] += [
+        {"label": f"L{i}", "detector": "gold", "num_spans": 20 + i, "num_documents": 9} for i in range(9)
+    ]
+    page = render(audit)
+    tables = [t for t in page.iter("table") if "by detector" in text_of(t)]
+    assert [len(rows_of(table)) - 1 for table in tables] == [8, 3]
+    assert [text_of(cell) for cell in rows_of(tables[0])[1]] == ["NAME", "rules 90 · gold 95", "80"]
+    assert "3 more labels" in section(page, "documents")
+
+
+def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
+    audit = tiny_audit()
+    with pytest.raises(ArtifactError, match="corpus is missing"):
+        write_report(tmp_path, {key: part for key, part in audit.items() if key != "corpus"})
+    with pytest.raises(ArtifactError, match="not an audit of format"):
+        write_report(tmp_path, {**audit, "format": "reticent.audit/0"})
+    audit["models"][0]["utility"]["heldout"]["ordinary_word_accuracy"]["value"] = float("nan")
+    with pytest.raises(ArtifactError, match="not finite"):
+        write_report(tmp_path, audit)
+    assert not list(tmp_path.iterdir())
+
+
+# --------------------------------------------------------------------------- findings
+
+
+def findings(*models: dict[str, Any]) -> dict[str, str]:
+    said = plain_findings(published({**tiny_audit(), "models": list(models)}))
+    found = [sentence for _, sentences in said["found"] for sentence in sentences]
+    return {key: " ".join(found if key == "found" else said[key]).replace("\xa0", " ") for key in said}
+
+
+def entry(recipe: str, *, excess: float, auc: float, leaked: int = 20, epoch: int = 16, **more: Any) -> dict[str, Any]:
+    result = model(recipe, "clm", epoch, leaked=leaked, auc=auc, **more)
+    result["excess"]["both"] = {**result["excess"]["both"], "excess": estimate(excess, excess - 0.03, excess + 0.03)}
+    return result
+
+
+def test_a_model_that_learned_identifiers_is_not_to_be_shared() -> None:
+    said = findings(entry("clm", excess=0.2, auc=0.9, leaked=90), entry("ppclm", excess=0.0, auc=0.5, leaked=12))
+    assert said["short"].startswith("clm has learned identifiers of the people it was trained on.")
+    assert "No such learning was found in the other models." in said["short"]
+    assert "clm (no protection, 16 epochs) predicts 90 of its members’ 200 identifiers (45 %)." in said["found"]
+    assert "less often (20.0 points, 17.0 to 23.0): it has learned about its members" in said["found"]
+    assert "ppclm (no identifier ever a target, 16 epochs) predicts 12 of its members’ 200" in said["found"]
+    assert "200 identifiers (6.0 %), fewer than clm" in said["found"]
+    assert "For causal models the audit can find learned identifiers: it finds them in clm." in said["sure"]
+    assert "Do not share clm:" in said["next"]
+    assert "Against ppclm no attack of this audit succeeded. That is a measurement, not a promise" in said["next"]
+
+
+def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
+    said = findings(entry("clm", excess=0.0, auc=0.5), entry("ppclm", excess=0.0, auc=0.5))
+    assert "for causal models the audit could not have found it" in said["short"]
+    assert "shows neither that protection helps nor that it fails" in said["sure"]
+    said = findings(entry("ppclm", excess=0.0, auc=0.5))
+    assert "No unprotected causal model was trained beside the others" in said["sure"]
+
+
+def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
+    said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
+    assert (
+        "Who took part can be told, better than by guessing (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
+        in said["found"]
+    )
+    assert "Share ppclm only where it may become known who is in the data." in said["next"]
+    assert "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %." in said["next"]
+
+
+def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
+    said = findings(model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8))
+    assert "Caution: even the causal base model" in said["sure"]
+    assert "not valid" in said["sure"]
+    assert (
+        "tells nobody apart" in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]
+    )
+
+
+def test_a_broken_rule_comes_first() -> None:
+    ledger = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
+    said = findings(entry("ppclm", excess=0.0, auc=0.5, ledger=ledger))
+    assert said["short"].startswith("Training broke its own rule for ppclm.")
+    assert said["next"].startswith("Do not use ppclm: 2 of its 900 targets were protected.")
+    assert "0 of 900" not in said["sure"]
+    assert "0 of 900 (ppclm)" in findings(entry("ppclm", excess=0.0, auc=0.5))["sure"]
+
+
+def test_a_model_that_learned_little_is_not_praised() -> None:
+    weak = entry("ppclm", excess=0.0, auc=0.5, leaked=0)
+    weak["utility"]["heldout"]["ordinary_token_accuracy"] = estimate(0.02, 0.01, 0.03)
+    said = findings(weak)
+    assert "No causal model gets 10 % of ordinary words right" in said["sure"]
+    assert "Train the causal models further" in said["next"]
+    assert "no attack of this audit succeeded" not in said["next"]
