@@ -104,7 +104,7 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Return flags of each word (2 = INDIRECT), and bit n - 1 for a minimal identifying n-gram that starts there."""
+        """Return flags of each word (2 = INDIRECT), and bit n - 1 where a minimal identifying n-gram starts at it."""
 
 @final
 class Blacklist:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["pseudonymise"]
 
 
-def pseudonymise(texts: pa.Array, words: Words, mask: np.ndarray, replacement: str = "X") -> pa.Array:
+def pseudonymise(
+    texts: pa.Array, words: Words, mask: np.ndarray, replacement: str = "X", *, num_threads: int = 0
+) -> pa.Array:
     """Return the texts with each masked word replaced; everything between words stays.
 
     Parameters
@@ -23,4 +25,5 @@ def pseudonymise(texts: pa.Array, words: Words, mask: np.ndarray, replacement: s
     """
     from reticent import _rust
 
-    return pa.record_batch(_rust.replace_words(texts, words, mask, replacement)).column("text")
+    replaced = _rust.replace_words(texts, words, mask, replacement, num_threads=num_threads)
+    return pa.record_batch(replaced).column("text")

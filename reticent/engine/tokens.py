@@ -24,7 +24,7 @@ from reticent.engine.store import ShardWriter
 from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
-    from reticent._rust import Blacklist, NgramIndex
+    from reticent._rust import Blacklist, NgramIndex, Words
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
@@ -210,24 +210,37 @@ def _subset(
 
 
 def _pseudonymised(
-    texts: pa.Array, words: Any, flags: np.ndarray, starts: np.ndarray, num_threads: int
-) -> tuple[pa.Array, Any, np.ndarray, np.ndarray]:
-    """Texts with X for direct words; X is nobody's word, so its flags are 0. Words keep their number and order."""
+    texts: pa.Array, words: Words, flags: np.ndarray, starts: np.ndarray, num_threads: int
+) -> tuple[pa.Array, Words, np.ndarray, np.ndarray]:
+    """Texts with X for direct words, their words, and the flags and starts of what is left; X is nobody's word: 0."""
     from reticent import _rust
 
     direct = (flags & DIRECT) > 0
-    texts = replace_by_x(texts, words, direct.astype(np.uint8))
+    texts = replace_by_x(texts, words, direct.astype(np.uint8), num_threads=num_threads)
     replaced = _rust.segment(texts, num_threads=num_threads)
-    if np.array_equal(replaced.doc_offsets, words.doc_offsets):
-        return (
-            texts,
-            replaced,
-            np.where(direct, 0, flags).astype(np.uint8),
-            np.where(direct, 0, starts).astype(np.uint8),
-        )
-    # A replaced number can join or part its neighbours; flags are of no use to the recipes that train on this text.
-    zeros = np.zeros(replaced.num_words, dtype=np.uint8)
-    return texts, replaced, zeros, zeros
+    # An X can join what a number kept apart ("5.Smith" is two words, "X.Smith" one), so words are found by their place.
+    kept = np.flatnonzero(~direct)
+    now = _places(replaced, replaced.starts)
+    at = np.searchsorted(now, _places(words, _starts_after(words, direct))[kept], side="right") - 1
+    new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
+    np.bitwise_or.at(new_flags, at, flags[kept])
+    np.bitwise_or.at(new_starts, at, starts[kept])
+    return texts, replaced, new_flags, new_starts
+
+
+def _starts_after(words: Words, direct: np.ndarray) -> np.ndarray:
+    """Byte offset of each word in its own document once direct words are one byte long, int64."""
+    starts = words.starts.astype(np.int64)
+    shorter = np.where(direct, words.ends - starts - 1, 0)
+    before = np.concatenate([[0], np.cumsum(shorter)])
+    first = np.repeat(words.doc_offsets[:-1], np.diff(words.doc_offsets))
+    return starts - (before[:-1] - before[first])
+
+
+def _places(words: Words, starts: np.ndarray) -> np.ndarray:
+    """Document and byte offset of each word as one ascending number, int64 (offsets have 32 bits)."""
+    documents = np.repeat(np.arange(words.num_documents, dtype=np.int64), np.diff(words.doc_offsets))
+    return (documents << 32) + starts
 
 
 def _text_sizes(texts: pa.Array) -> np.ndarray:

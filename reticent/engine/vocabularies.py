@@ -36,6 +36,9 @@ def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) ->
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{vocab_path}: not a readable vocabulary ({type(error).__name__})") from None
     pairs = [line.split(" ") for line in _lines(merges_path) if line and not line.startswith("#version")]
+    wrong = [number for number, pair in enumerate(pairs) if len(pair) != 2 or "".join(pair) not in vocabulary]
+    if wrong:
+        raise ArtifactError(f"{merges_path}: merge {wrong[0] + 1} is not two tokens that make one of {vocab_path}")
     tokenizer = Tokenizer(models.BPE(vocabulary, [(left, right) for left, right in pairs]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -45,6 +48,7 @@ def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) ->
 
 def _lines(path: Path | str) -> list[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path}: not a readable vocabulary ({type(error).__name__})") from None
+    return lines if lines[-1] else lines[:-1]  # the last line may lack its newline

@@ -1,4 +1,8 @@
 //! Blacklist: surfaces of direct identifiers that are protected beyond the span that showed them.
+//!
+//! A bare number of up to three digits is not spread: it stays protected where it stands. `06 12 34 56 78` would otherwise
+//! protect every "12" of the corpus and `12 rue des Lilas` every "12" of the individual (PROTOCOLS §2: bare numbers are
+//! protected by occurrence).
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -46,6 +50,9 @@ impl Blacklist {
                     continue;
                 }
                 let surface = self.surface.apply(&text[from[word] as usize..to[word] as usize]);
+                if is_small_number(&surface) {
+                    continue;
+                }
                 let id = self.words.intern(&surface);
                 match units {
                     None => self.everywhere.insert(id),
@@ -75,4 +82,8 @@ impl Blacklist {
             .collect();
         Ok(parts.concat())
     }
+}
+
+fn is_small_number(surface: &str) -> bool {
+    surface.chars().count() <= 3 && surface.chars().all(char::is_numeric)
 }

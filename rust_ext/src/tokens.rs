@@ -3,8 +3,10 @@
 //! A token is protected when its bytes meet a protected word. Words hold no white space, so a token that only shares the space
 //! before a word (byte-level BPE glues it on) does not meet that word by accident.
 
+use std::collections::HashSet;
+
 use rayon::prelude::*;
-use tokenizers::Tokenizer;
+use tokenizers::{Model, Tokenizer};
 
 use crate::error::{Error, Result};
 use crate::spans::check_mask;
@@ -13,6 +15,9 @@ use crate::words::Words;
 
 pub struct TokenEncoder {
     tokenizer: Tokenizer,
+    /// Ids that no text may come to, whatever it spells; the unknown token is not one of them.
+    special: HashSet<u32>,
+    unknown: Option<u32>,
 }
 
 /// Tokens of a batch; every vector but `doc_offsets` has one entry a token.
@@ -29,14 +34,27 @@ pub struct Tokens {
 
 impl TokenEncoder {
     /// From the text of a `tokenizer.json`. Truncation and padding are switched off, and text that spells a special token is
-    /// ordinary text: a document must not be able to write `[MASK]`.
+    /// ordinary text: a document must not be able to write `[MASK]`. Where the model itself has it as a piece (Unigram,
+    /// WordPiece without a split at punctuation), the unknown token stands in its place.
     pub fn new(json: &str) -> Result<Self> {
         let mut tokenizer: Tokenizer =
             json.parse().map_err(|error| Error::Artifact(format!("tokenizer.json cannot be read: {error}")))?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| Error::Artifact(format!("tokenizer.json: {error}")))?;
         tokenizer.set_encode_special_tokens(true);
-        Ok(Self { tokenizer })
+        // What the model answers to a character that no vocabulary holds; models without an unknown token answer nothing
+        // or several bytes.
+        let unknown = match tokenizer.get_model().tokenize("\u{10fffe}") {
+            Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
+            _ => None,
+        };
+        let special = tokenizer
+            .get_added_tokens_decoder()
+            .iter()
+            .filter(|&(&id, token)| token.special && Some(id) != unknown)
+            .map(|(&id, _)| id)
+            .collect();
+        Ok(Self { tokenizer, special, unknown })
     }
 
     /// Ids run from 0 to this, exclusive.
@@ -74,10 +92,16 @@ impl TokenEncoder {
         let encoding =
             self.tokenizer.encode(text, false).map_err(|_| Error::Corpus("the tokenizer failed on it".into()))?;
         let (from, to) = bounds;
-        let num_tokens = encoding.get_ids().len();
+        let ordinary = |&id: &u32| match self.unknown {
+            _ if !self.special.contains(&id) => Ok(id),
+            Some(unknown) => Ok(unknown),
+            None => Err(Error::Corpus("it spells a special token, and the tokenizer has no unknown token".into())),
+        };
+        let input_ids = encoding.get_ids().iter().map(ordinary).collect::<Result<Vec<u32>>>()?;
+        let num_tokens = input_ids.len();
         let mut tokens = Tokens {
             doc_offsets: Vec::new(),
-            input_ids: encoding.get_ids().to_vec(),
+            input_ids,
             word_ids: vec![-1; num_tokens],
             flags: vec![0; num_tokens],
             ngram_starts: vec![0; num_tokens],
