@@ -29,6 +29,7 @@ def leakage(leaked: int, total: int = 200, n: int = NUM_MEMBERS) -> dict[str, An
         types = estimate(1.0, 0.9279, 1.0, n)
     return {
         "types": types, "occurrences": estimate(0.9, 0.85, 0.95, n), "individuals": estimate(0.5, 0.35, 0.65, n),
+        "in_place": estimate(0.95, 0.92, 0.98, n),
         "num_identifiers": total, "num_leaked": leaked, "num_unpredictable": 0,
     }  # fmt: skip
 
@@ -204,8 +205,8 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
 def test_the_panels_of_a_figure_share_their_axes(drawn: dict[str, Any]) -> None:
     audit = tiny_audit()
     for entry in audit["models"]:
-        if entry["objective"] == "mlm":  # a model to which nothing happened
-            entry |= model(entry["recipe"], "mlm", entry["epoch"], leaked=0)
+        if entry["objective"] == "mlm":  # a model to which nothing happened, at other epochs
+            entry |= model(entry["recipe"], "mlm", 2 * entry["epoch"], leaked=0)
     all_panels(audit)
     for name in ("tradeoff", "excess", "roc-loss", "epochs", "shares", "auc"):
         masked, causal = (drawn[f"fig-{name}-{objective}"].axes[0] for objective in ("mlm", "clm"))

@@ -45,7 +45,7 @@ def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]
     ``everybody`` is the F1 of calling everyone a member, the line to beat.
     """
     chosen = [m for m in models if m.get("low_cost")]
-    panels = []
+    panels, all_epochs = [], [m["epoch"] for m in chosen if m["epoch"]]
     for objective in objectives_of(chosen):
         recipes = by_recipe(chosen, objective)
         scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
@@ -53,7 +53,8 @@ def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]
         where = OBJECTIVES[objective].split()[0]
         panels.append(_low_cost_bars(recipes, objective, f"{where}: last checkpoint", note, everybody))
         if any(m["epoch"] for entries in recipes.values() for m in entries):
-            panels.append(_low_cost_epochs(recipes, objective, f"{where}: F1 against epochs", note, everybody))
+            title = f"{where}: F1 against epochs"
+            panels.append(_low_cost_epochs(recipes, objective, title, note, everybody, all_epochs))
         panels.append(_low_cost_shares(recipes, objective, f"{where}: F1 against knowledge", note, everybody))
     return panels
 
@@ -83,7 +84,9 @@ def _low_cost_bars(recipes: dict[str, Any], objective: str, title: str, note: st
     return to_svg(figure, f"fig-lowcost-{objective}", f"{title}. {'; '.join(said)}.")
 
 
-def _low_cost_epochs(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
+def _low_cost_epochs(
+    recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None, all_epochs: list[int]
+) -> str:
     figure, axis = new_panel(title, note, width=3.7)
     trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
@@ -99,7 +102,7 @@ def _low_cost_epochs(recipes: dict[str, Any], objective: str, title: str, note: 
         rows = [(m["epoch"], m["low_cost"]["f1"]) for m in entries if has_value(m["low_cost"]["f1"])]
         _curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
         said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
-    _epochs(axis, (m["epoch"] for entries in trained.values() for m in entries))
+    _epochs(axis, all_epochs)
     axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-epochs-{objective}", f"{title}. {'; '.join(said)}.")
 

@@ -269,7 +269,11 @@ def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
         return f"fewer than {cell}", f"of {total:,}"
     if leaked == 0:
         bound = at_most(part)
-        return ("–", "not bounded") if bound is None else ("0", f"of {total:,}; at most {bound}")
+        return (
+            ("–", "not bounded")
+            if bound is None
+            else ("0", f"of\N{NO-BREAK SPACE}{total:,}; at\N{NO-BREAK SPACE}most\N{NO-BREAK SPACE}{bound}")
+        )
     return f"{leaked:,}", f"of {total:,}"
 
 
@@ -331,6 +335,7 @@ def _render(audit: dict[str, Any]) -> str:
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
         groups=[group for group in by_objective if group[1]], parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
+        in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
