@@ -2,7 +2,7 @@
 
 The trainer and the audit read corpora through this file alone. It needs pyarrow and NumPy, not the Rust core,
 polars or torch, so a GPU machine reads what a CPU machine prepared. Opening costs no copy of the tokens when
-the folder holds one shard; several shards are joined once.
+the folder holds one shard (2^28 tokens by default); several shards are joined once.
 
 A folder ``tokens/`` holds ``shard-00000.arrow``, …, ``tokenizer.json`` (the exact tokenizer the ids are of) and,
 written by :mod:`reticent.artifact`, ``manifest.json``.
@@ -19,9 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.engine.schema import protected_tokens_schema
-from reticent.errors import ArtifactError, CorpusError
+from reticent.errors import ArtifactError
 
 __all__ = ["ShardWriter", "TokenStore", "open_tokens", "tokenizer_fingerprint"]
+
+#: Columns with one entry a token.
+LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
 
 
 def tokenizer_fingerprint(path: Path | str) -> str:
@@ -64,7 +67,12 @@ class TokenStore:
                 raise ArtifactError(
                     f"token store: {name} has {len(getattr(self, name))} entries for {num_tokens} tokens"
                 )
-        if len(self.doc_offsets) != len(self.individual) + 1 or self.doc_offsets[-1] != num_tokens:
+        if (
+            len(self.doc_offsets) != len(self.individual) + 1
+            or self.doc_offsets[0] != 0
+            or self.doc_offsets[-1] != num_tokens
+            or (np.diff(self.doc_offsets) < 0).any()
+        ):
             raise ArtifactError("token store: document offsets do not match the documents and tokens")
 
     @property
@@ -103,18 +111,17 @@ class TokenStore:
 class ShardWriter:
     """Write documents to ``folder/shard-NNNNN.arrow``, a new shard every ``tokens_per_shard`` tokens.
 
-    Files are byte-identical for the same documents however they were batched: rows are re-batched to
-    ``rows_per_batch``.
+    A shard is one record batch, so that a reader maps it and copies nothing. Its columns grow in files beside it and
+    are mapped into the shard when it is full: memory is bounded by a call of :meth:`write`, and the bytes do not depend
+    on how the documents were batched.
     """
 
-    def __init__(self, folder: Path, vocab_size: int, *, tokens_per_shard: int = 1 << 28, rows_per_batch: int = 4096):
-        self.folder, self.schema = Path(folder), protected_tokens_schema(vocab_size)
-        self.tokens_per_shard, self.rows_per_batch = tokens_per_shard, rows_per_batch
+    def __init__(self, folder: Path, vocab_size: int, *, tokens_per_shard: int = 1 << 28):
+        self.folder, self.tokens_per_shard = Path(folder), tokens_per_shard
+        self.schema = protected_tokens_schema(vocab_size)
         self.num_shards = self.num_documents = self.num_tokens = 0
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = self._shard_tokens = 0
-        self._writer: pa.ipc.RecordBatchFileWriter | None = None
-        self._file: pa.NativeFile | None = None
+        self._dtypes = {name: self.schema.field(name).type.value_type.to_pandas_dtype() for name in LISTS}
+        self._begin_shard()
 
     def write(
         self,
@@ -127,65 +134,59 @@ class ShardWriter:
         ngram_starts: np.ndarray,
     ) -> None:
         """Append documents given as flat arrays (`TokenStore` layout, offsets starting at 0)."""
-        offsets = pa.array(np.asarray(doc_offsets, dtype=np.int64))
-        columns: list[pa.Array] = [
-            pa.array(doc_ids, pa.string()),
-            pa.array(np.asarray(individual, dtype=np.uint32)),
-        ]
-        for name, values in zip(
-            ("input_ids", "word_ids", "flags", "ngram_starts"),
-            (input_ids, word_ids, flags, ngram_starts),
-            strict=True,
-        ):
-            field_type = self.schema.field(name).type
-            dtype = field_type.value_type.to_pandas_dtype()
-            columns.append(
-                pa.LargeListArray.from_arrays(
-                    offsets, pa.array(np.ascontiguousarray(values, dtype=dtype)), type=field_type
-                )
-            )
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        self.num_documents += batch.num_rows
-        self.num_tokens += len(input_ids)
-        for start in range(0, batch.num_rows, self.rows_per_batch):
-            part = batch.slice(start, self.rows_per_batch)
-            self._pending.append(part)
-            self._pending_rows += part.num_rows
-            while self._pending_rows >= self.rows_per_batch:
-                self._flush(self.rows_per_batch)
-
-    def _flush(self, num_rows: int) -> None:
-        table = pa.Table.from_batches(self._pending, self.schema)
-        batch = table.slice(0, num_rows).combine_chunks().to_batches()[0]
-        rest = table.slice(num_rows)
-        self._pending, self._pending_rows = rest.to_batches(), rest.num_rows
-        if self._writer is None:
-            self._file = pa.OSFile(str(self.folder / f"shard-{self.num_shards:05d}.arrow"), "wb")
-            self._writer = pa.ipc.new_file(self._file, self.schema)
-            self.num_shards += 1
-            self._shard_tokens = 0
-        self._writer.write_batch(batch)
-        self._shard_tokens += len(batch.column("flags").flatten())
-        if self._shard_tokens >= self.tokens_per_shard:
-            self._close_shard()
-
-    def _close_shard(self) -> None:
-        if self._writer is not None and self._file is not None:
-            self._writer.close()
-            self._file.close()
-            self._writer = self._file = None
+        doc_ids, offsets = pa.array(doc_ids, pa.string()), np.asarray(doc_offsets, dtype=np.int64)
+        individual = np.asarray(individual, dtype=np.uint32)
+        values = dict(zip(LISTS, (input_ids, word_ids, flags, ngram_starts), strict=True))
+        first, num_documents = 0, len(offsets) - 1
+        while first < num_documents:
+            # The document that fills the shard is its last one.
+            full = offsets[first] + self.tokens_per_shard - self._offsets[-1][-1]
+            end = min(int(np.searchsorted(offsets[first + 1 :], full)) + first + 1, num_documents)
+            for name, column in values.items():
+                part = np.ascontiguousarray(column[offsets[first] : offsets[end]], self._dtypes[name])
+                self._files[name].write(part.data)
+            self._doc_ids.append(doc_ids.slice(first, end - first))
+            self._individual.append(individual[first:end])
+            self._offsets.append(offsets[first + 1 : end + 1] - offsets[first] + self._offsets[-1][-1])
+            if self._offsets[-1][-1] >= self.tokens_per_shard:
+                self._close_shard()
+                self._begin_shard()
+            first = end
+        self.num_documents += num_documents
+        self.num_tokens += int(offsets[-1])
 
     def close(self) -> None:
         """Write what is pending; the folder then holds every document."""
-        while self._pending_rows:
-            self._flush(min(self._pending_rows, self.rows_per_batch))
-        if self.num_shards == 0:  # an empty set of documents is still a valid store
-            with (
-                pa.OSFile(str(self.folder / "shard-00000.arrow"), "wb") as file,
-                pa.ipc.new_file(file, self.schema),
-            ):
-                self.num_shards = 1
-        self._close_shard()
+        if len(self._offsets) > 1 or self.num_shards == 0:  # an empty set of documents is still a valid store
+            self._close_shard()
+        else:
+            self._drop_files()
+
+    def _begin_shard(self) -> None:
+        self._doc_ids: list[pa.Array] = [pa.array([], pa.string())]
+        self._individual = [np.empty(0, dtype=np.uint32)]
+        self._offsets = [np.zeros(1, dtype=np.int64)]
+        self._files = {name: (self.folder / f"{name}.part").open("w+b") for name in LISTS}
+
+    def _close_shard(self) -> None:
+        columns = [pa.concat_arrays(self._doc_ids), pa.array(np.concatenate(self._individual))]
+        offsets = pa.array(np.concatenate(self._offsets))
+        for name, file in self._files.items():
+            file.flush()
+            mapped = np.memmap(file, self._dtypes[name], "r") if file.tell() else np.empty(0, self._dtypes[name])
+            columns.append(pa.LargeListArray.from_arrays(offsets, pa.array(mapped), type=self.schema.field(name).type))
+        with (
+            pa.OSFile(str(self.folder / f"shard-{self.num_shards:05d}.arrow"), "wb") as shard,
+            pa.ipc.new_file(shard, self.schema) as writer,
+        ):
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        self.num_shards += 1
+        self._drop_files()
+
+    def _drop_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+            Path(file.name).unlink()
 
 
 def open_tokens(path: Path | str) -> TokenStore:
@@ -200,15 +201,13 @@ def open_tokens(path: Path | str) -> TokenStore:
     shards = sorted(folder.glob("shard-*.arrow"))
     if not shards:
         raise ArtifactError(f"{folder}: no protected-token shards here; expected shard-00000.arrow")
-    batches = [batch for shard in shards for batch in _read_shard(shard)]
-    table = pa.Table.from_batches(batches) if batches else protected_tokens_schema(0).empty_table()
-    lists = {name: table.column(name) for name in ("input_ids", "word_ids", "flags", "ngram_starts")}
+    schema = _schema_of(shards[0])
+    batches = [batch for shard in shards for batch in _read_shard(shard, schema)]
+    table = pa.Table.from_batches(batches, schema)
+    lists = {name: table.column(name) for name in LISTS}
     flat = {name: _flatten(column) for name, column in lists.items()}
     lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in lists["input_ids"].chunks]
     doc_offsets = np.concatenate([[0], *[np.asarray(part) for part in lengths]]).astype(np.int64).cumsum()
-    for name, values in flat.items():
-        if len(values) != doc_offsets[-1]:
-            raise CorpusError(f"{folder}: column {name} holds {len(values)} entries, expected {doc_offsets[-1]}")
     individual = table.column("individual").combine_chunks().to_numpy(zero_copy_only=False)
     return TokenStore(
         flat["input_ids"],
@@ -222,13 +221,38 @@ def open_tokens(path: Path | str) -> TokenStore:
     )
 
 
-def _read_shard(shard: Path) -> Iterator[pa.RecordBatch]:
+def _schema_of(shard: Path) -> pa.Schema:
+    """Schema of the first shard: ids are uint16 or uint32, by the vocabulary; every shard must have the same."""
+    found = _open_shard(shard).schema
+    for vocab_size in (1, 1 << 17):
+        if found.equals(protected_tokens_schema(vocab_size)):
+            return found
+    raise ArtifactError(f"{shard}: not a shard of protected tokens of this version")
+
+
+def _open_shard(shard: Path) -> pa.ipc.RecordBatchFileReader:
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(shard)))
-        for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)
+        return pa.ipc.open_file(pa.memory_map(str(shard)))
     except (pa.ArrowException, OSError) as error:
         raise ArtifactError(f"{shard}: not a readable shard of protected tokens ({type(error).__name__})") from None
+
+
+def _read_shard(shard: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    reader = _open_shard(shard)
+    if not reader.schema.equals(schema):
+        raise ArtifactError(f"{shard}: another schema than the first shard's")
+    for number in range(reader.num_record_batches):
+        try:
+            batch = reader.get_batch(number)
+            batch.validate()  # sizes of the buffers, without reading them
+            batch.column("doc_id").validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ArtifactError(f"{shard}: batch {number} cannot be read ({type(error).__name__})") from None
+        offsets = batch.column("input_ids").offsets
+        for name in ("word_ids", "flags", "ngram_starts"):
+            if not batch.column(name).offsets.equals(offsets):
+                raise ArtifactError(f"{shard}: column {name} has other lengths than input_ids")
+        yield batch
 
 
 def _flatten(column: pa.ChunkedArray) -> np.ndarray:
