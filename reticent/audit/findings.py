@@ -62,14 +62,18 @@ def retention_rows(corpus: dict[str, Any]) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------- judgements
 
 
-def _excess(model: Model) -> dict[str, Any] | None:
-    excess = model.get("excess", {}).get("both", {}).get("excess")
-    return excess if has_value(excess) and excess["low"] is not None else None
+def _excess(model: Model) -> tuple[str, dict[str, Any]] | None:
+    """The part of the identifiers that is learned most surely; all of them where none is learned measurably."""
+    parts = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
+    rows = [(what, model.get("excess", {}).get(part, {}).get("excess")) for part, what in parts.items()]
+    measured = [(what, excess) for what, excess in rows if has_value(excess) and excess["low"] is not None]
+    learned = [row for row in measured if row[1]["low"] > 0]
+    return max(learned, key=lambda row: row[1]["low"]) if learned else next(iter(measured), None)
 
 
 def _leaks(model: Model) -> bool:
     excess = _excess(model)
-    return excess is not None and excess["low"] > 0
+    return excess is not None and excess[1]["low"] > 0
 
 
 def _strongest(model: Model) -> tuple[str, dict[str, Any]] | None:
@@ -110,12 +114,11 @@ def _short(sides: dict[str, dict[str, Model]]) -> Iterable[str]:
     if leaky:
         yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
     if len(leaky) < len(trained):
-        opening = (
-            "No such learning was found in the other models"
-            if leaky
-            else ("No model was found to have learned identifiers of the people it was trained on")
-        )
-        yield opening + (f"; for {_listed(silent)} models the audit could not have found it." if silent else ".")
+        nobody = "No model was found to have learned identifiers of the people it was trained on"
+        opening = "No such learning was found in the other models" if leaky else nobody
+        if silent:
+            opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
+        yield opening + "."
     told = [r for r, m in trained if _told_apart(m)]
     if told:
         yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
@@ -206,10 +209,11 @@ def _against_strangers(model: Model) -> str:
     excess = _excess(model)
     if excess is None or model["privacy"]["both"]["num_leaked"] == 0:
         return ""
-    measured = f"{_signed(excess['value'])} points, {_interval(excess)}"
-    if excess["low"] > 0:
-        return f" It predicts strangers’ identifiers less often ({measured}): it has learned about its members."
-    return f" It predicts strangers’ identifiers about as often ({measured})."
+    what, estimate = excess
+    measured = f"{_signed(estimate['value'])} points, {_interval(estimate)}"
+    if estimate["low"] > 0:
+        return f" It predicts strangers’ {what} less often ({measured}): it has learned about its members."
+    return f" It predicts strangers’ {what} no less often ({measured})."
 
 
 def _useful(model: Model, plain: Model | None) -> str:
@@ -252,8 +256,8 @@ def _controls(objective: str, last: dict[str, Model]) -> Iterable[str]:
         yield f"For {kind} models the audit can find learned identifiers: it finds them in {objective}."
     else:
         yield (
-            f"Even in the unprotected {kind} model ({objective}) no learned identifier was found. So for {kind} models "
-            "this audit shows neither that protection helps nor that it fails."
+            f"Even in the unprotected {kind} model ({objective}) no learned identifier was found. So finding none in "
+            f"other {kind} models does not show that protection works."
         )
     if _learned_little(last):
         yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
