@@ -109,7 +109,7 @@ def draw_words(
             at = end
         if num_eligible == 0:
             continue
-        num_drawn = max(1, int(np.floor(share * num_eligible + 0.5)))
+        num_drawn = min(num_eligible, max(1, int(np.floor(share * num_eligible + 0.5))))
         threshold = np.sort(hashes[:num_eligible])[num_drawn - 1]
         at = 0
         seen = 0

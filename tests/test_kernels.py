@@ -1,0 +1,204 @@
+"""The Numba kernels against plain Python, on any shape they can meet."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.engine.kernels import cut_documents, draw_words, gather_windows, word_slots
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+lengths_of_documents = st.lists(st.integers(0, 9), max_size=6)
+
+
+def offsets_of(lengths: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lengths_of_documents, st.integers(1, 5))
+def test_cut_documents_matches_oracle(lengths: list[int], capacity: int) -> None:
+    offsets = offsets_of(lengths)
+    expected = [
+        (document, int(offsets[document]) + at, min(capacity, length - at))
+        for document, length in enumerate(lengths)
+        for at in range(0, length, capacity)
+    ]
+    documents, starts, sizes = cut_documents(offsets, capacity)
+    assert list(zip(documents.tolist(), starts.tolist(), sizes.tolist(), strict=True)) == expected
+    assert {array.dtype for array in (documents, starts, sizes)} == {np.dtype(np.int64)}
+
+
+def test_windows_of_a_store_that_does_not_begin_at_zero() -> None:
+    documents, starts, sizes = cut_documents(np.array([10, 13, 13, 15]), 2)
+    assert (documents.tolist(), starts.tolist(), sizes.tolist()) == ([0, 0, 2], [10, 12, 13], [2, 1, 2])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=5),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.sampled_from([(np.uint16, np.int64), (np.uint32, np.int64), (np.int32, np.int32), (np.uint8, np.uint8)]),
+    st.sampled_from([0, 7]),
+)
+def test_gather_windows_matches_oracle(
+    windows: list[tuple[int, int]], offset: int, spare: int, dtypes: tuple[type, type], fill: int
+) -> None:
+    values = np.arange(100, 120).astype(dtypes[0])
+    values.flags.writeable = False  # a memory map is read-only
+    starts, lengths = (np.array([w[i] for w in windows], dtype=np.int64) for i in range(2))
+    out = np.full((len(windows), offset + 6 + spare), 99, dtype=dtypes[1])
+    gather_windows(values, starts, lengths, offset, fill, out)
+    expected = [[fill] * offset + values[a : a + n].tolist() + [fill] * (6 - n + spare) for a, n in windows]
+    assert out.tolist() == expected
+
+
+def mix(state: int) -> int:
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & MASK
+    return state ^ (state >> 31)
+
+
+def hash_of(seed: int, epoch: int, window: int, word: int) -> int:
+    """Splitmix64's finaliser, chained over the four counters."""
+    state = mix((seed + GOLDEN) & MASK)
+    for counter in (epoch, window, word):
+        state = mix(state ^ ((counter + GOLDEN) & MASK))
+    return state
+
+
+Row = list[tuple[int, list[bool]]]  # runs of tokens: the word's number or -1, and which of its tokens are protected
+
+
+def drawn(row: Row, share: float, seed: int, epoch: int, window: int) -> tuple[list[bool], int]:
+    """Tokens of the words with the smallest hashes, of the words no token of which is protected."""
+    eligible = [(hash_of(seed, epoch, window, word), word) for word, tokens in row if word >= 0 and not any(tokens)]
+    count = max(1, math.floor(share * len(eligible) + 0.5)) if eligible else 0
+    chosen = {word for _, word in sorted(eligible)[:count]}
+    mask = [word in chosen and not any(tokens) for word, tokens in row for _ in tokens]
+    return mask, sum(len(tokens) for word, tokens in row if word >= 0 and not any(tokens))
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    runs: Row = []
+    word = draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(0, 12))):
+        tokens = draw(st.lists(st.booleans() if draw(st.booleans()) else st.just(False), min_size=1, max_size=3))
+        if draw(st.integers(0, 3)) == 0:
+            if not runs or runs[-1][0] >= 0:
+                runs.append((-1, tokens))
+        else:
+            runs.append((word, tokens))
+            word += draw(st.integers(1, 3))
+    return runs
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(rows(), max_size=4),
+    st.sampled_from([0.0, 0.15, 0.5, 0.99, 1.0, 3.0]),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 100),
+    st.integers(0, 2**40),
+)
+def test_draw_words_matches_oracle(batch: list[Row], share: float, seed: int, epoch: int, window: int) -> None:
+    width = max((sum(len(tokens) for _, tokens in row) for row in batch), default=0) + 1
+    word_ids = np.full((len(batch), width), -1, dtype=np.int32)
+    protected = np.ones((len(batch), width), dtype=bool)
+    expected = np.zeros((len(batch), width), dtype=bool)
+    num_eligible = 0
+    windows = np.array([window + 7 * i for i in range(len(batch))], dtype=np.int64)
+    for i, row in enumerate(batch):
+        flat = [(word, token) for word, tokens in row for token in tokens]
+        word_ids[i, : len(flat)] = [word for word, _ in flat]
+        protected[i, : len(flat)] = [token for _, token in flat]
+        mask, count = drawn(row, share, seed, epoch, int(windows[i]))
+        expected[i, : len(flat)] = mask
+        num_eligible += count
+    out = np.ones((len(batch), width), dtype=bool)
+    assert draw_words(word_ids, protected, windows, share, seed, epoch, out) == num_eligible
+    assert out.tolist() == expected.tolist()
+
+
+def big_batch(num_rows: int = 200, length: int = 64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    word_ids = np.cumsum(rng.integers(0, 2, (num_rows, length)), axis=1).astype(np.int32)
+    return word_ids, rng.random((num_rows, length)) < 0.1, np.arange(num_rows, dtype=np.int64)
+
+
+def test_draw_never_takes_a_protected_word_and_takes_the_share() -> None:
+    word_ids, protected, windows = big_batch()
+    out = np.empty_like(protected)
+    draw_words(word_ids, protected, windows, 0.15, 1, 0, out)
+    assert not (out & protected).any()
+    words = [{*row.tolist()} for row in word_ids]
+    free = [w - {*ids[bad].tolist()} for w, ids, bad in zip(words, word_ids, protected, strict=True)]
+    taken = [{*ids[mask].tolist()} for ids, mask in zip(word_ids, out, strict=True)]
+    assert [len(t) for t in taken] == [max(1, math.floor(0.15 * len(f) + 0.5)) for f in free]
+    assert all(t <= f for t, f in zip(taken, free, strict=True))
+    assert all((out[i] == np.isin(word_ids[i], list(taken[i]))).all() for i in range(len(out)))  # whole words
+
+
+def test_draw_depends_on_seed_epoch_and_window_and_not_on_the_batch() -> None:
+    word_ids, protected, windows = big_batch()
+
+    def draw(order: np.ndarray, seed: int = 1, epoch: int = 0, shift: int = 0) -> np.ndarray:
+        out = np.empty((len(order), word_ids.shape[1]), dtype=bool)
+        draw_words(word_ids[order], protected[order], windows[order] + shift, 0.15, seed, epoch, out)
+        return out
+
+    order = np.random.default_rng(0).permutation(len(windows))
+    whole = draw(np.arange(len(windows)))
+    assert (draw(order) == whole[order]).all()
+    assert (draw(order[:1]) == whole[order[:1]]).all()
+    for other in (draw(order, seed=2), draw(order, epoch=1), draw(order, shift=1)):
+        assert (other != whole[order]).mean() > 0.1
+
+
+def test_every_word_is_drawn_about_equally_often_over_epochs() -> None:
+    word_ids = np.arange(100, dtype=np.int32)[None, :]
+    protected = np.zeros((1, 100), dtype=bool)
+    counts = np.zeros(100)
+    out = np.empty_like(protected)
+    for epoch in range(2000):
+        draw_words(word_ids, protected, np.array([3]), 0.15, 5, epoch, out)
+        counts += out[0]
+    assert counts.sum() == 2000 * 15
+    # Binomial(2000, 0.15): mean 300, standard deviation 16; six of them.
+    assert abs(counts - 300).max() < 96
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 3)), max_size=5), max_size=5))
+def test_word_slots_matches_oracle(documents: list[list[tuple[int, int]]]) -> None:
+    """Documents as runs of (word or -1, tokens); the same word twice in a row is one word."""
+    flat = [[word for word, count in runs for _ in range(count)] for runs in documents]
+    offsets = offsets_of([len(tokens) for tokens in flat])
+    expected = []
+    for document, tokens in enumerate(flat):
+        at = int(offsets[document])
+        for word, group in itertools.groupby(tokens):
+            length = len(list(group))
+            if word >= 0:
+                expected.append((at, length, document))
+            at += length
+    ids = np.array([word for tokens in flat for word in tokens], dtype=np.int32)
+    ids.flags.writeable = False
+    starts, lengths, numbers = word_slots(ids, offsets)
+    assert list(zip(starts.tolist(), lengths.tolist(), numbers.tolist(), strict=True)) == expected
+    assert (starts.dtype, lengths.dtype, numbers.dtype) == (np.int64, np.int32, np.int64)
+
+
+@pytest.mark.parametrize("kernel", [cut_documents, gather_windows, draw_words, word_slots])
+def test_kernels_release_the_interpreter_lock_and_start_no_threads(kernel: object) -> None:
+    options = kernel.targetoptions  # type: ignore[attr-defined]
+    assert options["nogil"]
+    assert not options.get("parallel")
