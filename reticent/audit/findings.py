@@ -213,7 +213,7 @@ def _against_strangers(model: Model) -> str:
     measured = f"{_signed(estimate['value'])} points, {_interval(estimate)}"
     if estimate["low"] > 0:
         return f" It predicts strangers’ {what} less often ({measured}): it has learned about its members."
-    return f" It predicts strangers’ {what} no less often ({measured})."
+    return f" It predicts strangers’ {what} not measurably less often ({measured})."
 
 
 def _useful(model: Model, plain: Model | None) -> str:

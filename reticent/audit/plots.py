@@ -198,7 +198,10 @@ def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
 
     models = audit["models"]
     objectives = objectives_of(models)
-    figure = Figure(figsize=(4.9 * len(objectives), 4.5), layout="constrained", facecolor="white")
+    # A panel of its own is as wide as the legend under it.
+    width = max(4.9 * len(objectives), 8.0)
+    figure = Figure(figsize=(width, 4.6), layout="constrained", facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
     limits = _tradeoff_limits(models)
     shown: dict[Look, list[str]] = {}
     for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False)[0], objectives, strict=True):
