@@ -40,6 +40,15 @@ TOLERANCE = 2e-5
 Word = tuple[int, ...] | int
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only wait for their threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def store_of(*documents: list[Word]) -> TokenStore:
     """A store of documents given as words (tuples of token ids); a bare id is a token outside every word."""
     input_ids: list[int] = []

@@ -40,9 +40,11 @@ def ratio_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.nd
 
 
 def zlib_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
-    """Return minus the summed loss over the zlib length of the text (Carlini et al. 2021)."""
+    """Return minus the summed loss over the zlib length of the text (Carlini et al. 2021); NaN where no token was
+    scored: a sum of nothing would be the highest score there is."""
     assert zlib_bytes is not None
-    return _sum(target.log_probs, target.doc_offsets)[0] / np.maximum(zlib_bytes, 1)
+    totals, counts = _sum(target.log_probs, target.doc_offsets)
+    return np.where(counts > 0, totals / np.maximum(zlib_bytes, 1), np.nan)
 
 
 def min_k_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
@@ -107,9 +109,11 @@ def attack(
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum and number of the values of each document that are not NaN."""
     scored = ~np.isnan(values)
-    totals = np.concatenate([[0.0], np.cumsum(np.where(scored, values, 0.0), dtype=np.float64)])
-    counts = np.concatenate([[0], np.cumsum(scored)])
-    return totals[doc_offsets[1:]] - totals[doc_offsets[:-1]], counts[doc_offsets[1:]] - counts[doc_offsets[:-1]]
+    num_documents = len(doc_offsets) - 1
+    # Each document by itself: in a running sum one token of probability 0 would spoil every document after it.
+    documents = np.repeat(np.arange(num_documents), np.diff(doc_offsets))[scored]
+    totals = np.bincount(documents, weights=values[scored], minlength=num_documents)
+    return totals, np.bincount(documents, minlength=num_documents)
 
 
 def _mean(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
