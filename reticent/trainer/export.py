@@ -51,8 +51,15 @@ MEANINGS = {
 def write_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: str, epoch: int
 ) -> None:
-    """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder."""
+    """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder.
+
+    An old model there is set aside until the new one is in its place: at no moment does ``folder`` hold half a model.
+    """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # our own progress says what is being done
     temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex[:12]}"
+    aside = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(mode=0o700, parents=True)
         model.save_pretrained(temporary, safe_serialization=True)
@@ -63,27 +70,32 @@ def write_model(
         for file in temporary.iterdir():
             file.chmod(0o600)
         if folder.exists():
-            shutil.rmtree(folder)
+            folder.rename(aside)
         temporary.rename(folder)
     except BaseException:
+        if aside.exists() and not folder.exists():
+            aside.rename(folder)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
     """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty); returns what was left behind.
 
+    Links are not followed: what they lead to may not be a part of the model.
+
     Raises
     ------
     ArtifactError
-        The folder is no model folder, or ``out`` is not empty.
+        The folder is no model folder, or ``out`` is a file or not empty.
     """
     folder, out = Path(folder), Path(out)
-    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
-        raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors)")
-    if out.exists() and any(out.iterdir()):
-        raise ArtifactError(f"{out}: not empty; choose a new folder")
     allowed = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+    if folder / "config.json" not in allowed or not any(path.suffix == ".safetensors" for path in allowed):
+        raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors, none of them a link)")
+    if out.is_symlink() or out.is_file() or (out.exists() and any(out.iterdir())):
+        raise ArtifactError(f"{out}: a file, a link or not empty; choose a new folder")
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in sorted(allowed):
         shutil.copyfile(path, out / path.name)
