@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,5 +53,7 @@ class TrainConfig:
             raise PolicyError(f"train.warmup_steps: expected at least 0, got {self.warmup_steps}")
         if not 0 < self.mask_share < 1:
             raise PolicyError(f"train.mask_share: expected a share between 0 and 1, got {self.mask_share}")
-        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.weight_decay >= 0):
-            raise PolicyError("train: learning_rate and max_grad_norm must be positive, weight_decay not negative")
+        if not (0 < self.learning_rate < math.inf and self.max_grad_norm > 0 and 0 <= self.weight_decay < math.inf):
+            raise PolicyError(
+                "train: learning_rate (finite) and max_grad_norm must be positive, weight_decay finite and not negative"
+            )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -72,22 +73,28 @@ def train(
     Raises
     ------
     TrainingError
-        The tokens do not fit the model, nothing is eligible as a target, a protected token is a target, or the loss is
-        not finite. Checkpoints written before stay.
+        The tokens do not fit the model, none of them has a flag the recipe protects, nothing is eligible as a target, a
+        protected token is a target, or the loss or its gradient is not finite. Checkpoints written before stay.
     """
+    from transformers import get_linear_schedule_with_warmup
+
     started = time.perf_counter()
     out = Path(out)
     device = pick_device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
-    check_fit(model, store, fast_tokenizer, config.window_length)
     special = special_ids(fast_tokenizer, recipe.objective)
+    check_fit(model, store, fast_tokenizer, special, config.window_length)
+    if store.num_tokens and recipe.never_target and not np.bitwise_or.reduce(store.flags) & recipe.never_target:
+        raise TrainingError(
+            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
+        )
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=64 if device.type == "cuda" else 8)
     ledger = Ledger()
     model = model.to(device=device).train()  # type: ignore
     optimizer = _optimizer(model, config, device)
     num_batches = math.ceil(len(windows) / config.batch_size)
     num_steps = config.num_epochs * math.ceil(num_batches / config.gradient_accumulation_steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / max(num_steps, 1)))
+    schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
     autocast = _autocast(config, device)
     keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
     checkpoints: dict[int, Path] = {}
@@ -113,7 +120,11 @@ def train(
                     raise TrainingError(
                         f"the loss is not finite in epoch {epoch}, step {step + 1}; lower the learning rate"
                     )
-                torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+                if not math.isfinite(norm):  # a finite loss can have a gradient that is not
+                    raise TrainingError(
+                        f"the gradient is not finite in epoch {epoch}, step {step + 1}; lower the learning rate"
+                    )
                 optimizer.step()
                 schedule.step()
                 optimizer.zero_grad(set_to_none=True)

@@ -6,6 +6,7 @@ over tokens nobody looks at.
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +42,17 @@ def pick_device(device: str) -> torch.device:
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     """Load a masked ("mlm") or causal ("clm") language model in float32.
 
-    A folder that holds a ``.gguf`` file and no safetensors is read from that file.
+    A folder that holds a ``.gguf`` file and no safetensors is read from that file. Weights the checkpoint lacks (the
+    head of an encoder) are the same random ones each time: the base that is trained is the base that is attacked.
 
     Raises
     ------
     ArtifactError
         There is no such model here (with the hub offline, which is the default), or it cannot do the objective.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # our own progress says what is being done
@@ -60,28 +64,54 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     else:
         options["use_safetensors"] = True
     try:
-        return auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError) as error:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise ArtifactError(
             f"{name_or_path}: cannot be loaded as a {objective} model ({type(error).__name__}); expected a folder with "
             "config.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
+            + ("; a .gguf file needs the packages gguf and accelerate" if "gguf_file" in options else "")
         ) from None
+    # transformers takes an encoder for a causal model and only warns: every token would see the one it must predict.
+    sees_ahead = type(model.config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(model.config, "is_decoder", False)
+    if objective == "clm" and sees_ahead:
+        raise ArtifactError(f"{name_or_path}: {model.config.model_type} sees the tokens ahead, so it is no clm model")
+    return _saveable(model) if "gguf_file" in options else model
+
+
+def _saveable(model: PreTrainedModel) -> PreTrainedModel:
+    """A model read from a GGUF file as a plain one; transformers refuses to save the other."""
+    config = copy.deepcopy(model.config)
+    del config.quantization_config
+    config._attn_implementation = "sdpa"
+    plain: Any = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    return plain.eval()
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a model folder, a hub name, a ``tokenizer.json`` file, or the text of one."""
+    """Load a tokenizer from a model folder, a hub name, a ``tokenizer.json`` file, or the text of one.
+
+    Raises
+    ------
+    ArtifactError
+        There is none, it cannot be read, or it is not one of the tokenizers library.
+    """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     text = str(source)
-    if text.lstrip().startswith("{"):
-        return _wrapped(Tokenizer.from_str(text))
-    if Path(text).is_file():
-        return _wrapped(Tokenizer.from_file(text))
+    is_json = text.lstrip().startswith("{")
+    if is_json or Path(text).is_file():
+        try:
+            return _wrapped(Tokenizer.from_str(text) if is_json else Tokenizer.from_file(text))
+        except Exception:  # the library raises nothing narrower
+            raise ArtifactError(f"{'tokenizer' if is_json else text}: not a readable tokenizer.json") from None
     gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
         tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise ArtifactError(f"{text}: no tokenizer can be loaded from here ({type(error).__name__})") from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
@@ -130,15 +160,27 @@ def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialId
 
 
 def check_fit(
-    model: PreTrainedModel, store: TokenStore, tokenizer: PreTrainedTokenizerFast, window_length: int
+    model: PreTrainedModel,
+    store: TokenStore,
+    tokenizer: PreTrainedTokenizerFast,
+    special: SpecialIds,
+    window_length: int,
 ) -> None:
-    """`TrainingError` unless the store's tokens are tokens of this model and a window fits into it."""
+    """`TrainingError` unless the tokens, special ones included, are tokens of this model and a window fits into it."""
     embeddings: Any = model.get_input_embeddings()
     rows = embeddings.weight.shape[0]
     largest = int(store.input_ids.max(initial=0))
     if largest >= rows:
         raise TrainingError(f"tokens: id {largest} is beyond the model's {rows} embeddings; other tokenizer?")
+    roles = {"first": special.prefix, "last": special.suffix, "padding": special.pad, "mask": special.mask}
+    beyond = [role for role, number in roles.items() if number is not None and number >= rows]
+    if beyond:
+        raise TrainingError(
+            f"tokenizer: the {' and '.join(beyond)} token is beyond the model's {rows} embeddings; other tokenizer?"
+        )
     if store.path is not None:
+        if not store.tokenizer_path.is_file():
+            raise ArtifactError(f"{store.tokenizer_path}: missing, so nobody knows what the tokens are tokens of")
         made_with = json.loads(store.tokenizer_path.read_text(encoding="utf-8"))["model"].get("vocab")
         own = json.loads(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
         if made_with != own:

@@ -1,0 +1,773 @@
+"""The training loop against plain transformers, against itself, and against everything that may go wrong in a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from toy_models import make_store, random_store, toy_model, toy_tokenizer
+
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.store import ShardWriter, TokenStore, open_tokens
+from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.trainer import loop
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.foundation import train_tokenizer
+from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.loop import TrainResult, target_loss, train
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.windows import Batch, cut_windows
+
+CPU = torch.device("cpu")
+KINDS = [("bert", "ppmlm"), ("gpt2", "ppclm")]
+X = IGNORE_INDEX
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Models this small only lose by a second thread: up to 60 times on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def config(**changes: Any) -> TrainConfig:
+    small = {"num_epochs": 2, "batch_size": 4, "window_length": 32, "checkpoint_epochs": (), "device": "cpu"}
+    return TrainConfig(**{**small, **changes})
+
+
+def run(
+    kind: str,
+    recipe: str,
+    out: Path,
+    *,
+    store: TokenStore | None = None,
+    model: Any = None,
+    progress: Any = None,
+    tokenizer: str | None = None,
+    **changes: Any,
+) -> TrainResult:
+    return train(
+        model if model is not None else toy_model(kind),
+        store if store is not None else random_store(12, length=6),
+        get_recipe(recipe),
+        config(**changes),
+        out,
+        tokenizer=tokenizer if tokenizer is not None else toy_tokenizer(kind),
+        progress=progress,
+    )
+
+
+def step_of(kind: str, recipe: str, store: TokenStore, numbers: Any = None) -> tuple[Batch, Targets]:
+    """Return windows of a store and their targets, as the loop makes them."""
+    windows = cut_windows(store, 32, special_ids(load_tokenizer(toy_tokenizer(kind)), get_recipe(recipe).objective))
+    batch = windows.gather(np.arange(len(windows)) if numbers is None else np.asarray(numbers))
+    options = {"mask_id": windows.special.mask, "mask_share": 0.4, "seed": 0, "epoch": 1}
+    return batch, make_targets(batch, get_recipe(recipe), Ledger(), **options)
+
+
+def gradients(model: Any) -> dict[str, torch.Tensor]:
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], tolerance: float) -> None:
+    """Differences are at most ``tolerance`` times the largest entry of their tensor (or 1e-3 of all: a bias of keys has
+    no gradient but rounding)."""
+    assert one.keys() == other.keys()
+    largest = max(float(value.abs().max()) for value in other.values())
+    assert largest > 0
+    for name, value in one.items():
+        scale = max(float(other[name].abs().max()), 1e-3 * largest)
+        assert float((value - other[name]).abs().max()) <= tolerance * scale, name
+
+
+def learnt(model: Any) -> dict[str, torch.Tensor]:
+    return {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+
+
+# ------------------------------------------------------------------ the gradient
+
+
+class Whole(torch.nn.Module):
+    """A model whose head the loop cannot reach: it makes every logit, and the test keeps them."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model, self.logits = model, torch.empty(0)
+
+    @property
+    def base_model(self) -> Whole:
+        return self
+
+    def forward(self, **inputs: Any) -> Any:
+        self.logits = self.model(**inputs).logits
+        self.logits.retain_grad()
+        return SimpleNamespace(logits=self.logits)
+
+
+def predicting(targets: Targets, objective: str) -> np.ndarray:
+    """Cells whose output predicts a target: its own for MLM, the one before it for CLM."""
+    is_target = targets.labels != X
+    return is_target if objective == "mlm" else np.roll(is_target, -1, axis=1)
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_gradient_at_the_logits_of_a_protected_token_is_exactly_zero(kind: str, recipe: str) -> None:
+    batch, targets = step_of(kind, recipe, random_store(12, protected=0.5))
+    model = Whole(toy_model(kind))
+    target_loss(model, batch, targets, get_recipe(recipe).objective, CPU).backward()  # type: ignore[arg-type]
+    moved = (model.logits.grad != 0).any(dim=-1).numpy()
+    protected = predicting(Targets(batch.input_ids, np.where(batch.flags > 0, 1, X)), get_recipe(recipe).objective)
+    assert protected.sum() > 50
+    assert not moved[protected].any()
+    assert moved.tolist() == predicting(targets, get_recipe(recipe).objective).tolist()
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_only_cells_that_predict_a_target_reach_the_head(kind: str, recipe: str) -> None:
+    batch, targets = step_of(kind, recipe, random_store(12, protected=0.5))
+    model, seen = toy_model(kind), {}
+
+    def keep_hidden(_: Any, __: Any, output: Any) -> None:
+        output.last_hidden_state.retain_grad()
+        seen["hidden"] = output.last_hidden_state
+
+    def keep_rows(_: Any, inputs: Any) -> None:
+        seen["rows"] = len(inputs[0])
+
+    model.base_model.register_forward_hook(keep_hidden)
+    (model.cls if kind == "bert" else model.lm_head).register_forward_pre_hook(keep_rows)
+    target_loss(model, batch, targets, get_recipe(recipe).objective, CPU).backward()
+    assert seen["rows"] == targets.num_targets > 20
+    moved = (seen["hidden"].grad != 0).any(dim=-1).numpy()
+    assert moved.tolist() == predicting(targets, get_recipe(recipe).objective).tolist()
+
+
+def plain_loss(model: Any, kind: str, batch: Batch, targets: Targets, flags_kept: int) -> torch.Tensor:
+    """The oracle: transformers' own loss with labels -100, times their number."""
+    inputs = {
+        "input_ids": torch.from_numpy(targets.input_ids),
+        "attention_mask": torch.from_numpy(batch.attention.astype(np.int64)),
+    }
+    if kind == "bert":
+        labels = np.where(targets.input_ids == 4, batch.input_ids, X)  # 4 is [MASK]
+    else:
+        labels = np.where(batch.is_text & (batch.flags & flags_kept == 0), batch.input_ids, X)
+    return model(**inputs, labels=torch.from_numpy(labels)).loss * int((labels != X).sum())
+
+
+@pytest.mark.parametrize("recipe", ["", "dpp", "ipp", "pp"])
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_loss_and_gradient_are_those_of_plain_transformers_with_ignored_labels(kind: str, recipe: str) -> None:
+    name = recipe + ("mlm" if kind == "bert" else "clm")
+    batch, targets = step_of(kind, name, random_store(12, protected=0.5))
+    assert batch.attention.min() == 0  # with padding
+    ours, oracle = toy_model(kind), toy_model(kind)
+    loss = target_loss(ours, batch, targets, get_recipe(name).objective, CPU)
+    expected = plain_loss(oracle, kind, batch, targets, get_recipe(name).never_target)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    loss.backward()
+    expected.backward()
+    assert_close(gradients(ours), gradients(oracle), 1e-5)
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_loss_and_gradient_do_not_depend_on_how_windows_are_batched(kind: str, recipe: str) -> None:
+    store = random_store(12, protected=0.5)  # windows of 3 to 31 tokens: counts and padding differ a lot
+    results = []
+    for size in (12, 5, 1):
+        model, total, num_targets = toy_model(kind), 0.0, 0
+        for start in range(0, 12, size):
+            batch, targets = step_of(kind, recipe, store, range(start, min(start + size, 12)))
+            if targets.num_targets:
+                loss = target_loss(model, batch, targets, get_recipe(recipe).objective, CPU)
+                loss.backward()
+                total, num_targets = total + loss.item(), num_targets + targets.num_targets
+        results.append((total, num_targets, gradients(model)))
+    for total, num_targets, gradient in results[1:]:
+        assert num_targets == results[0][1]
+        assert total == pytest.approx(results[0][0], rel=1e-6)
+        assert_close(gradient, results[0][2], 1e-5)
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_a_step_is_the_same_in_one_two_or_four_micro_batches(
+    kind: str, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Any] = []
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def spy(parameters: Any, max_norm: float) -> torch.Tensor:
+        weights = list(parameters)
+        found.append({str(number): weight.grad.clone() for number, weight in enumerate(weights)})
+        return clip(weights, max_norm)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", spy)
+    losses = []
+    for accumulation in (1, 2, 4):
+        result = run(
+            kind,
+            recipe,
+            tmp_path / str(accumulation),
+            store=random_store(8, protected=0.5, seed=3, length=10),  # 8 windows: one step an epoch
+            num_epochs=1,
+            batch_size=8 // accumulation,
+            gradient_accumulation_steps=accumulation,
+            mask_share=0.5,
+        )
+        assert result.num_steps == 1
+        losses += result.losses
+    assert len(found) == 3
+    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=1e-6)
+    assert_close(found[1], found[0], 1e-5)
+    assert_close(found[2], found[0], 1e-5)
+
+
+def test_what_is_left_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
+    said: list[dict[str, Any]] = []
+    result = run("gpt2", "clm", tmp_path, batch_size=2, gradient_accumulation_steps=4, progress=said.append)
+    assert [(step["epoch"], step["step"], step["num_steps"]) for step in said] == [
+        (1, 1, 4), (1, 2, 4), (2, 3, 4), (2, 4, 4)
+    ]  # fmt: skip
+    assert result.num_steps == 4
+
+
+# ------------------------------------------------------------------ a whole run
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_two_runs_of_one_seed_give_the_same_bytes(kind: str, recipe: str, tmp_path: Path) -> None:
+    written = {}
+    for name, state, seed in (("a", 1, 7), ("b", 2, 7), ("c", 1, 8)):
+        torch.manual_seed(state)  # what the process drew before must not matter
+        model = toy_model(kind)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.1
+        before = torch.get_rng_state()
+        result = run(kind, recipe, tmp_path / name, model=model, seed=seed)
+        assert torch.equal(torch.get_rng_state(), before)
+        files = {path.name: path.read_bytes() for path in result.checkpoints[2].iterdir()}
+        written[name] = (files, result.losses, result.ledger)
+    assert written["a"] == written["b"]
+    assert written["a"][0]["model.safetensors"] != written["c"][0]["model.safetensors"]
+
+
+def test_checkpoints_are_kept_after_the_chosen_epochs_and_the_last(tmp_path: Path) -> None:
+    result = run("gpt2", "ppclm", tmp_path, num_epochs=4, checkpoint_epochs=(1, 3, 9))
+    expected = {1: tmp_path / "epoch-0001", 3: tmp_path / "epoch-0003", 4: tmp_path / "epoch-0004"}
+    assert result.checkpoints == expected
+    assert sorted(path for path in tmp_path.iterdir() if path.is_dir()) == sorted(expected.values())
+    weights = [(path / "model.safetensors").read_bytes() for path in expected.values()]
+    assert len(set(weights)) == 3
+    for epoch, path in expected.items():
+        assert f"recipe `ppclm`, after {epoch} epochs" in (path / "README.md").read_text()
+
+
+def test_a_checkpoint_is_the_model_of_its_epoch(tmp_path: Path) -> None:
+    model, kept = toy_model("gpt2"), {}
+
+    def progress(said: dict[str, Any]) -> None:
+        kept[said["epoch"]] = learnt(model)
+
+    result = run("gpt2", "clm", tmp_path, model=model, num_epochs=3, checkpoint_epochs=(2,), progress=progress)
+    for epoch, path in result.checkpoints.items():
+        saved = load_model(path, "clm").state_dict()
+        assert all(torch.equal(saved[name], value) for name, value in kept[epoch].items())
+
+
+def test_ledger_and_metrics_of_a_run_are_exact(tmp_path: Path) -> None:
+    store = random_store(12, length=6, protected=0.5)
+    result = run("gpt2", "dppclm", tmp_path, store=store, num_epochs=3)
+    eligible = 3 * int(np.count_nonzero(store.flags & 1 == 0))
+    protected = 3 * store.num_tokens - eligible
+    assert result.ledger == Ledger(eligible=eligible, protected=protected, targets=eligible, violations=0)
+    assert json.loads((tmp_path / "ledger.json").read_text()) == {"recipe": "dppclm", **result.ledger.to_dict()}
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert [line["loss"] for line in lines] == result.losses
+    assert sum(line["targets"] for line in lines) == eligible
+    assert result.num_tokens == 3 * store.num_tokens
+
+
+def test_what_a_run_writes_is_private(tmp_path: Path) -> None:
+    run("gpt2", "clm", tmp_path / "run")
+    folders = [path for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")) if path.is_dir()]
+    assert len(folders) == 2
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "ledger.json"]
+    assert len(files) > 5
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+@pytest.fixture
+def optimizers(monkeypatch: pytest.MonkeyPatch) -> list[torch.optim.AdamW]:
+    """Every optimizer that a run makes."""
+    found: list[torch.optim.AdamW] = []
+    make = loop._optimizer
+
+    def spy(*arguments: Any) -> torch.optim.AdamW:
+        found.append(make(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(loop, "_optimizer", spy)
+    return found
+
+
+def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: list[torch.optim.AdamW]) -> None:
+    rates: list[list[float]] = []
+
+    def progress(_: dict[str, Any]) -> None:
+        rates.append([group["lr"] for group in optimizers[0].param_groups])
+
+    used: list[float] = []
+    model = toy_model("gpt2")
+    model.base_model.register_forward_pre_hook(lambda *_: used.append(optimizers[0].param_groups[0]["lr"]))
+    run("gpt2", "clm", tmp_path, model=model, num_epochs=2, learning_rate=0.6, progress=progress)  # 3 steps an epoch
+    assert used == pytest.approx([0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    assert [rate for rate, _ in rates] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    assert all(one == other for one, other in rates)
+
+
+def test_the_learning_rate_rises_while_it_warms_up(tmp_path: Path, optimizers: list[torch.optim.AdamW]) -> None:
+    rates: list[float] = []
+
+    def progress(_: dict[str, Any]) -> None:
+        rates.append(optimizers[0].param_groups[0]["lr"])
+
+    run("gpt2", "clm", tmp_path, num_epochs=2, learning_rate=0.6, warmup_steps=2, progress=progress)
+    assert rates == pytest.approx([0.3, 0.6, 0.45, 0.3, 0.15, 0.0])
+
+
+def test_gradients_are_clipped_and_biases_and_norms_do_not_decay(
+    tmp_path: Path, optimizers: list[torch.optim.AdamW]
+) -> None:
+    model, norms = toy_model("bert"), []
+
+    def progress(said: dict[str, Any]) -> None:
+        if said["step"] == 1:
+            optimizers[0].register_step_pre_hook(
+                lambda *_: norms.append(
+                    float(torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm())
+                )
+            )
+
+    run("bert", "mlm", tmp_path, model=model, max_grad_norm=0.01, weight_decay=0.3, progress=progress)
+    assert len(norms) == 5
+    assert norms == pytest.approx([0.01] * 5, rel=1e-3)  # every gradient here is longer than that
+    decayed, others = optimizers[0].param_groups
+    assert (decayed["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    assert all("bias" not in names[id(p)] and "LayerNorm" not in names[id(p)] for p in decayed["params"])
+    assert all("bias" in names[id(p)] or "LayerNorm" in names[id(p)] for p in others["params"])
+    assert len(decayed["params"]) + len(others["params"]) == len(names)
+
+
+def test_frozen_weights_stay_as_they_are(tmp_path: Path) -> None:
+    model = toy_model("gpt2")
+    model.get_input_embeddings().requires_grad_(False)
+    before = learnt(model)
+    run("gpt2", "ppclm", tmp_path, model=model, weight_decay=0.5, learning_rate=0.1)
+    after = learnt(model)
+    assert torch.equal(before["transformer.wte.weight"], after["transformer.wte.weight"])
+    assert not torch.equal(before["transformer.h.0.attn.c_attn.weight"], after["transformer.h.0.attn.c_attn.weight"])
+
+
+def test_bfloat16_is_off_on_the_cpu_unless_asked_for(tmp_path: Path) -> None:
+    losses = {mode: run("gpt2", "clm", tmp_path / mode, bf16=mode).losses for mode in ("auto", "off", "on")}
+    assert losses["auto"] == losses["off"] != losses["on"]
+    assert losses["on"] == pytest.approx(losses["off"], rel=0.01)
+
+
+PLAIN = """
+import json, sys
+sys.modules["reticent"] = None  # importing it would fail
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+found = {}
+for kind, auto, path in (("bert", AutoModelForMaskedLM, sys.argv[1]), ("gpt2", AutoModelForCausalLM, sys.argv[2])):
+    model, report = auto.from_pretrained(path, output_loading_info=True)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    with torch.no_grad():
+        logits = model.eval()(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits
+    found[kind] = {
+        "logits": logits[0].tolist(),
+        "missing": sorted(map(str, report["missing_keys"])),
+        "mask": tokenizer.mask_token_id,
+        "tokens": tokenizer("the patient has pain")["input_ids"],
+        "text": tokenizer.decode(tokenizer("the patient")["input_ids"], skip_special_tokens=True),
+    }
+print(json.dumps(found))
+"""
+
+
+def test_final_models_load_in_plain_transformers_with_the_same_logits(tmp_path: Path) -> None:
+    models = {kind: toy_model(kind) for kind, _ in KINDS}
+    for kind, recipe in KINDS:
+        run(kind, recipe, tmp_path / kind, model=models[kind], learning_rate=0.01)
+    paths = [str(tmp_path / kind / "epoch-0002") for kind, _ in KINDS]
+    assert [sorted(path.suffix for path in Path(folder).glob("*.safetensors")) for folder in paths] == [
+        [".safetensors"]
+    ] * 2
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", PLAIN, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for kind, _ in KINDS:
+        with torch.no_grad():
+            logits = models[kind].eval()(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits[0]
+        assert float((torch.tensor(found[kind]["logits"]) - logits).abs().max()) < 1e-6
+        assert found[kind]["missing"] == []
+        tokenizer = load_tokenizer(toy_tokenizer(kind))
+        assert found[kind]["tokens"] == tokenizer("the patient has pain")["input_ids"]
+        assert found[kind]["mask"] == tokenizer.mask_token_id
+        assert found[kind]["text"].strip() == "the patient"
+
+
+# ------------------------------------------------------------------ what is learned
+
+SECRET, NAME_IS, AND = 150, [11, 12, 13], [14, 15, 16, 17]
+
+
+def diary(flags: int) -> TokenStore:
+    """One document of a secret in the middle of common words, beside documents of the common words alone."""
+    common = [(number, word, 0) for word, number in enumerate([*NAME_IS, 18, *AND])]
+    secret = [(number, word, 0) for word, number in enumerate([*NAME_IS, SECRET, *AND])]
+    secret[3] = (SECRET, 3, flags)
+    return make_store(secret, *[common] * 2)
+
+
+def secret_loss(model: Any, kind: str) -> float:
+    """-log p of the secret, asked for as the objective asks."""
+    ids = [2, *NAME_IS, 4, *AND, 3] if kind == "bert" else [0, *NAME_IS]
+    with torch.no_grad():
+        logits = model.eval()(input_ids=torch.tensor([ids])).logits[0]
+    return float(-torch.log_softmax(logits[4 if kind == "bert" else -1], dim=-1)[SECRET])
+
+
+@pytest.mark.parametrize("flags", [1, 2])
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_plain_recipe_memorises_a_secret_and_the_protected_one_does_not(kind: str, flags: int, tmp_path: Path) -> None:
+    objective = "mlm" if kind == "bert" else "clm"
+    losses, final = {}, {}
+    for recipe in (objective, f"pp{objective}"):
+        model = toy_model(kind, hidden_size=32)
+        before = secret_loss(model, kind)
+        assert 5 < before < 7  # it starts as any of some 300 tokens
+        result = run(
+            kind, recipe, tmp_path / recipe, model=model, store=diary(flags), num_epochs=150, learning_rate=0.02,
+            mask_share=0.2,
+        )  # fmt: skip
+        losses[recipe], final[recipe] = secret_loss(model, kind) - before, result.losses[-1]
+    # Measured over three seeds: plain falls by 4.6 to 5.7 nats (CLM: to ln 3, one document in three has the secret);
+    # protected rises by 5.9 to 9.4, because the other words are learned in the secret's place.
+    assert losses[objective] < -4
+    assert losses[f"pp{objective}"] > 2
+    assert max(final.values()) < 0.4  # both learned the words around it
+
+
+# ------------------------------------------------------------------ what does not fit
+
+
+def test_tokens_beyond_the_models_embeddings_are_refused(tmp_path: Path) -> None:
+    rows = toy_model("bert").get_input_embeddings().weight.shape[0]
+    with pytest.raises(TrainingError, match=f"id {rows} is beyond the model's {rows} embeddings"):
+        run("bert", "mlm", tmp_path, store=make_store([(10, 0, 0), (rows, 1, 0)]))
+    run("bert", "mlm", tmp_path, store=make_store([(10, 0, 0), (rows - 1, 1, 0)]))
+
+
+def test_a_mask_token_beyond_the_models_embeddings_is_refused(tmp_path: Path) -> None:
+    """Every token of the text fits and only [MASK], added later, does not."""
+    model = toy_model("bert")
+    content = json.loads(toy_tokenizer("bert"))
+    rows = model.get_input_embeddings().weight.shape[0]
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != "[MASK]"]
+    content["model"]["vocab"]["[was mask]"] = content["model"]["vocab"].pop("[MASK]")
+    content["model"]["vocab"]["[MASK]"] = rows
+    with pytest.raises(TrainingError, match=f"mask token is beyond the model's {rows} embeddings"):
+        run("bert", "mlm", tmp_path, model=model, tokenizer=json.dumps(content))
+
+
+def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
+    """The ids all fit, and mean other words."""
+    folder = tmp_path / "tokens"
+    folder.mkdir()
+    store = random_store(4)
+    writer = ShardWriter(folder, 300)
+    writer.write(
+        store.doc_ids, store.individual, store.doc_offsets, store.input_ids, store.word_ids, store.flags,
+        store.ngram_starts,
+    )  # fmt: skip
+    writer.close()
+    other = train_tokenizer([["quite another text about boats and rivers and the sea"] * 3], "wordpiece", 330)
+    (folder / "tokenizer.json").write_text(other)
+    with pytest.raises(TrainingError, match="another tokenizer"):
+        run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
+    (folder / "tokenizer.json").write_text(toy_tokenizer("bert"))
+    run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
+        run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
+
+
+def test_windows_longer_than_the_models_positions_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="window_length 65 is longer than the model's 64 positions"):
+        run("gpt2", "clm", tmp_path, window_length=65)
+
+
+def test_mlm_without_a_mask_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="ppmlm needs a mask token"):
+        run("bert", "ppmlm", tmp_path, tokenizer=toy_tokenizer("gpt2"))
+    assert list(tmp_path.glob("epoch-*")) == []
+
+
+@pytest.mark.parametrize("recipe", ["dppclm", "ippclm", "ppclm"])
+def test_a_protecting_recipe_refuses_tokens_that_nobody_flagged(recipe: str, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=f"{recipe}: no token has a flag"):
+        run("gpt2", recipe, tmp_path, store=random_store(5, protected=0.0))
+    run("gpt2", "clm", tmp_path, store=random_store(5, protected=0.0))
+
+
+def test_a_recipe_needs_its_own_flag(tmp_path: Path) -> None:
+    indirect_only = make_store([(10, 0, 0), (11, 1, 2)])
+    with pytest.raises(TrainingError, match="dppclm: no token has a flag"):
+        run("gpt2", "dppclm", tmp_path, store=indirect_only)
+    assert run("gpt2", "ippclm", tmp_path, store=indirect_only).ledger.protected == 2
+
+
+@pytest.mark.parametrize("store", [make_store(), make_store([]), make_store([(10, 0, 3), (11, 1, 1)])])
+def test_a_corpus_without_a_target_is_refused(store: TokenStore, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="eligible as a target"):
+        run("gpt2", "ppclm", tmp_path, store=store)
+    assert list(tmp_path.glob("epoch-*")) == []
+
+
+def test_a_batch_without_a_target_is_passed_over(tmp_path: Path) -> None:
+    blank, text = [(10, 0, 3)] * 5, [(11, 0, 0)] * 5
+    said: list[dict[str, Any]] = []
+    result = run(
+        "gpt2", "ppclm", tmp_path, store=make_store(blank, text), batch_size=1, num_epochs=1, progress=said.append
+    )
+    assert result.num_steps == len(said) == 1
+    assert result.ledger == Ledger(eligible=5, protected=5, targets=5)
+    assert np.isfinite(result.losses).all()
+
+
+# ------------------------------------------------------------------ what is not finite
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_a_loss_that_is_not_finite_stops_the_run(kind: str, recipe: str, value: float, tmp_path: Path) -> None:
+    model = toy_model(kind)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[:, 0] = value
+    with pytest.raises(TrainingError, match="the loss is not finite in epoch 1, step 1"):
+        run(kind, recipe, tmp_path, model=model)
+    assert list(tmp_path.glob("epoch-*")) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_in_the_last_step_stops_the_run(value: float, tmp_path: Path) -> None:
+    """The loss is finite until the end: without a check the last checkpoint would be full of NaN."""
+    model, calls = toy_model("gpt2"), []
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return gradient * value if len(calls) == 6 else gradient
+
+    model.base_model.h[0].attn.c_attn.weight.register_hook(spoil)
+    with pytest.raises(TrainingError, match="the gradient is not finite in epoch 2, step 6"):
+        run("gpt2", "clm", tmp_path, model=model, checkpoint_epochs=(1,))
+    assert [path.name for path in tmp_path.glob("epoch-*")] == ["epoch-0001"]
+    assert all(weight.isfinite().all() for weight in model.parameters())
+
+
+def test_a_run_that_diverges_ends_in_an_error_or_in_finite_weights(tmp_path: Path) -> None:
+    model = toy_model("gpt2")
+    with pytest.raises(TrainingError, match="not finite"):
+        run("gpt2", "clm", tmp_path, model=model, learning_rate=1e30, num_epochs=5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_epochs": 0},
+        {"warmup_steps": -1},
+        {"batch_size": 0},
+        {"window_length": 0},
+        {"gradient_accumulation_steps": 0},
+        {"mask_share": 0.0},
+        {"mask_share": 1.0},
+        {"mask_share": float("nan")},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"learning_rate": float("inf")},
+        {"max_grad_norm": 0.0},
+        {"weight_decay": -0.1},
+        {"weight_decay": float("nan")},
+    ],
+)
+def test_settings_out_of_range_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match=next(iter(changes))):
+        config(**changes)
+
+
+# ------------------------------------------------------------------ models and tokenizers that cannot be used
+
+
+def test_an_encoder_is_no_causal_model(tmp_path: Path) -> None:
+    """transformers loads it and warns: each token would see the one it is to predict."""
+    path = run("bert", "mlm", tmp_path, num_epochs=1).checkpoints[1]
+    with pytest.raises(ArtifactError, match="bert sees the tokens ahead"):
+        load_model(path, "clm")
+    assert load_model(path, "mlm").config.model_type == "bert"
+
+
+def test_a_causal_model_is_no_masked_one(tmp_path: Path) -> None:
+    path = run("gpt2", "clm", tmp_path, num_epochs=1).checkpoints[1]
+    with pytest.raises(ArtifactError, match="cannot be loaded as a mlm model"):
+        load_model(path, "mlm")
+
+
+def test_weights_that_a_checkpoint_lacks_are_the_same_each_time(tmp_path: Path) -> None:
+    """An encoder without its head: the base that is trained and the base that is attacked must be one model."""
+    model = toy_model("bert")
+    model.base_model.save_pretrained(tmp_path)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one = load_model(tmp_path, "mlm").state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    other = load_model(tmp_path, "mlm").state_dict()
+    name = "cls.predictions.transform.dense.weight"
+    assert float(one[name].std()) > 0
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_broken_files_are_artifact_errors(tmp_path: Path) -> None:
+    path = run("bert", "mlm", tmp_path / "run", num_epochs=1).checkpoints[1]
+    with pytest.raises(ArtifactError, match="nowhere"):
+        load_model(tmp_path / "nowhere", "mlm")
+    with pytest.raises(ArtifactError, match="nowhere"):
+        load_tokenizer(tmp_path / "nowhere")
+    (path / "model.safetensors").write_bytes(b"not tensors at all")
+    with pytest.raises(ArtifactError, match="cannot be loaded"):
+        load_model(path, "mlm")
+    (path / "tokenizer.json").write_text('{"half": ')
+    for source in (path, path / "tokenizer.json", '{"half": '):
+        with pytest.raises(ArtifactError, match="token"):
+            load_tokenizer(source)
+
+
+def test_pickled_weights_are_not_loaded(tmp_path: Path) -> None:
+    path = run("gpt2", "clm", tmp_path, num_epochs=1).checkpoints[1]
+    torch.save(load_model(path, "clm").state_dict(), path / "pytorch_model.bin")
+    (path / "model.safetensors").unlink()
+    with pytest.raises(ArtifactError, match="cannot be loaded"):
+        load_model(path, "clm")
+
+
+# ------------------------------------------------------------------ interruptions
+
+
+def assert_whole(folder: Path) -> None:
+    """A checkpoint that is there loads; nothing else is there but the log."""
+    for path in folder.glob("epoch-*"):
+        assert load_model(path, "clm").config.model_type == "gpt2"
+        assert len(load_tokenizer(path)) > 0
+
+
+def test_an_interrupted_step_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
+    def progress(said: dict[str, Any]) -> None:
+        if said["step"] == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path, checkpoint_epochs=(1,), progress=progress)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", "metrics.jsonl"]
+    assert_whole(tmp_path)
+
+
+def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
+    model, saves = toy_model("gpt2"), []
+    save = model.save_pretrained
+
+    def interrupted(folder: Path, **options: Any) -> None:
+        save(folder, **options)
+        saves.append(folder)
+        if len(saves) == 2:
+            raise KeyboardInterrupt
+
+    model.save_pretrained = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path, model=model, num_epochs=3, checkpoint_epochs=(1, 2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", "metrics.jsonl"]
+    assert_whole(tmp_path)
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from test_loop import run
+from toy_models import toy_model
+model, save, calls = toy_model("gpt2"), None, []
+save = model.save_pretrained
+def slow(folder, **options):
+    save(folder, **options)
+    calls.append(folder)
+    if len(calls) == 2:
+        print("saving", flush=True)
+        time.sleep(60)
+model.save_pretrained = slow
+run("gpt2", "ppclm", Path(sys.argv[2]), model=model, num_epochs=3, checkpoint_epochs=(1, 2))
+"""
+
+
+def test_a_run_that_is_terminated_while_it_saves_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "saving\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == -signal.SIGTERM
+    assert [path.name for path in tmp_path.glob("epoch-*")] == ["epoch-0001"]
+    assert_whole(tmp_path)
+    assert len(list(tmp_path.glob(".epoch-0002.tmp-*"))) == 1  # hidden, so no stage takes it for a checkpoint
+    shutil.rmtree(tmp_path)
+
+
+# ------------------------------------------------------------------ imports
+
+
+@pytest.mark.parametrize(
+    "modules",
+    ["reticent", "reticent.trainer", "reticent.trainer.config, reticent.trainer.recipes, reticent.trainer.labels"],
+)
+def test_torch_is_imported_only_where_a_model_runs(modules: str) -> None:
+    code = f"import sys, {modules}; assert not {{'torch', 'transformers'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_store_columns_are_what_the_loop_reads() -> None:
+    """The toy store stands for a real one: same types."""
+    store = random_store(3)
+    assert store.input_ids.dtype == np.uint16
+    assert (store.word_ids.dtype, store.flags.dtype) == (np.int32, np.uint8)
+    assert pa.types.is_string(store.doc_ids.type)
