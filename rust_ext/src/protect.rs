@@ -72,8 +72,8 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     let parts: Vec<(Vec<u8>, Vec<u8>)> = (0..texts.len())
         .into_par_iter()
         .map(|row| {
-            let starts = minimal_starts(index, texts.get(row), words.of(row), settings);
-            (apply(settings.policy, settings.n, &starts), starts)
+            let (starts, rare) = minimal_starts(index, texts.get(row), words.of(row), settings);
+            (apply(settings.policy, settings.n, &starts, &rare), starts)
         })
         .collect();
     let mut flags = Vec::with_capacity(words.starts.len());
@@ -85,8 +85,14 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     Ok((flags, starts))
 }
 
-/// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
-fn minimal_starts(index: &NgramIndex, text: &str, bounds: (&[u32], &[u32]), settings: Settings) -> Vec<u8> {
+/// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i. Beside it, which words an n-gram (n >= 2)
+/// that counts may hold.
+fn minimal_starts(
+    index: &NgramIndex,
+    text: &str,
+    bounds: (&[u32], &[u32]),
+    settings: Settings,
+) -> (Vec<u8>, Vec<bool>) {
     let lookup = index.lookup();
     let (from, to) = bounds;
     let num_words = from.len();
@@ -121,11 +127,11 @@ fn minimal_starts(index: &NgramIndex, text: &str, bounds: (&[u32], &[u32]), sett
             *id = 0;
         }
     }
-    starts
+    (starts, rare)
 }
 
-/// The words of one document that a policy protects, as flags.
-pub fn apply(policy: Policy, max_n: usize, starts: &[u8]) -> Vec<u8> {
+/// The words of one document that a policy protects, as flags; `rare` as from [`minimal_starts`].
+pub fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool]) -> Vec<u8> {
     let num_words = starts.len();
     let mut flags = vec![0u8; num_words];
     let intervals = || {
@@ -157,10 +163,16 @@ pub fn apply(policy: Policy, max_n: usize, starts: &[u8]) -> Vec<u8> {
         }
         Policy::Paper => {
             // An identifying window of at most N words that holds word i holds a minimal interval [a, b]: i is at most
-            // N - 1 away from its far end.
+            // N - 1 away from its far end, and no word between them is too common to count.
             for (first, last) in intervals() {
+                flags[first..=last].fill(INDIRECT);
+                if rare[first..=last].contains(&false) {
+                    continue;
+                }
                 let from = (last + 1).saturating_sub(max_n);
+                let from = rare[from..first].iter().rposition(|rare| !rare).map_or(from, |common| from + common + 1);
                 let to = (first + max_n).min(num_words);
+                let to = rare[last + 1..to].iter().position(|rare| !rare).map_or(to, |common| last + 1 + common);
                 flags[from..to].fill(INDIRECT);
             }
         }

@@ -139,6 +139,14 @@ impl PyIndexBuilder {
     }
 }
 
+/// The smallest support that is not under `share` of the units. The product may be rounded past a whole number (0.07 of
+/// 100 is 7.000000000000001), so the quotient decides.
+fn support_limit(share: f64, num_units: u64) -> u32 {
+    let product = (share * num_units as f64).ceil();
+    let candidates = [product - 1.0, product];
+    candidates.into_iter().find(|support| support / num_units as f64 >= share).unwrap_or(product + 1.0) as u32
+}
+
 fn used_up() -> PyErr {
     to_py_err(Error::Policy("this IndexBuilder is finished; make a new one".into()))
 }
@@ -276,7 +284,7 @@ impl PyNgramIndex {
             k,
             n,
             policy: Policy::parse(policy).map_err(to_py_err)?,
-            max_word_support: max_document_frequency.map(|share| (share * self.0.num_units as f64).ceil() as u32),
+            max_word_support: max_document_frequency.map(|share| support_limit(share, self.0.num_units)),
         };
         let threads = pool(num_threads).map_err(to_py_err)?;
         let (flags, starts) =
