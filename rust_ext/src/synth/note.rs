@@ -220,8 +220,11 @@ impl Visit<'_> {
         }
     }
 
+    /// Years completed on the day of the visit.
     fn age(&self) -> u32 {
-        self.date.0.saturating_sub(self.person.birth.0)
+        let birth = self.person.birth;
+        let before_birthday = (self.date.1, self.date.2) < (birth.1, birth.2);
+        self.date.0 - birth.0 - u32::from(before_birthday)
     }
 
     fn format_date(&self, (year, month, day): (u32, u32, u32)) -> String {

@@ -48,7 +48,8 @@ impl Person {
         let mut rng = rng_of(settings, PERSON, individual);
         let sex = rng.below(2);
         let first_name = rng.pick(lexicon.first_names[sex]).to_owned();
-        let birth = (1925 + rng.below(95) as u32, 1 + rng.below(12) as u32, 1 + rng.below(28) as u32);
+        // Before the first visit there can be (2012).
+        let birth = (1925 + rng.below(87) as u32, 1 + rng.below(12) as u32, 1 + rng.below(28) as u32);
         let phone = phone(&mut rng, language);
         let email = format!("{}.{}{}@{}", ascii(&first_name), ascii(&last_name), rng.below(90) + 10, rng.pick(MAIL));
         let mrn = format!("{:08}", 10_000_000 + scramble(individual));
