@@ -23,7 +23,16 @@ from typing import Any
 
 from reticent.errors import ArtifactError
 
-__all__ = ["ArtifactWriter", "Manifest", "fingerprint", "is_current", "read_manifest", "require_kind", "write_artifact"]
+__all__ = [
+    "ArtifactWriter",
+    "Manifest",
+    "fingerprint",
+    "is_current",
+    "make_private_folder",
+    "read_manifest",
+    "require_kind",
+    "write_artifact",
+]
 
 FORMAT = "reticent.artifact/1"
 MANIFEST = "manifest.json"
@@ -82,7 +91,7 @@ def write_artifact(
 
 @contextmanager
 def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Iterator[ArtifactWriter]:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     with _locked(path):
         _mend(path)
         if path.exists() and not (path / MANIFEST).exists():
@@ -167,6 +176,13 @@ def fingerprint(path: Path | str) -> str:
     if path.is_file():
         return _hash_file(path)
     raise ArtifactError(f"{path}: no such file or folder")
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder and what is missing above it, all 0700; a folder that is there keeps its mode."""
+    if not path.exists():
+        make_private_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _reason(error: OSError) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -224,7 +225,9 @@ def stats(run_folder: RunFolder) -> None:
     from reticent.job import Run
     from reticent.stages import corpus_section
 
-    print(json.dumps(corpus_section(Run(_job(_read_job(run_folder), None))), indent=1))
+    job_run = Run(_job(_read_job(run_folder), None))
+    job_run.require_models()
+    print(json.dumps(corpus_section(job_run), indent=1))
 
 
 def main() -> None:
@@ -239,9 +242,20 @@ def main() -> None:
     except ReticentError as error:
         print(f"reticent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("reticent: interrupted; finished stages are kept", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == 130:  # Ctrl-C, which typer turns into this
+            print("reticent: interrupted; finished stages are kept", file=sys.stderr)
+        raise
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            print(f"reticent: {error.filename or 'system'}: {os.strerror(error.errno)}", file=sys.stderr)
+        else:  # a bug; a library's message may quote a document, so what is shown is where it happened
+            traceback.print_tb(error.__traceback__)
+            print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
+        sys.exit(1)
 
 
 # --------------------------------------------------------------------------- helpers of the commands

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from reticent.errors import PolicyError
+from reticent.trainer.recipes import get_recipe
 
 __all__ = [
     "AuditSection",
@@ -50,6 +51,12 @@ class SplitSection(Section):
     heldout: float = Field(default=0.4, gt=0, lt=1)
     reference: float = Field(default=0.0, ge=0, lt=1)
     by: Literal["auto", "individual", "household"] = "auto"
+
+    @model_validator(mode="after")
+    def _leaves_members(self) -> SplitSection:
+        if self.heldout + self.reference >= 1:
+            raise ValueError("heldout and reference must leave a share for members")
+        return self
 
 
 class DetectSection(Section):
@@ -137,9 +144,12 @@ class ModelSection(Section):
     train: TrainSection | None = Field(default=None, description="what differs from the job's [train] for this model")
 
     @model_validator(mode="after")
-    def _one_base(self) -> ModelSection:
+    def _consistent(self) -> ModelSection:
         if (self.base is None) == (self.foundation is None):
             raise ValueError("give either base or foundation")
+        for name in self.recipes:
+            if get_recipe(name).objective != self.objective:
+                raise ValueError(f"recipe {name} is {get_recipe(name).objective}, the objective is {self.objective}")
         return self
 
 
@@ -199,7 +209,10 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
     try:
         return Job.model_validate(values)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc'])) or 'job'}: {e['msg']}" for e in error.errors(include_input=False)]
+        lines = []
+        for wrong in error.errors(include_input=False, include_url=False):
+            what = "unknown field" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
+            lines.append(f"{'.'.join(map(str, wrong['loc'])) or 'job'}: {what}")
         raise PolicyError(f"{where}: " + "; ".join(lines)) from None
 
 

@@ -45,10 +45,21 @@ class Run:
         """Run every stage up to and including ``until``; returns the run folder."""
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        if STAGES.index(until) > STAGES.index("index"):
+            self.require_models()
+        if STAGES.index(until) >= STAGES.index("audit"):  # a misspelt attack must not be found out after the training
+            from reticent.audit.run import AuditConfig
+
+            AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
         for stage in STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
         return self.folder
+
+    def require_models(self) -> None:
+        """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
+        if not self.job.model:
+            raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
 
     # ------------------------------------------------------------------ engine
 
@@ -60,6 +71,7 @@ class Run:
         config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
+            self.corpus.check()
             individuals = split_individuals(self.corpus, config)
             write_individuals(individuals, folder)
             for name in (MEMBERS, HELDOUT, REFERENCE):
@@ -70,13 +82,16 @@ class Run:
 
     def detect(self) -> None:
         """Documents -> spans of direct identifiers."""
+        from reticent.artifact import fingerprint
         from reticent.engine.detect import detect_spans, make_detectors
 
         settings = self.job.detect
         inputs = self._corpus_input()
         if settings.records:
-            inputs["records"] = self._fingerprint(settings.records)
-        inputs |= {f"list:{label}": self._fingerprint(path) for label, path in settings.lists.items()}
+            inputs["records"] = fingerprint(settings.records)
+        if settings.spacy and Path(settings.spacy).exists():
+            inputs["spacy"] = fingerprint(settings.spacy)
+        inputs |= {f"list:{label}": fingerprint(path) for label, path in settings.lists.items()}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             detectors = make_detectors(
@@ -89,7 +104,7 @@ class Run:
             with self.progress.task("detect", self.corpus.num_documents, "documents") as advance:
                 counts.update(detect_spans(self.corpus, detectors, folder, progress=advance))
 
-        self._artifact("spans", settings.model_dump(), inputs, build)
+        self._artifact("spans", settings.model_dump(exclude={"records", "lists"}), inputs, build)
 
     def index(self) -> None:
         """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""
@@ -190,6 +205,8 @@ class Run:
 
     def foundation(self) -> None:
         """Text that is nobody's -> the stand-in for a foundation model, where the job asks for one."""
+        from reticent.artifact import fingerprint
+
         for model in self.job.model:
             if model.foundation is None:
                 continue
@@ -197,10 +214,12 @@ class Run:
             inputs = (
                 {**self._corpus_input(), "split": self._fingerprint("split")}
                 if reference
-                else {"text": self._fingerprint(model.foundation.text)}
+                else {"text": fingerprint(model.foundation.text)}
             )
+            if model.foundation.vocabulary is not None:
+                inputs["vocabulary"] = fingerprint(model.foundation.vocabulary)
             config = {
-                **model.foundation.model_dump(),
+                **model.foundation.model_dump(exclude={"text"}),
                 "objective": model.objective,
                 "seed": self.job.seed,
                 "window_length": self.job.train.window_length,
@@ -230,7 +249,7 @@ class Run:
                 f"model {model.name}: recipe {recipe.name} is {recipe.objective}, "
                 f"the model's objective is {model.objective}"
             )
-        settings = self.job.train
+        settings = self.job.training(model)
         variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
         tokens = f"tokens/{model.name}/{variant}"
         config = TrainConfig(
@@ -334,10 +353,12 @@ class Run:
         return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
 
     def _base_input(self, model: ModelSection) -> dict[str, str]:
+        from reticent.artifact import fingerprint
+
         if model.foundation is not None:
             return {"foundation": self._fingerprint(f"foundation/{model.name}")}
         base = str(model.base)
-        return {"base": self._fingerprint(base) if Path(base).exists() else base}
+        return {"base": fingerprint(base) if Path(base).exists() else base}
 
     def _tokenizer_json(self, model: ModelSection) -> str:
         from reticent.trainer.models import tokenizer_json_of
@@ -354,16 +375,24 @@ class Run:
 
     def prepare_folder(self) -> None:
         """Make the run folder, private, and keep the resolved job in it; a foreign folder is refused."""
+        from reticent.artifact import make_private_folder
         from reticent.errors import ArtifactError
 
         job_file = self.folder / "job.json"
-        if self.folder.exists() and any(self.folder.iterdir()) and not job_file.exists():
-            raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = job_file.with_suffix(".tmp")
-        temporary.write_text(self.job.model_dump_json(indent=1))
-        temporary.chmod(0o600)
-        temporary.replace(job_file)
+        try:
+            make_private_folder(self.folder)
+            if any(path != temporary for path in self.folder.iterdir()) and not job_file.exists():
+                raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
+            temporary.touch(mode=0o600)
+            temporary.write_text(self.job.model_dump_json(indent=1))
+            temporary.replace(job_file)
+        except FileExistsError:
+            raise ArtifactError(f"{self.folder}: not a folder; choose another --out") from None
+        except OSError as error:
+            if error.errno is None:  # ours
+                raise
+            raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}
@@ -371,8 +400,7 @@ class Run:
     def _fingerprint(self, name: str) -> str:
         from reticent.artifact import fingerprint
 
-        path = self.folder / name
-        return fingerprint(path if path.exists() else name)
+        return fingerprint(self.folder / name)
 
     def _artifact(
         self,
@@ -390,7 +418,6 @@ class Run:
         if is_current(path, kind=kind, config=config, inputs=inputs):
             self.progress.kept(name, read_manifest(path).counts)
             return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (
             self._timed(name) as counts,
             write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,

@@ -1,0 +1,465 @@
+"""Jobs: checked before anything starts, run once, resumed where they stopped, same bytes for any number of threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from reticent.artifact import read_manifest
+from reticent.config import Job, load_job, parse_job
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import open_individuals
+from reticent.engine.store import open_tokens
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.job import STAGES, Run
+from reticent.progress import Progress
+from reticent.trainer.recipes import RECIPES
+
+Values = dict[str, Any]
+ENGINE = ("split", "spans", "index", "index-joint")
+TOKENS = ("tokens/toy/train", "tokens/toy/audit")
+
+
+class Recorder(Progress):
+    """Keeps which artefacts were made and which were up to date."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.made: list[str] = []
+        self.up_to_date: list[str] = []
+
+    @contextmanager
+    def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
+        yield
+        self.made.append(name)
+
+    def kept(self, name: str, counts: dict[str, Any]) -> None:
+        self.up_to_date.append(name)
+
+
+def make_hospital(folder: Path, num_individuals: int, seed: int = 0) -> Path:
+    """Documents, records and the tokenizer of a base model."""
+    config = SynthConfig(num_individuals=num_individuals, words_per_document=20, languages=("en",), seed=seed)
+    synthesize(folder, config)
+    write_tokenizer(folder / "base", ["the", "was", "seen", "."])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_hospital(tmp_path_factory.mktemp("hospital"), 80)
+
+
+def write_tokenizer(folder: Path, words: list[str]) -> None:
+    folder.mkdir()
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, **{word: i + 1 for i, word in enumerate(words)}}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def values_of(hospital: Path, out: Path) -> Values:
+    return {
+        "out": str(out),
+        "corpus": {"source": str(hospital / "documents"), "spans": "spans", "household_id": "household_id"},
+        "detect": {"detectors": ["gold", "rules", "records"], "records": str(hospital / "records.parquet")},
+        "index": {"max_n": 2},
+        "protect": {"k": 3, "n": 2, "policy": "cover"},
+        "model": [{"name": "toy", "base": str(hospital / "base"), "objective": "mlm", "recipes": ["ppmlm"]}],
+    }
+
+
+def changed(values: Values, **changes: object) -> Values:
+    """Values with some fields changed; ``protect__k=4`` is ``protect.k = 4``."""
+    values = json.loads(json.dumps(values))
+    for name, value in changes.items():
+        section, _, key = name.partition("__")
+        target = values["model"][0] if section == "model" else values.setdefault(section, {}) if key else values
+        target[key or section] = value
+    return values
+
+
+def run(values: Values, until: str = "protect") -> Recorder:
+    recorder = Recorder()
+    assert Run(parse_job(values), recorder).execute(until) == Path(values["out"])
+    return recorder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of the artefacts; job.json and the locks are no results."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path != folder / "job.json"}
+
+
+@pytest.fixture(scope="module")
+def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run up to the protected tokens; tests work on copies of it."""
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    recorder = run(values_of(hospital, folder))
+    assert tuple(recorder.made) == (*ENGINE, *TOKENS)
+    assert not recorder.up_to_date
+    return folder
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+# -------------------------------------------------------------------------------------------------------- the job file
+
+VALID: Values = {"out": "run", "corpus": {"source": "x.parquet"}}
+
+
+def sections(model: type[BaseModel], where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    yield where, model
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from sections(field.annotation, (*where, name))
+
+
+def test_every_section_refuses_an_unknown_field() -> None:
+    found = [where for where, _ in sections(Job)]
+    assert len(found) == 8  # the job itself and its sections
+    for where in found:
+        values = json.loads(json.dumps(VALID))
+        target = values
+        for name in where:
+            target = target.setdefault(name, {})
+        target["colour"] = "red"
+        with pytest.raises(
+            PolicyError, match=rf"^job: {'.'.join((*where, 'colour'))}: unknown field$".replace(".", r"\.")
+        ):
+            parse_job(values)
+
+
+def test_an_unknown_field_of_a_model_is_refused_with_its_place() -> None:
+    model = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
+    foundation = {**model, "name": "c", "base": None, "foundation": {"kind": "bert", "text": "x", "size": 3}}
+    with pytest.raises(
+        PolicyError, match=r"model\.0\.colour: unknown field; model\.1\.foundation\.size: unknown field$"
+    ):
+        parse_job({**VALID, "model": [{**model, "colour": "red"}, foundation]})
+
+
+def test_every_wrong_field_is_listed_at_once() -> None:
+    values = {
+        "seed": "x",
+        "corpus": {"format": "xml"},
+        "split": {"heldout": 0.7, "reference": 0.3},
+        "detect": {"detectors": ["rules", "magic"]},
+        "index": {"max_n": 9},
+        "protect": {"k": 1, "policy": "most", "scopes": {"NAME": "world"}},
+        "model": [{"name": "a b", "objective": "mlm", "recipes": []}],
+        "train": {"num_epochs": 0, "mask_share": 1},
+        "audit": {"num_bootstrap": 3},
+    }
+    with pytest.raises(PolicyError) as caught:
+        parse_job(values, "hospital.toml")
+    assert str(caught.value).startswith("hospital.toml: ")
+    for field in (
+        "out: Field required",
+        "seed: ",
+        "corpus.source: Field required",
+        "corpus.format: ",
+        "split: heldout and reference must leave a share for members",
+        "detect.detectors.1: ",
+        "index.max_n: ",
+        "protect.k: ",
+        "protect.policy: Input should be 'all', 'last', 'cover' or 'paper'",
+        "protect.scopes.NAME: ",
+        "model.0.name: ",
+        "model.0.recipes: ",
+        "train.num_epochs: ",
+        "train.mask_share: ",
+        "audit.num_bootstrap: ",
+    ):
+        assert field in str(caught.value)
+
+
+MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"protect": {"n": 2}}, r"protect\.n = 2 needs index\.max_n >= 2, got 1"),
+        ({"model": [MODEL, MODEL]}, "two models have the same name"),
+        ({"detect": {"detectors": ["records"]}}, r"detector records needs detect\.records"),
+        ({"detect": {"detectors": ["spacy"]}}, r"detector spacy needs detect\.spacy"),
+        ({"detect": {"detectors": ["gold"]}}, r"detector gold needs corpus\.spans"),
+        ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
+        ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
+        ({"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]}, "model.0: unknown recipe 'ppmlmm'; expected one of clm"),
+        ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, r"model\.0: recipe ppclm is clm, the objective is mlm"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(changes: Values, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        parse_job({**VALID, **changes})
+
+
+def test_every_recipe_can_stand_in_a_job() -> None:
+    for name, recipe in RECIPES.items():
+        job = parse_job({**VALID, "model": [{**MODEL, "objective": recipe.objective, "recipes": [name]}]})
+        assert job.model[0].recipes == [name]
+
+
+def test_a_job_file_is_toml_or_the_json_of_a_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('out = "run"\nseed = 7\n[corpus]\nsource = "x.parquet"\n[protect]\nk = 5\n')
+    job = load_job(tmp_path / "job.toml")
+    assert (job.seed, job.protect.k, job.corpus.source) == (7, 5, "x.parquet")
+    (tmp_path / "job.json").write_text(job.model_dump_json())
+    assert load_job(tmp_path / "job.json") == job
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.toml", b"out = \n", r"a\.toml: not valid TOML: .*line 1"),
+        ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML"),
+        ("a.json", b"{", r"a\.json: not valid JSON"),
+        ("a.json", b"[1]", r"a\.json: job: Input should be a valid dictionary"),
+        ("a.toml", None, r"a\.toml: cannot be read \(No such file or directory\)"),
+        ("a.toml", b'out = "x"\n', r"a\.toml: corpus: Field required"),
+    ],
+)
+def test_a_file_that_is_no_job_is_refused_by_name(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(PolicyError, match=message):
+        load_job(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"num_epochs": 1}, (1,)),
+        ({"num_epochs": 8}, (4, 8)),
+        ({"num_epochs": 9}, (4, 8, 9)),
+        ({"num_epochs": 64}, (4, 8, 16, 32, 64)),
+        ({"num_epochs": 9, "checkpoint_epochs": []}, (9,)),
+        ({"num_epochs": 9, "checkpoint_epochs": [9, 3, 3, 0, 12]}, (3, 9)),
+    ],
+)
+def test_checkpoints_kept_are_those_asked_for_and_the_last(settings: Values, expected: tuple[int, ...]) -> None:
+    assert parse_job({**VALID, "train": settings}).train.epochs_kept() == expected
+
+
+def test_the_run_folder_keeps_the_whole_job_and_everything_in_it_is_private(hospital: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    old = os.umask(0)
+    try:
+        run(values_of(hospital, folder))
+    finally:
+        os.umask(old)
+    assert load_job(folder / "job.json") == parse_job(values_of(hospital, folder))
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder, *folder.rglob("*"))}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+
+
+# --------------------------------------------------------------------------------------------------- run once, resumed
+
+
+def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hospital: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
+    recorder = run(values_of(hospital, copy))
+    assert recorder.made == []
+    assert tuple(recorder.up_to_date) == (*ENGINE, *TOKENS)
+    after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
+    assert after == before
+
+
+def test_results_are_the_same_bytes_in_another_folder_with_any_number_of_threads(tmp_path: Path) -> None:
+    hospital = make_hospital(tmp_path, 2000)
+    counts = []
+    for num_threads in (1, 2):
+        values = values_of(hospital, tmp_path / str(num_threads))
+        values["model"][0]["recipes"] = ["ppmlm", "mlma"]
+        run(changed(values, num_threads=num_threads))
+        counts.append(read_manifest(tmp_path / str(num_threads) / "split").counts["documents"])
+    assert counts[0] == counts[1] > 4096  # more than a batch
+    one, two = content(tmp_path / "1"), content(tmp_path / "2")
+    assert {"tokens/toy/train-pseudonymised/shard-00000.arrow", "index/ngrams_2.parquet", "spans/spans.parquet"} < set(
+        one
+    )
+    assert {name for name in one | two if one.get(name) != two.get(name)} == set()
+
+
+def test_members_alone_shape_what_training_sees_and_the_audit_sees_both_sides(finished: Path) -> None:
+    individuals = open_individuals(finished / "split")
+    members, both = individuals.mask(MEMBERS), individuals.mask(MEMBERS, HELDOUT)
+    for name, side in (("", members), ("-joint", both)):
+        assert read_manifest(finished / f"index{name}").counts["individuals"] == len(set(individuals.units[side]))
+    num_documents = individuals.table.column("num_documents").to_numpy()
+    for name, side in (("train", members), ("audit", both)):
+        tokens = open_tokens(finished / "tokens" / "toy" / name)
+        assert set(tokens.individual) == set(np.flatnonzero(side))
+        assert tokens.num_documents == num_documents[side].sum()
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({"num_threads": 1}, ()),
+        ({"train__num_epochs": 3, "audit__num_bootstrap": 200}, ()),
+        ({"protect__k": 2}, TOKENS),
+        ({"protect__policy": "all"}, TOKENS),
+        ({"protect__scopes": {"NAME": "occurrence"}}, TOKENS),
+        ({"model__recipes": ["ppmlm", "mlma"]}, ("tokens/toy/train-pseudonymised",)),
+        ({"model__name": "other"}, ("tokens/other/train", "tokens/other/audit")),
+        ({"detect__detectors": ["rules"]}, ("spans", *TOKENS)),
+        ({"index__max_n": 3}, ("index", "index-joint", *TOKENS)),
+        ({"index__surface": "casefold"}, ("index", "index-joint", *TOKENS)),
+        ({"split__heldout": 0.5}, ("split", "index", "index-joint", *TOKENS)),
+        ({"seed": 1}, ("split", "index", "index-joint", *TOKENS)),
+        ({"corpus__household_id": None}, (*ENGINE, *TOKENS)),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_changed_setting_runs_again_what_depends_on_it_and_nothing_else(
+    copy: Path, hospital: Path, tmp_path: Path, changes: Values, made: tuple[str, ...]
+) -> None:
+    values = changed(values_of(hospital, copy), **changes)
+    assert tuple(run(values).made) == made
+    if made:  # and gives what a run from nothing gives
+        fresh = tmp_path / "fresh"
+        run({**values, "out": str(fresh)})
+        found = content(copy)
+        assert {name for name, data in content(fresh).items() if found.get(name) != data} == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "made"),
+    [
+        ("documents/part-00000.parquet", (*ENGINE, *TOKENS)),
+        ("records.parquet", ("spans", *TOKENS)),
+        ("base/tokenizer.json", TOKENS),
+    ],
+)
+def test_a_changed_input_runs_again_what_depends_on_it(
+    copy: Path, hospital: Path, tmp_path: Path, file: str, made: tuple[str, ...]
+) -> None:
+    other = Path(shutil.copytree(hospital, tmp_path / "hospital"))
+    assert run(values_of(other, copy)).made == []  # the same contents in another place
+    if file.startswith("base"):
+        shutil.rmtree(other / "base")
+        write_tokenizer(other / "base", ["the", "was", "patient"])
+    else:
+        (tmp_path / "another").mkdir()
+        shutil.copy(make_hospital(tmp_path / "another", 80, seed=5) / file, other / file)
+    assert tuple(run(values_of(other, copy)).made) == made
+
+
+def test_a_lost_file_is_made_again_and_what_depends_on_it_stays(copy: Path, hospital: Path) -> None:
+    before = content(copy)
+    (copy / "index" / "words.parquet").unlink()
+    assert run(values_of(hospital, copy)).made == ["index"]
+    assert content(copy) == before
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, CorpusError])
+def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
+    finished: Path, hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+) -> None:
+    from reticent.engine import index
+
+    values, write_index, calls = values_of(hospital, tmp_path / "run"), index.write_index, []
+
+    def interrupted(built: Any, folder: Path) -> None:
+        calls.append(folder)
+        write_index(built, folder)
+        if len(calls) == 2:  # the second index is written, its manifest is not
+            raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "write_index", interrupted)
+        with pytest.raises(failure):
+            run(values)
+    assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
+    recorder = run(values)
+    assert recorder.up_to_date == ["split", "spans", "index"]
+    assert recorder.made == ["index-joint", *TOKENS]
+    assert content(tmp_path / "run") == content(finished)
+
+
+def test_a_job_stops_after_the_stage_asked_for(hospital: Path, tmp_path: Path) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    assert STAGES[:3] == ("split", "detect", "index")
+    assert run(values, "split").made == ["split"]
+    assert run(values, "detect").made == ["spans"]
+    assert run(values, "index").made == ["index", "index-joint"]
+
+
+# ------------------------------------------------------------------------------------------------------ refused places
+
+
+@pytest.mark.parametrize(
+    ("changes", "until", "message"),
+    [
+        ({}, "everything", "unknown stage 'everything'; one of split, detect"),
+        ({"model": []}, "protect", "the job names no model"),
+        ({"model": []}, "report", "the job names no model"),
+        ({"audit__attacks": ["loss", "lost"]}, "report", "unknown attack 'lost'; expected some of loss"),
+    ],
+)
+def test_what_cannot_end_well_does_not_begin(
+    hospital: Path, tmp_path: Path, changes: Values, until: str, message: str
+) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    values = {**values, **changes} if "model" in changes else changed(values, **changes)
+    with pytest.raises(PolicyError, match=message):
+        run(values, until)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_job_without_models_has_an_index(hospital: Path, tmp_path: Path) -> None:
+    assert tuple(run({**values_of(hospital, tmp_path / "run"), "model": []}, "index").made) == ENGINE
+
+
+def test_a_run_folder_that_is_somebody_elses_is_refused(hospital: Path, tmp_path: Path) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("two years of work")
+    with pytest.raises(ArtifactError, match="run: not empty and not a run folder; choose another --out"):
+        run(values)
+    assert content(tmp_path / "run") == {"thesis.txt": b"two years of work"}
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ArtifactError, match=r"not a folder|Not a directory"):
+            run({**values, "out": str(out)})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_foreign_folder_in_the_place_of_a_stage_is_refused(copy: Path, hospital: Path) -> None:
+    shutil.rmtree(copy / "spans")
+    (copy / "spans").mkdir()
+    (copy / "spans" / "thesis.txt").write_text("two years of work")
+    with pytest.raises(ArtifactError, match="spans: exists and is not an artefact of ours"):
+        run(values_of(hospital, copy))
+    assert content(copy / "spans") == {"thesis.txt": b"two years of work"}
+
+
+def test_an_empty_folder_and_one_that_was_left_before_the_first_job_file_are_taken(
+    hospital: Path, tmp_path: Path
+) -> None:
+    for name in ("empty", "killed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "killed" / "job.tmp").write_text("{")
+    for name in ("empty", "killed"):
+        assert run(values_of(hospital, tmp_path / name), "split").made == ["split"]
+        assert sorted(path.name for path in (tmp_path / name).glob("[!.]*")) == ["job.json", "split"]
