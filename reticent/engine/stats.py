@@ -17,6 +17,7 @@ from reticent.engine.kernels import word_slots
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore
+from reticent.errors import CorpusError
 
 __all__ = ["cdf", "corpus_statistics"]
 
@@ -62,15 +63,22 @@ def corpus_statistics(
     spans_path : the spans of the corpus; spans of all splits are counted, by label and detector
 
     A word of an individual is told by its tokens, so two spellings that a lower-casing tokenizer unites count once.
+
+    Raises
+    ------
+    CorpusError
+        The documents hold no word.
     """
     words = pa.record_batch(index_words)
     support, occurrences = words.column("support").to_numpy(), words.column("occurrences").to_numpy()
     identifying = support < k
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
+    if not len(starts) or not len(support):
+        raise CorpusError("the members' documents hold no word")
     flags = store.flags[starts]
     individual = store.individual[documents]
     surfaces = _surfaces(store, starts, lengths)
-    codes = np.unique(individual)
+    codes = np.unique(store.individual)  # also those whose documents are empty
     shares = {
         "direct": np.mean((flags & DIRECT) > 0),
         "indirect": np.mean((flags & INDIRECT) > 0),
@@ -92,7 +100,7 @@ def corpus_statistics(
             "indirect": cdf(_distinct_per(individual, surfaces, (flags & INDIRECT) > 0, codes)),
             "both": cdf(_distinct_per(individual, surfaces, flags > 0, codes)),
         },
-        "words_per_individual": cdf(np.bincount(np.searchsorted(codes, individual))),
+        "words_per_individual": cdf(np.bincount(np.searchsorted(codes, individual), minlength=len(codes))),
         "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
         "detected": _detected(Path(spans_path)) if spans_path is not None else [],
     }
