@@ -101,7 +101,7 @@ class FoundationSection(Section):
     vocab_size: int = Field(default=4000, ge=300)
     hidden_size: int = 128
     num_layers: int = 2
-    num_heads: int = 2
+    num_heads: int = 4
     num_epochs: int = 4
     learning_rate: float = 2e-3
     warmup_steps: int = 100

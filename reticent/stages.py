@@ -158,19 +158,23 @@ def gather_evidence(run: Run) -> dict[str, Any]:
 def corpus_section(run: Run) -> dict[str, Any]:
     """Statistics of the corpus and its identifiers: counts and distributions only (the seed's Figs. 5 and 6)."""
     from reticent.engine.index import open_index
-    from reticent.engine.stats import corpus_statistics
+    from reticent.engine.stats import corpus_statistics, retention_by_policy
     from reticent.engine.store import open_tokens
 
     first = run.job.model[0].name
     protect = run.job.protect
+    index = open_index(run.folder / "index")
     statistics = corpus_statistics(
         open_tokens(run.folder / f"tokens/{first}/train"),
-        open_index(run.folder / "index").words(),
+        index.words(),
         run.individuals,
         spans_path=run.folder / "spans" / "spans.parquet",
         k=protect.k,
         n=protect.n,
         policy=protect.policy,
+    )
+    statistics["retention_by_policy"] = retention_by_policy(
+        run.corpus, run.individuals, index, k=protect.k, num_threads=run.job.num_threads
     )
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
     return statistics

@@ -6,7 +6,7 @@ They are the seed's Figs. 5 and 6: identifiers and words per individual, individ
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.kernels import word_slots
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.protect import POLICIES
+from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
 from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore
 from reticent.errors import CorpusError
 
-__all__ = ["cdf", "corpus_statistics"]
+if TYPE_CHECKING:
+    from reticent._rust import NgramIndex
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["cdf", "corpus_statistics", "retention_by_policy"]
 
 #: No count of fewer individuals than this is published.
 SMALL_CELL = 5
@@ -104,6 +109,40 @@ def corpus_statistics(
         "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
         "detected": _detected(Path(spans_path)) if spans_path is not None else [],
     }
+
+
+def retention_by_policy(
+    corpus: Corpus,
+    individuals: Individuals,
+    index: NgramIndex,
+    *,
+    k: int,
+    splits: tuple[str, ...] = (MEMBERS,),
+    num_threads: int = 0,
+) -> list[dict[str, Any]]:
+    """Return rows of policy, n, k, retention: the share of words that indirect protection alone leaves as targets,
+    for every policy and every n the index holds.
+
+    Cost: one pass over the text, and one protection a row.
+    """
+    from reticent import _rust
+
+    settings = [(policy, n) for n in range(1, index.max_n + 1) for policy in POLICIES]
+    protected, num_words = np.zeros(len(settings), dtype=np.int64), 0
+    wanted = individuals.mask(*splits)
+    for batch in corpus.batches(columns=("individual_id", "text")):
+        texts = batch.column("text").filter(
+            pa.array(wanted[individuals.individual_codes(batch.column("individual_id"))])
+        )
+        words = _rust.segment(texts, num_threads=num_threads)
+        num_words += words.num_words
+        for row, (policy, n) in enumerate(settings):
+            flags, _ = index.protect(texts, words, k=k, n=n, policy=policy, num_threads=num_threads)
+            protected[row] += np.count_nonzero(flags)
+    return [
+        {"policy": policy, "n": n, "k": k, "retention": 1.0 - int(hidden) / max(num_words, 1)}
+        for (policy, n), hidden in zip(settings, protected, strict=True)
+    ]
 
 
 def _surfaces(store: TokenStore, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
