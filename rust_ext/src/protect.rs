@@ -163,12 +163,9 @@ pub fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool]) -> Vec<
         }
         Policy::Paper => {
             // An identifying window of at most N words that holds word i holds a minimal interval [a, b]: i is at most
-            // N - 1 away from its far end, and no word between them is too common to count.
+            // N - 1 away from its far end, and no word between them is too common to count. (A word too common to count
+            // can identify by itself; the rarer words beside it then do so too.)
             for (first, last) in intervals() {
-                flags[first..=last].fill(INDIRECT);
-                if rare[first..=last].contains(&false) {
-                    continue;
-                }
                 let from = (last + 1).saturating_sub(max_n);
                 let from = rare[from..first].iter().rposition(|rare| !rare).map_or(from, |common| from + common + 1);
                 let to = (first + max_n).min(num_words);
