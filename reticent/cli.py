@@ -5,6 +5,7 @@ Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -238,19 +239,21 @@ def main() -> None:
     from reticent.errors import ReticentError
 
     try:
-        app(standalone_mode=True)
-    except ReticentError as error:
-        print(f"reticent: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        try:
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()
     except SystemExit as end:
         if end.code == 130:  # Ctrl-C, which typer turns into this
             print("reticent: interrupted; finished stages are kept", file=sys.stderr)
         raise
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except ReticentError as error:
+        print(f"reticent: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None:
+            if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(f"reticent: {error.filename or 'system'}: {os.strerror(error.errno)}", file=sys.stderr)
         else:  # a bug; a library's message may quote a document, so what is shown is where it happened
             traceback.print_tb(error.__traceback__)

@@ -212,7 +212,7 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
         lines = []
         for wrong in error.errors(include_input=False, include_url=False):
             what = "unknown field" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
-            lines.append(f"{'.'.join(map(str, wrong['loc'])) or 'job'}: {what}")
+            lines.append(": ".join(filter(None, (".".join(map(str, wrong["loc"])), what))))
         raise PolicyError(f"{where}: " + "; ".join(lines)) from None
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -11,8 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import command
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 import reticent
+from reticent import errors
+from reticent.job import Run
 
 COMMANDS = ("demo", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
@@ -35,27 +45,29 @@ def write_documents(path: Path, **columns: list[object] | None) -> Path:
     return path
 
 
-def test_help_names_every_command_and_imports_no_torch() -> None:
+def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from reticent.cli import app; "
-        "result = CliRunner().invoke(app, ['--help']); print(result.output); "
-        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'sklearn', 'matplotlib', 'pyarrow'}; "
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+        "import json, sys; from typer.testing import CliRunner; from reticent.cli import app; "
+        "names = [[], *([c.name or c.callback.__name__] for c in app.registered_commands)]; "
+        "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
+        "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "
+        "'pyarrow', 'tokenizers'} & set(sys.modules); "
+        "print(json.dumps([{name: [r.exit_code, r.output] for name, r in results.items()}, sorted(heavy)]))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert all(command in shown for command in COMMANDS)
+    results, heavy = json.loads(shown)
+    assert heavy == []
+    assert set(results) == {"", *COMMANDS}
+    assert all(command in results[""][1] for command in COMMANDS)
+    for name, (status, output) in results.items():
+        assert status == 0
+        assert f"Usage: {'root' if not name else f'root {name}'} [OPTIONS]" in output
+        assert "--help" in output
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, reticent; assert not {'torch', 'numpy', 'pyarrow', 'pydantic'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str) -> None:
-    result = reticent_command(command, "--help")
-    assert result.returncode == 0
-    assert "Usage" in result.stdout
 
 
 def test_help_is_quick() -> None:
@@ -158,3 +170,222 @@ def test_bad_input_leaves_an_earlier_result_as_it_was(tmp_path: Path) -> None:
 def test_set_needs_a_known_field() -> None:
     result = reticent_command("run", "missing.toml", "--set", "protect.k")
     assert result.returncode == 2
+
+
+# ------------------------------------------------------------------------------------- exit status and what is printed
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run up to the index, of 40 people, with the job file and a tokenizer beside it."""
+    folder = tmp_path_factory.mktemp("cli")
+    num = 40
+    people = [f"p{i}" for i in range(num)]
+    write_documents(folder / "d.parquet", individual_id=people, doc_id=[str(i) for i in range(num)])
+    (folder / "base").mkdir()
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "was": 1, "seen": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "base" / "tokenizer.json"))
+    (folder / "job.toml").write_text(f'out = "{folder / "run"}"\n[corpus]\nsource = "{folder / "d.parquet"}"\n')
+    assert command("run", folder / "job.toml", "--until", "index", "--quiet") == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize("verb", ["run", "index"])
+def test_json_is_all_there_is_on_stdout_and_quiet_says_nothing(
+    run: Path, capfd: pytest.CaptureFixture[str], verb: str
+) -> None:
+    what = [run.parent / "job.toml", "--until", "index"] if verb == "run" else [run.parent / "d.parquet", "--out", run]
+    assert command(verb, *what, "--json", "--quiet") == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["index-joint"] == {"words": 4, "occurrences": 160, "individuals": num_both(run)}
+    assert shown.err == ""
+    assert command(verb, *what) == 0
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert [line.partition(":")[0] for line in shown.err.splitlines()] == ["split", "spans", "index", "index-joint"]
+
+
+def num_both(run: Path) -> int:
+    counts = json.loads((run / "split" / "manifest.json").read_text())["counts"]
+    return counts["members"] + counts["heldout"]
+
+
+def test_synth_prints_its_counts_as_a_sentence_or_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--individuals", 3, "--documents-per-individual", 1, "--language", "en"]
+    assert command("synth", tmp_path / "a", *options, "--json") == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["folder"], found["individuals"], found["documents"]) == (str(tmp_path / "a"), 3, 3)
+    assert command("synth", tmp_path / "a", *options) == 0
+    assert "3 individuals, 3 documents" in capfd.readouterr().out
+
+
+def test_protect_and_stats_work_on_a_run_and_stats_are_json(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("stats", run) == 2
+    assert command("protect", run) == 2
+    assert capfd.readouterr().err.count("reticent: the job names no model; add a [[model]] section") == 2
+    model = f"toy={run.parent / 'base'}"
+    assert command("protect", run, "--model", model, "--recipe", "ppmlm", "--k", 3, "--json", "--quiet") == 0
+    shown = capfd.readouterr()
+    assert json.loads(shown.out)["tokens/toy/train"]["retention"] == 1.0
+    assert shown.err == ""
+    assert command("stats", run) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["k"], found["num_distinct_words"], found["retention"]) == (3, 4, {"all": 1.0})
+    assert SECRET not in json.dumps(found)
+
+
+def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    texts = [f"only{i} mine{i} was" for i in range(40)]
+    source = write_documents(
+        tmp_path / "d.parquet",
+        text=texts,
+        individual_id=[f"p{i}" for i in range(40)],
+        doc_id=[str(i) for i in range(40)],
+    )
+    assert command("index", source, "--out", tmp_path / "run", "-q") == 0
+    options = ["--model", f"toy={run.parent / 'base'}", "--recipe", "ppmlm", "-q"]
+    assert command("protect", tmp_path / "run", *options) == 0
+    assert capfd.readouterr().err.startswith("warning: only 33% of the words stay usable as targets (k=2, n=1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["stats", "nowhere"], 1, "reticent: nowhere: not a run folder (no job.json); start with `reticent index`"),
+        (["protect", "RUN", "--model", "bert"], 2, "reticent: --model: expected NAME=PATH"),
+        (["protect", "RUN", "--model", "a=b", "--recipe", "x"], 2, "reticent: unknown recipe 'x'; expected one of clm"),
+        (["protect", "RUN", "--model", "a=b"], 2, "reticent: --recipe: give at least one recipe"),
+        (["protect", "RUN", "--k", "1"], 2, "reticent: job: protect.k: Input should be greater than or equal to 2"),
+        (["protect", "RUN", "--n", "2"], 2, "reticent: job: protect.n = 2 needs index.max_n >= 2, got 1"),
+        (["protect", "RUN", "--set", "protect"], 2, "reticent: --set protect: expected SECTION.KEY=VALUE"),
+        (["protect", "RUN", "--set", "seed.x.y=1"], 2, "reticent: --set seed.x.y: no such section of a job"),
+        (["run", "nowhere.toml"], 2, "reticent: nowhere.toml: cannot be read (No such file or directory)"),
+        (["index", "nowhere.csv", "--out", "OUT"], 1, "reticent: nowhere.csv: no file found"),
+        (["index", "x", "--out", "OUT", "--max-n", "9"], 2, "Invalid value for '--max-n'"),
+        (["index", "x"], 2, "Missing option '--out'"),
+        (["synth", "OUT", "--individuals", "0"], 2, "reticent: num_individuals: expected 1 to 67108864, got 0"),
+        (["synth", "/proc/nowhere/x"], 1, "reticent: /proc/nowhere/x: not written (No such file or directory"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_every_mistake_has_a_status_and_a_sentence(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], status: int, message: str
+) -> None:
+    places = {"RUN": run, "OUT": tmp_path / "out"}
+    assert command(*(places.get(argument, argument) for argument in arguments)) == status
+    shown = capfd.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+
+
+class Panic(BaseException):
+    """What a panic of the Rust core is in Python: no Exception."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "last"),
+    [
+        (errors.CorpusError("a.csv row 3"), 1, "reticent: a.csv row 3"),
+        (errors.GateError("leaks"), 3, "reticent: leaks"),
+        (KeyboardInterrupt(), 130, "reticent: interrupted; finished stages are kept"),
+        (PermissionError(13, SECRET, "a.csv"), 1, "reticent: a.csv: Permission denied"),
+        (ValueError(f"cannot parse {SECRET}"), 1, "reticent: internal error (ValueError); its message is withheld"),
+        (OSError(f"cannot parse {SECRET}"), 1, "reticent: internal error (OSError); its message is withheld"),
+        (Panic(f"inside {SECRET}"), 1, "reticent: internal error (Panic); its message is withheld"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_a_failure_has_a_status_and_a_bug_shows_where_it_is_and_never_what_it_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    error: BaseException,
+    status: int,
+    last: str,
+) -> None:
+    def fail(*_: object) -> None:
+        try:
+            raise RuntimeError(f"a cause that quotes {SECRET}")
+        except RuntimeError as cause:
+            raise error from cause
+
+    monkeypatch.setattr(Run, "execute", fail)
+    assert command("index", "x.csv", "--out", tmp_path) == status
+    shown = capfd.readouterr().err
+    assert shown.rstrip("\n").rpartition("\n")[2] == last
+    assert SECRET not in shown
+    assert (", in fail" in shown) == ("internal error" in last)
+
+
+def test_ctrl_c_ends_with_130_and_leaves_what_was_finished(run: Path, tmp_path: Path) -> None:
+    code = (
+        "import signal, sys; from reticent.engine import index; from reticent.cli import main\n"
+        "def slow(*_, **__): print('indexing', flush=True); signal.pause()\n"
+        "index.build_index = slow; main()"
+    )
+    arguments = ["index", str(run.parent / "d.parquet"), "--out", str(tmp_path / "run")]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "indexing\n"
+        process.send_signal(signal.SIGINT)
+        _, shown = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert shown.endswith("reticent: interrupted; finished stages are kept\n")
+    assert "Traceback" not in shown
+    assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["job.json", "spans", "split"]
+
+
+def test_a_stdout_that_cannot_be_written_is_a_failure_without_a_traceback(run: Path) -> None:
+    arguments = ["index", str(run.parent / "d.parquet"), "--out", str(run), "--json", "--quiet"]
+    code = "from reticent.cli import main; main()"
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-c", code, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert result.returncode == 1
+    assert result.stderr == "reticent: system: No space left on device\n"
+
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9]")
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_no_color_is_obeyed_on_a_terminal(run: Path, tmp_path: Path, colour: bool) -> None:
+    environment = {**os.environ, "TERM": "xterm-256color", **({} if colour else {"NO_COLOR": "1"})}
+    if colour:
+        environment.pop("NO_COLOR", None)
+    arguments = ["index", str(run.parent / "d.parquet"), "--out", str(tmp_path / "run")]
+    shown = b""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(
+            sys.executable, [sys.executable, "-c", "from reticent.cli import main; main()", *arguments], environment
+        )
+    while True:
+        try:
+            part = os.read(terminal, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        shown += part
+        if not part:
+            break
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert b"index of members" in shown  # the bars are there
+    assert bool(COLOUR.search(shown)) == colour
+
+
+def test_bars_and_colours_are_for_terminals_only(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("index", run.parent / "d.parquet", "--out", tmp_path / "run") == 0
+    shown = capfd.readouterr().err
+    assert "\x1b" not in shown
+    assert [line for line in shown.splitlines() if line.endswith("…")] == [
+        "split …",
+        "spans …",
+        "index …",
+        "index-joint …",
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import random
 import re
 import shutil
@@ -18,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import command
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from somebody import unprivileged
 
-from reticent.cli import main
 from reticent.engine import formats
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import build_index
@@ -684,18 +683,6 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_csv(folder / "good.csv", GOOD)
     assert command("index", folder / "good.csv", "--out", folder / "run", "--quiet") == 0
     return folder / "run"
-
-
-def command(*arguments: object) -> object:
-    """Exit status of the command line, run in this process."""
-    umask = os.umask(0)
-    os.umask(umask)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["reticent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-    os.umask(umask)
-    return end.value.code
 
 
 def results(run: Path) -> dict[str, bytes]:
