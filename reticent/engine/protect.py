@@ -20,8 +20,8 @@ Scope = Literal["corpus", "individual", "occurrence"]
 POLICIES = ("all", "last", "cover", "paper")
 
 #: ``corpus``: that surface is protected wherever it occurs (the paper's blacklist); ``individual``: in all documents
-#: of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45". For the same reason
-#: bare numbers of up to three digits, the pieces of a phone number, reach no farther than their span in any scope.
+#: of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45". For the same
+#: reason bare numbers of up to three digits (pieces of a phone number) reach no farther than their span in any scope.
 DEFAULT_SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(("NAME", "PERSON", "PER", "PATIENT", "DOCTOR", "USERNAME"), "corpus"),
     **dict.fromkeys(("ID", "MRN", "SSN", "NIR", "PHONE", "FAX", "EMAIL", "URL", "IP", "ACCOUNT"), "corpus"),
