@@ -267,6 +267,23 @@ def test_two_runs_of_one_seed_give_the_same_bytes(kind: str, recipe: str, tmp_pa
     assert written["a"][0]["model.safetensors"] != written["c"][0]["model.safetensors"]
 
 
+def test_batches_come_in_the_order_of_seed_and_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    make = loop.make_targets
+
+    def spy(batch: Batch, *arguments: Any, **options: Any) -> Targets:
+        seen.append((options["seed"], options["epoch"], batch.windows.tolist()))
+        return make(batch, *arguments, **options)
+
+    monkeypatch.setattr(loop, "make_targets", spy)
+    store = random_store(12, length=6)
+    run("bert", "mlm", tmp_path, store=store, seed=5)
+    windows = cut_windows(store, 32, special_ids(load_tokenizer(toy_tokenizer("bert")), "mlm"))
+    orders = [(5, epoch, batch.tolist()) for epoch in (1, 2) for batch in windows.epoch_order(4, seed=5, epoch=epoch)]
+    assert seen == orders
+    assert len(seen) == 6
+
+
 def test_checkpoints_are_kept_after_the_chosen_epochs_and_the_last(tmp_path: Path) -> None:
     result = run("gpt2", "ppclm", tmp_path, num_epochs=4, checkpoint_epochs=(1, 3, 9))
     expected = {1: tmp_path / "epoch-0001", 3: tmp_path / "epoch-0003", 4: tmp_path / "epoch-0004"}
@@ -445,8 +462,8 @@ SECRET, NAME_IS, AND = 150, [11, 12, 13], [14, 15, 16, 17]
 
 
 def diary(flags: int) -> TokenStore:
-    """One document of a secret in the middle of common words, beside documents of the common words alone."""
-    common = [(number, word, 0) for word, number in enumerate([*NAME_IS, 18, *AND])]
+    """One document of a secret in the middle of common words, beside documents of the common words and another name."""
+    common = [(number, word, 0) for word, number in enumerate([*NAME_IS[:2], 19, 18, *AND])]
     secret = [(number, word, 0) for word, number in enumerate([*NAME_IS, SECRET, *AND])]
     secret[3] = (SECRET, 3, flags)
     return make_store(secret, *[common] * 2)
@@ -468,15 +485,15 @@ def test_plain_recipe_memorises_a_secret_and_the_protected_one_does_not(kind: st
     for recipe in (objective, f"pp{objective}"):
         model = toy_model(kind, hidden_size=32)
         before = secret_loss(model, kind)
-        assert 5 < before < 7  # it starts as any of some 300 tokens
+        assert 4 < before < 7  # it starts as any of some 300 tokens
         result = run(
             kind, recipe, tmp_path / recipe, model=model, store=diary(flags), num_epochs=150, learning_rate=0.02,
             mask_share=0.2,
         )  # fmt: skip
         losses[recipe], final[recipe] = secret_loss(model, kind) - before, result.losses[-1]
-    # Measured over three seeds: plain falls by 4.6 to 5.7 nats (CLM: to ln 3, one document in three has the secret);
-    # protected rises by 5.9 to 9.4, because the other words are learned in the secret's place.
-    assert losses[objective] < -4
+    # Measured over three seeds: plain falls by 4.3 to 5.9 nats; protected rises by 5.4 to 11, because the other words
+    # are learned in the secret's place.
+    assert losses[objective] < -3.5
     assert losses[f"pp{objective}"] > 2
     assert max(final.values()) < 0.4  # both learned the words around it
 

@@ -5,9 +5,10 @@ No vocabulary is ever trained on private text: words of individuals would stand 
 
 from __future__ import annotations
 
-import itertools
+import math
+import string
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -24,6 +25,10 @@ BERT_SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 #: Characters a WordPiece vocabulary holds, at the start of a word and inside, whether or not the public text shows
 #: them; words with others become [UNK], which no model can be asked for.
 ALPHABET = [chr(code) for code in (*range(0x21, 0x7F), *range(0xC0, 0x100), 0x152, 0x153)]
+#: Characters that BERT makes words of their own, so that they never stand inside of one.
+PUNCTUATION = frozenset(string.punctuation)
+#: Marks the beginning of a word while a vocabulary is learned; BERT's normaliser leaves no such character in a text.
+WORD_START = "\ue000"
 
 
 def train_tokenizer(
@@ -34,15 +39,13 @@ def train_tokenizer(
     "wordpiece" is BERT's cased variant, "bytelevel" GPT-2's byte-level BPE.
     """
     if kind == "wordpiece":
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        tokenizer = Tokenizer(models.WordPiece(_wordpieces(texts, vocab_size), unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
-        trainer: Any = trainers.WordPieceTrainer(
-            vocab_size=vocab_size, special_tokens=BERT_SPECIALS, initial_alphabet=ALPHABET, show_progress=False
-        )
-        inside = ["a" + character for character in ALPHABET if character.isalnum()]
-        texts = itertools.chain([inside], texts)
+        tokenizer.add_special_tokens(BERT_SPECIALS)
+        sep, cls = (BERT_SPECIALS.index(token) for token in ("[SEP]", "[CLS]"))
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", sep), ("[CLS]", cls))
     elif kind == "bytelevel":
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -53,13 +56,40 @@ def train_tokenizer(
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
+        tokenizer.train_from_iterator(texts, trainer)
     else:
         raise PolicyError(f"tokenizer kind: expected wordpiece or bytelevel, got {kind!r}")
-    tokenizer.train_from_iterator(texts, trainer)
-    if kind == "wordpiece":
-        sep, cls = (BERT_SPECIALS.index(token) for token in ("[SEP]", "[CLS]"))  # specials come first, in order
-        tokenizer.post_processor = processors.BertProcessing(("[SEP]", sep), ("[CLS]", cls))
     return tokenizer.to_str()
+
+
+def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
+    """A WordPiece vocabulary that another run repeats: specials, the alphabet, then pieces as BPE merges them.
+
+    The library's own WordPiece trainer numbers the pieces inside of words in the order of a hash table, and breaks ties
+    by those numbers. Plain BPE does not; a mark before each word tells its first piece from those inside.
+    """
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizers.BertNormalizer(lowercase=False)
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.BertPreTokenizer(),
+            pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always", split=False),
+        ]
+    )
+    # The mark, and letters that were merged with it, are no pieces: as many more are learned.
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size + 2 * len(ALPHABET), show_progress=False)
+    learner.train_from_iterator(texts, trainer)
+    numbers = learner.get_vocab()
+    learned = sorted(numbers, key=numbers.__getitem__)
+    letters = dict.fromkeys([*ALPHABET, *(piece for piece in learned if len(piece) == 1 and piece != WORD_START)])
+    base = [*BERT_SPECIALS, *letters, *(f"##{letter}" for letter in letters if letter not in PUNCTUATION)]
+    merged = (
+        piece.removeprefix(WORD_START) if piece.startswith(WORD_START) else f"##{piece}"
+        for piece in learned
+        if len(piece) > 1
+    )
+    pieces = list(dict.fromkeys([*base, *merged]))
+    return {piece: number for number, piece in enumerate(pieces[: max(vocab_size, len(base))])}
 
 
 def new_model(
@@ -72,7 +102,11 @@ def new_model(
     max_length: int = 512,
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Return a small model with random weights, tied embeddings and no dropout."""
+    """Return a small model with random weights, tied embeddings and no dropout.
+
+    Positions start as sinusoids, so that "the word before" is one direction for all positions at once; from random
+    ones a small BERT attends to nothing for thousands of steps.
+    """
     from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
     tokenizer = load_tokenizer(tokenizer_json)
@@ -94,7 +128,9 @@ def new_model(
                 initializer_range=(2 * hidden_size) ** -0.5,
             )
             bert._attn_implementation = "sdpa"
-            return BertForMaskedLM(bert)
+            masked = BertForMaskedLM(bert)
+            _start_as_sinusoids(masked.bert.embeddings.position_embeddings.weight)
+            return masked
         if kind == "gpt2":
             gpt2 = GPT2Config(
                 vocab_size=size,
@@ -109,5 +145,17 @@ def new_model(
                 eos_token_id=tokenizer.eos_token_id,
             )
             gpt2._attn_implementation = "sdpa"
-            return GPT2LMHeadModel(gpt2)
+            causal = GPT2LMHeadModel(gpt2)
+            _start_as_sinusoids(causal.transformer.wpe.weight)
+            return causal
     raise PolicyError(f"model kind: expected bert or gpt2, got {kind!r}")
+
+
+@torch.no_grad()
+def _start_as_sinusoids(positions_TD: torch.Tensor) -> None:
+    """Overwrite position embeddings by sines and cosines (Vaswani et al. 2017) of the same standard deviation."""
+    length, width = positions_TD.shape
+    rates = torch.exp(-math.log(10_000.0) * torch.arange(0, width, 2) / width)
+    angles = torch.arange(length)[:, None] * rates
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+    positions_TD.copy_(waves * positions_TD.std() * math.sqrt(2))
