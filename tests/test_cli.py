@@ -341,11 +341,10 @@ def test_ctrl_c_ends_with_130_and_leaves_what_was_finished(run: Path, tmp_path: 
 
 def test_a_stdout_that_cannot_be_written_is_a_failure_without_a_traceback(run: Path) -> None:
     arguments = ["index", str(run.parent / "d.parquet"), "--out", str(run), "--json", "--quiet"]
-    code = "from reticent.cli import main; main()"
+    command = [sys.executable, "-c", "from reticent.cli import main; main()", *arguments]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run(
-            [sys.executable, "-c", code, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
     assert result.returncode == 1
     assert result.stderr == "reticent: system: No space left on device\n"
 
