@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.audit.forward import TokenScores, score_causal, score_masked
@@ -24,7 +25,11 @@ __all__ = ["AuditConfig", "ModelEntry", "audit_models"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig:
-    """What is attacked and how intervals are made."""
+    """What is attacked and how intervals are made.
+
+    ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
+    first.
+    """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
     num_bootstrap: int = 1000
@@ -39,6 +44,11 @@ class AuditConfig:
         unknown = set(self.attacks) - set(ATTACKS)
         if unknown:
             raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(ATTACKS)}")
+        if not self.graph_shares or not all(0 < share <= 1 for share in self.graph_shares):
+            raise PolicyError(f"graph_shares: expected shares over 0 and up to 1, got {list(self.graph_shares)}")
+        for name in ("num_bootstrap", "batch_size", "folds"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"{name}: expected 1 or more, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +73,7 @@ def audit_models(
     config: AuditConfig,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure every model and its base; returns {"models": […]} in report.json's structure.
+    """Measure every model and its base; returns {"settings": …, "models": […]}, the models in report.json's structure.
 
     Parameters
     ----------
@@ -77,8 +87,14 @@ def audit_models(
     Raises
     ------
     ArtifactError
-        The two stores do not hold the same member documents.
+        The two stores do not hold the same member documents, an individual is on both sides, or an attack needs the
+        sizes of the texts and they were not written beside the tokens.
+    PolicyError
+        A model has no base of its objective.
     """
+    without = {entry.objective for entry in models} - set(bases)
+    if without:
+        raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
     audit = _Audit(train_store, audit_store, np.asarray(members, dtype=bool), config)
     results, done = [], 0
     for objective, base_path in bases.items():
@@ -90,15 +106,22 @@ def audit_models(
             done += 1
             if progress:
                 progress(done)
-    return {"models": results}
+    return {"settings": asdict(config), "models": results}
 
 
 class _Audit:
     """The two stores as slots and surfaces, shared by all models of one tokenizer."""
 
     def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
-        if not audit.doc_ids.filter(members).equals(train.doc_ids):
+        if len(members) != audit.num_documents:
+            raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
+        self.token_member = np.repeat(members, np.diff(audit.doc_offsets))
+        same_documents = audit.doc_ids.filter(pa.array(members)).equals(train.doc_ids)
+        if not same_documents or not np.array_equal(audit.input_ids[self.token_member], train.input_ids):
             raise ArtifactError("the audit's member documents are not the documents the models were trained on")
+        both = np.intersect1d(audit.individual[members], audit.individual[~members])
+        if len(both):
+            raise ArtifactError(f"{len(both)} individuals are members and held out; sides are split by individual")
         self.store, self.members, self.config = audit, members, config
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
@@ -107,9 +130,7 @@ class _Audit:
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
         self.individual_of_token = np.repeat(audit.individual, np.diff(audit.doc_offsets))
-        self.token_member = np.repeat(members, np.diff(audit.doc_offsets))
-        sizes = audit.path / "text_sizes.parquet" if audit.path is not None else None
-        self.zlib_bytes = pq.read_table(sizes).column("zlib_bytes").to_numpy() if sizes and sizes.exists() else None
+        self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
 
     def score(self, entry: ModelEntry) -> TokenScores:
         model = load_model(entry.path, entry.objective)
@@ -162,8 +183,22 @@ class _Audit:
     def _membership(self, scores: TokenScores, base: TokenScores | None, options: dict[str, Any]) -> dict[str, Any]:
         results = {}
         for name in self.config.attacks:
-            if (name in NEEDS_BASE and base is None) or (name in NEEDS_SIZES and self.zlib_bytes is None):
+            if name in NEEDS_BASE and base is None:  # the base compared with itself says nothing
                 continue
             document_scores = ATTACKS[name](scores, base, self.zlib_bytes)
             results[name] = attack(document_scores, self.store.individual, self.members, **options)
         return results
+
+
+def _zlib_bytes(store: TokenStore) -> np.ndarray:
+    """Bytes of each text after zlib, as the engine wrote them beside the tokens."""
+    path = store.tokenizer_path.parent / "text_sizes.parquet"
+    try:
+        sizes = pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(
+            f"{path}: not readable ({type(error).__name__}); the zlib attack needs the sizes of the texts"
+        ) from None
+    if len(sizes) != store.num_documents:
+        raise ArtifactError(f"{path}: {len(sizes)} sizes for {store.num_documents} documents")
+    return sizes

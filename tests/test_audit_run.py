@@ -1,0 +1,459 @@
+"""audit_models from stores and models on disk to JSON: a model that learnt its documents by heart, and its base."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordPiece
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from reticent.audit.forward import score_masked
+from reticent.audit.membership import ATTACKS
+from reticent.audit.run import AuditConfig, ModelEntry, audit_models
+from reticent.audit.summary import last_checkpoints, summary_table
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import ShardWriter, TokenStore, open_tokens
+from reticent.errors import ArtifactError, PolicyError
+from reticent.trainer.windows import SpecialIds
+
+NUM_INDIVIDUALS = 12  # even ones are members, odd ones held out; two documents each
+COMMON = [f"qwcommon{i}" for i in range(10)]
+NAMES = [f"zqname{i}" for i in range(NUM_INDIVIDUALS)]  # direct: two tokens, "zqname" and its number
+TRADES = [f"xjtrade{i}" for i in range(NUM_INDIVIDUALS)]  # indirect: one token
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>"]
+VOCABULARY = [*SPECIAL, *COMMON, "zqname", *(f"##{i}" for i in range(NUM_INDIVIDUALS)), *TRADES]
+ID = {piece: number for number, piece in enumerate(VOCABULARY)}
+#: What must never leave: surfaces, pieces of them, and ids of documents.
+SENTINELS = ("zqname", "xjtrade", "qwcommon", "secretdoc")
+CONFIG = AuditConfig(num_bootstrap=30, batch_size=5, window_length=32, folds=3, graph_shares=(1.0, 0.5), device="cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only wait for their threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def documents_of(individual: int) -> list[list[tuple[list[str], int]]]:
+    """Two documents as words, each (pieces, flags)."""
+    random = np.random.default_rng(individual)
+    name: tuple[list[str], int] = (["zqname", f"##{individual}"], DIRECT)
+    trade: tuple[list[str], int] = ([TRADES[individual]], INDIRECT)
+    found = []
+    for identifier in (name, trade):
+        words: list[tuple[list[str], int]] = [([COMMON[i]], 0) for i in random.integers(0, len(COMMON), 6)]
+        words.insert(int(random.integers(1, 6)), identifier)
+        found.append(words)
+    return found
+
+
+def write_store(folder: Path, individuals: list[int]) -> TokenStore:
+    folder.mkdir()
+    writer = ShardWriter(folder, len(VOCABULARY))
+    corpus = [(individual, words) for individual in individuals for words in documents_of(individual)]
+    pieces = [[(piece, n, flags) for n, (word, flags) in enumerate(words) for piece in word] for _, words in corpus]
+    tokens = list(itertools.chain.from_iterable(pieces))
+    word_ids = np.array([n for _, n, _ in tokens])
+    flags = np.array([flag for _, _, flag in tokens])
+    begins = np.concatenate([[True], word_ids[1:] != word_ids[:-1]])
+    writer.write(
+        pa.array([f"secretdoc-{individual}-{i % 2}" for i, (individual, _) in enumerate(corpus)]),
+        np.array([individual for individual, _ in corpus]),
+        np.cumsum([0, *map(len, pieces)]),
+        np.array([ID[piece] for piece, _, _ in tokens]),
+        word_ids,
+        flags,
+        np.where(begins & (flags == INDIRECT), 1, 0),
+    )
+    writer.close()
+    tokenizer = Tokenizer(WordPiece(ID, unk_token="[UNK]"))
+    tokenizer.decoder = decoders.WordPiece()
+    (folder / "tokenizer.json").write_text(tokenizer.to_str())
+    sizes = np.arange(len(corpus)) % 3 + 40
+    pq.write_table(pa.table({"num_bytes": sizes * 2, "zlib_bytes": sizes}), folder / "text_sizes.parquet")
+    return open_tokens(folder)
+
+
+def bert(seed: int) -> Any:
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    return BertForMaskedLM(
+        BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=32, initializer_range=0.5, **sizes)
+    )
+
+
+def gpt2(seed: int) -> Any:
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        vocab_size=len(VOCABULARY), n_embd=32, n_layer=1, n_head=2, n_positions=32, bos_token_id=5, eos_token_id=5,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config)
+
+
+def memorise(model: Any, store: TokenStore) -> Any:
+    """Overfit on a store's documents, identifiers and all."""
+    rows = [store.input_ids[a:b].tolist() for a, b in itertools.pairwise(store.doc_offsets)]
+    width = max(map(len, rows))
+    inputs = torch.tensor([[ID["<s>"], *row, *[0] * (width - len(row))] for row in rows])
+    labels = torch.tensor([[-100, *row, *[-100] * (width - len(row))] for row in rows])
+    for step in range(100):
+        model.zero_grad()
+        model(input_ids=inputs, labels=labels).loss.backward()
+        with torch.no_grad():
+            for weights in model.parameters():
+                weights -= 0.01 * (1 - step / 100) * weights.grad.sign()
+    return model
+
+
+@dataclass
+class Ground:
+    """Everything an audit takes, on disk."""
+
+    train: TokenStore
+    audit: TokenStore
+    members: np.ndarray
+    bases: dict[str, Path]
+    models: list[ModelEntry]
+
+    def run(self, config: AuditConfig = CONFIG, **changed: Any) -> dict[str, Any]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)} | changed
+        return audit_models(
+            train_store=given["train"],
+            audit_store=given["audit"],
+            members=given["members"],
+            models=given["models"],
+            bases=given["bases"],
+            config=config,
+            progress=given.get("progress"),
+        )
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    folder = tmp_path_factory.mktemp("audit")
+    everyone = list(range(NUM_INDIVIDUALS))
+    train, audit = write_store(folder / "train", everyone[::2]), write_store(folder / "audit", everyone)
+    paths = {name: folder / name for name in ("bert", "bert-other", "gpt2", "gpt2-memoriser")}
+    bert(0).save_pretrained(paths["bert"])
+    bert(1).save_pretrained(paths["bert-other"])
+    gpt2(0).save_pretrained(paths["gpt2"])
+    memorise(gpt2(0), train).save_pretrained(paths["gpt2-memoriser"])
+    ledger = {"eligible": 9, "protected": 2, "targets": 7, "violations": 0}
+    models = [
+        ModelEntry(name="clm", recipe="clm", objective="clm", epoch=8, path=paths["gpt2-memoriser"], ledger=ledger),
+        ModelEntry(name="clm", recipe="clm", objective="clm", epoch=4, path=paths["gpt2"]),
+        ModelEntry(name="ppmlm", recipe="ppmlm", objective="mlm", epoch=4, path=paths["bert-other"]),
+    ]
+    return Ground(train, audit, audit.individual % 2 == 0, {"mlm": paths["bert"], "clm": paths["gpt2"]}, models)
+
+
+@pytest.fixture(scope="module")
+def evidence(ground: Ground) -> dict[str, Any]:
+    return ground.run()
+
+
+def model_of(evidence: dict[str, Any], recipe: str, objective: str, epoch: int) -> dict[str, Any]:
+    (model,) = [
+        m for m in evidence["models"] if (m["recipe"], m["objective"], m["epoch"]) == (recipe, objective, epoch)
+    ]
+    return model
+
+
+@pytest.fixture(scope="module")
+def memoriser(evidence: dict[str, Any]) -> dict[str, Any]:
+    return model_of(evidence, "clm", "clm", 8)
+
+
+def estimates(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every dictionary that holds a measured value, with its path."""
+    if isinstance(value, dict):
+        if "value" in value:
+            yield path, value
+        for key, inner in value.items():
+            yield from estimates(inner, f"{path}/{key}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from estimates(inner, f"{path}/{number}")
+
+
+# --------------------------------------------------------------------- what is there
+
+
+def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any]) -> None:
+    order = [(m["objective"], m["recipe"], m["epoch"]) for m in evidence["models"]]
+    assert order == [("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8), ("clm", "clm", 4)]
+    for model in evidence["models"]:
+        # The reference attack compares with the base, so the base has none; every other attack is run on it.
+        assert set(model["membership"]) == set(CONFIG.attacks) - ({"reference"} if model["recipe"] == "base" else set())
+
+
+def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> None:
+    utility = {
+        "mlm": {"ordinary_word_accuracy", "masked_word_accuracy", "masked_token_accuracy"},
+        "clm": {"ordinary_token_accuracy", "token_accuracy", "ordinary_perplexity", "perplexity"},
+    }
+    for model in evidence["models"]:
+        paths = {path for path, _ in estimates(model)}
+        expected = {
+            f"/utility/{side}/{name}" for side in ("heldout", "members") for name in utility[model["objective"]]
+        }
+        parts, levels = ("direct", "indirect", "both"), ("types", "occurrences", "individuals", "in_place")
+        expected |= {f"/privacy/{part}/{level}" for part in parts for level in levels}
+        expected |= {f"/excess/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
+        expected |= {f"/membership/{name}/auc" for name in model["membership"]}
+        expected |= {f"/low_cost/{name}" for name in ("precision", "recall", "f1")}
+        expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
+        assert paths == expected | {"/privacy_by_n/1"}
+
+
+def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[str, Any]) -> None:
+    found = list(estimates(evidence))
+    assert len(found) > 150
+    for path, estimate in found:
+        assert {"value", "low", "high", "n", "unit", "method", "level"} <= set(estimate), path
+        assert (estimate["unit"], estimate["level"]) == ("individuals", 0.95), path
+        if estimate["value"] is None:
+            assert estimate["low"] is estimate["high"] is None, path
+            assert estimate["method"] in ("nobody was called a member", "no individual has any"), path
+            continue
+        assert 0 < estimate["n"] <= NUM_INDIVIDUALS, path
+        assert estimate["low"] <= estimate["value"] <= estimate["high"], path
+        if estimate["value"] == 0.0 and not path.endswith("/excess"):
+            assert estimate["high"] > 0.0, path
+
+
+def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
+    assert evidence["settings"] == {field.name: getattr(CONFIG, field.name) for field in fields(CONFIG)}
+    assert {"seed", "num_bootstrap", "folds", "window_length", "attacks", "graph_shares"} <= set(evidence["settings"])
+    for model in evidence["models"]:
+        assert [row["share"] for row in model["low_cost"]["by_graph_share"]] == [1.0, 0.5]
+    assert model_of(evidence, "clm", "clm", 8)["ledger"] == {
+        "eligible": 9,
+        "protected": 2,
+        "targets": 7,
+        "violations": 0,
+    }
+    assert model_of(evidence, "base", "clm", 0)["ledger"] is None
+
+
+def test_the_evidence_names_nobody(evidence: dict[str, Any]) -> None:
+    text = json.dumps(evidence, allow_nan=False).lower()
+    for sentinel in SENTINELS:
+        assert sentinel not in text
+
+
+def test_two_runs_are_the_same_bytes(ground: Ground, evidence: dict[str, Any]) -> None:
+    assert json.dumps(ground.run()) == json.dumps(evidence)
+
+
+def test_numbers_do_not_change_with_batch_size(ground: Ground, evidence: dict[str, Any]) -> None:
+    again = ground.run(replace(CONFIG, batch_size=64))
+    for (path, first), (_, second) in zip(estimates(evidence["models"]), estimates(again["models"]), strict=True):
+        for key in ("value", "low", "high"):
+            assert first[key] == second[key] or first[key] == pytest.approx(second[key], abs=1e-4), path
+
+
+def test_another_seed_moves_intervals_and_no_causal_value(ground: Ground, evidence: dict[str, Any]) -> None:
+    again = ground.run(replace(CONFIG, seed=1))
+    moved = 0
+    for first, second in zip(evidence["models"], again["models"], strict=True):
+        for (path, a), (_, b) in zip(estimates(first), estimates(second), strict=True):
+            if first["objective"] == "clm" and "by_graph_share/1" not in path:
+                assert a["value"] == b["value"], path
+                moved += (a["low"], a["high"]) != (b["low"], b["high"])
+    assert moved > 10
+
+
+# ------------------------------------------------------------- a memoriser is found out
+
+
+def test_the_memoriser_is_found_out_by_every_measure(memoriser: dict[str, Any], evidence: dict[str, Any]) -> None:
+    base = model_of(evidence, "base", "clm", 0)
+    assert memoriser["privacy"]["both"]["types"]["value"] < 0.25
+    assert memoriser["excess"]["both"]["excess"]["low"] > 0.3
+    assert memoriser["membership"]["loss"]["auc"]["value"] == 1.0
+    assert memoriser["low_cost"]["recall"]["value"] > 0.8
+    assert memoriser["utility"]["members"]["token_accuracy"]["value"] > 0.8
+    assert memoriser["utility"]["heldout"]["token_accuracy"]["value"] < 0.5
+    assert base["privacy"]["both"]["types"]["value"] > 0.4  # untrained, it hits some identifiers by chance
+    assert base["excess"]["both"]["excess"]["low"] <= 0
+    assert base["membership"]["loss"]["auc"]["low"] < 0.5 < base["membership"]["loss"]["auc"]["high"]
+
+
+def test_numbers_of_the_memoriser_match_plain_transformers(ground: Ground, memoriser: dict[str, Any]) -> None:
+    """Privacy, excess, calls and accuracy from strings and one forward pass a document."""
+    model: Any = GPT2LMHeadModel.from_pretrained(ground.models[0].path).eval()
+    predicted: set[str] = set()
+    right = {True: [0, 0], False: [0, 0]}  # member -> tokens predicted right, tokens
+    losses: dict[int, list[float]] = {}
+    for individual in range(NUM_INDIVIDUALS):
+        for words in documents_of(individual):
+            ids = [ID[piece] for word, _ in words for piece in word]
+            with torch.inference_mode():
+                log_p = torch.log_softmax(model(torch.tensor([[ID["<s>"], *ids]])).logits[0, :-1].double(), dim=-1)
+            guesses = [VOCABULARY[i] for i in log_p.argmax(-1).tolist()]
+            losses.setdefault(individual, []).append(-float(log_p[range(len(ids)), ids].mean()))
+            right[individual % 2 == 0][0] += sum(ID[g] == i for g, i in zip(guesses, ids, strict=True))
+            right[individual % 2 == 0][1] += len(ids)
+            at = 0
+            for word, _ in words:
+                first, *rest = guesses[at : at + len(word)]
+                predicted.add(first + "".join(piece.removeprefix("##") for piece in rest))
+                at += len(word)
+    sides = {True: range(0, NUM_INDIVIDUALS, 2), False: range(1, NUM_INDIVIDUALS, 2)}
+    leaked = {
+        (part, side): np.mean([name in predicted for i in sides[side] for name in names(i)])
+        for part, names in (
+            ("direct", lambda i: [NAMES[i]]),
+            ("indirect", lambda i: [TRADES[i]]),
+            ("both", lambda i: [NAMES[i], TRADES[i]]),
+        )
+        for side in sides
+    }
+    for part in ("direct", "indirect", "both"):
+        assert memoriser["privacy"][part]["types"]["value"] == pytest.approx(1 - leaked[part, True])
+        assert memoriser["excess"][part]["members"]["value"] == pytest.approx(leaked[part, True])
+        assert memoriser["excess"][part]["heldout"]["value"] == pytest.approx(leaked[part, False])
+    assert memoriser["privacy"]["both"]["num_identifiers"] == NUM_INDIVIDUALS
+    called = [TRADES[i] in predicted for i in range(NUM_INDIVIDUALS)]
+    hits = sum(called[::2])
+    assert memoriser["low_cost"]["recall"]["value"] == pytest.approx(hits / len(sides[True]))
+    assert memoriser["low_cost"]["precision"]["value"] == pytest.approx(hits / sum(called))
+    for side, name in ((True, "members"), (False, "heldout")):
+        accuracy = memoriser["utility"][name]["token_accuracy"]["value"]
+        assert accuracy == pytest.approx(right[side][0] / right[side][1])
+    means = [np.mean(losses[i]) for i in range(NUM_INDIVIDUALS)]
+    wins = [means[m] < means[h] for m in sides[True] for h in sides[False]]
+    assert memoriser["membership"]["loss"]["auc"]["value"] == pytest.approx(np.mean(wins))
+
+
+@pytest.mark.parametrize("config", [CONFIG, replace(CONFIG, folds=2, window_length=5, seed=4)])
+def test_masked_models_are_scored_with_the_settings_of_the_audit(ground: Ground, config: AuditConfig) -> None:
+    measured = model_of(ground.run(config, models=[]), "base", "mlm", 0)
+    special = SpecialIds(prefix=ID["[CLS]"], suffix=ID["[SEP]"], pad=0, mask=ID["[MASK]"])
+    scores = score_masked(
+        bert(0), ground.audit, special, folds=config.folds, window_length=config.window_length, seed=config.seed,
+        device="cpu",
+    )  # fmt: skip
+    right = (scores.argmax == ground.audit.input_ids)[np.repeat(~ground.members, np.diff(ground.audit.doc_offsets))]
+    assert measured["utility"]["heldout"]["masked_token_accuracy"]["value"] == pytest.approx(right.mean())
+    losses = -scores.log_probs.astype(np.float64)
+    means = [losses[a:b].mean() for a, b in itertools.pairwise(ground.audit.doc_offsets)]
+    by_individual = np.array(means).reshape(NUM_INDIVIDUALS, 2).mean(axis=1)
+    wins = by_individual[::2, None] < by_individual[None, 1::2]
+    assert measured["membership"]["loss"]["auc"]["value"] == pytest.approx(wins.mean())
+
+
+def test_both_sides_are_judged_by_the_joint_flags_and_privacy_by_those_of_training(
+    ground: Ground, memoriser: dict[str, Any]
+) -> None:
+    unprotected = replace(ground.train, flags=np.zeros_like(ground.train.flags))
+    changed = model_of(ground.run(train=unprotected), "clm", "clm", 8)
+    assert changed["privacy"]["both"]["types"]["value"] is None
+    assert changed["excess"] == memoriser["excess"]
+    assert changed["low_cost"] == memoriser["low_cost"]
+    unflagged = replace(ground.audit, flags=np.zeros_like(ground.audit.flags))
+    changed = model_of(ground.run(audit=unflagged), "clm", "clm", 8)
+    assert changed["privacy"] == memoriser["privacy"]
+    assert changed["excess"]["both"]["excess"]["value"] is None
+
+
+def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
+    models = ground.run(replace(CONFIG, attacks=tuple(ATTACKS)))["models"]
+    assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == set(ATTACKS)
+    for name, measured in model_of({"models": models}, "clm", "clm", 8)["membership"].items():
+        assert measured["auc"]["value"] > 0.9, name
+        assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)
+        assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
+
+
+def test_progress_counts_models(ground: Ground) -> None:
+    seen: list[int] = []
+    ground.run(progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5]
+
+
+# ------------------------------------------------------------------- what is refused
+
+
+def test_other_documents_than_those_trained_on_are_refused(ground: Ground) -> None:
+    with pytest.raises(ArtifactError, match="not the documents the models were trained on"):
+        ground.run(members=~ground.members)
+    other = replace(ground.train, input_ids=ground.train.input_ids[::-1].copy())
+    with pytest.raises(ArtifactError, match="not the documents the models were trained on"):
+        ground.run(train=other)
+    with pytest.raises(ArtifactError, match="23 flags for 24 documents"):
+        ground.run(members=ground.members[1:])
+
+
+def test_an_individual_on_both_sides_is_refused(ground: Ground) -> None:
+    individual = ground.audit.individual.copy()
+    individual[individual == 1] = 0
+    with pytest.raises(ArtifactError, match="1 individuals are members and held out"):
+        ground.run(audit=replace(ground.audit, individual=individual))
+
+
+@pytest.mark.parametrize("spoil", ["missing", "broken", "short"])
+def test_an_attack_that_cannot_be_run_is_not_left_out_in_silence(ground: Ground, tmp_path: Path, spoil: str) -> None:
+    write_store(tmp_path / "audit", list(range(NUM_INDIVIDUALS)))
+    sizes = tmp_path / "audit" / "text_sizes.parquet"
+    if spoil == "missing":
+        sizes.unlink()
+    elif spoil == "broken":
+        sizes.write_bytes(b"no table")
+    else:
+        pq.write_table(pq.read_table(sizes).slice(1), sizes)
+    audit = open_tokens(tmp_path / "audit")
+    with pytest.raises(ArtifactError, match=r"text_sizes\.parquet"):
+        ground.run(audit=audit)
+    without = ground.run(replace(CONFIG, attacks=("loss",)), audit=audit, models=[])
+    assert set(without["models"][0]["membership"]) == {"loss"}
+
+
+def test_a_model_without_its_base_is_not_left_out_in_silence(ground: Ground) -> None:
+    with pytest.raises(PolicyError, match="no base model to compare the mlm models with"):
+        ground.run(bases={"clm": ground.bases["clm"]})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"attacks": ("loss", "guess")}, {"graph_shares": ()}, {"graph_shares": (1.0, 0.0)}, {"graph_shares": (1.5,)}]
+    + [{name: 0} for name in ("num_bootstrap", "batch_size", "folds")],
+)
+def test_settings_out_of_range_are_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        replace(CONFIG, **changed)
+
+
+# ------------------------------------------------------------------------ the summary
+
+
+def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidence: dict[str, Any]) -> None:
+    last = last_checkpoints(evidence)
+    assert [(m["objective"], m["recipe"], m["epoch"]) for m in last] == [
+        ("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8),
+    ]  # fmt: skip
+    table = summary_table(evidence)
+    assert table.row_count == 4
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["recipe"] == ["base (mlm)", "ppmlm", "base (clm)", "clm"]
+    assert columns["epochs"] == ["-", "4", "-", "8"]
+    assert columns["protected targets"] == ["-", "-", "-", "0 of 7"]
+    privacy = last[3]["privacy"]["both"]["types"]
+    assert columns["privacy"][3] == f"{privacy['value']:.3f} [{privacy['low']:.2f}, {privacy['high']:.2f}]"
+    assert all("[" in cell for cell in columns["privacy"] + columns["excess leakage"])
