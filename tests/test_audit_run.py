@@ -24,7 +24,7 @@ from reticent.audit.run import AuditConfig, ModelEntry, audit_models
 from reticent.audit.summary import last_checkpoints, summary_table
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
-from reticent.errors import ArtifactError, PolicyError
+from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.windows import SpecialIds
 
 NUM_INDIVIDUALS = 12  # even ones are members, odd ones held out; two documents each
@@ -428,6 +428,11 @@ def test_an_attack_that_cannot_be_run_is_not_left_out_in_silence(ground: Ground,
 def test_a_model_without_its_base_is_not_left_out_in_silence(ground: Ground) -> None:
     with pytest.raises(PolicyError, match="no base model to compare the mlm models with"):
         ground.run(bases={"clm": ground.bases["clm"]})
+
+
+def test_windows_longer_than_the_model_are_refused(ground: Ground) -> None:
+    with pytest.raises(TrainingError, match="window_length 33 is longer than the model's 32 positions"):
+        ground.run(replace(CONFIG, window_length=33))
 
 
 @pytest.mark.parametrize(

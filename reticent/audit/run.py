@@ -18,7 +18,7 @@ from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, PolicyError
-from reticent.trainer.models import load_model, load_tokenizer, special_ids
+from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
 __all__ = ["AuditConfig", "ModelEntry", "audit_models"]
 
@@ -91,6 +91,8 @@ def audit_models(
         sizes of the texts and they were not written beside the tokens.
     PolicyError
         A model has no base of its objective.
+    TrainingError
+        A window or a token does not fit into a model.
     """
     without = {entry.objective for entry in models} - set(bases)
     if without:
@@ -135,6 +137,7 @@ class _Audit:
     def score(self, entry: ModelEntry) -> TokenScores:
         model = load_model(entry.path, entry.objective)
         special = special_ids(self.tokenizer, entry.objective)
+        check_fit(model, self.store, self.tokenizer, special, self.config.window_length)
         options: dict[str, Any] = {
             "window_length": self.config.window_length,
             "batch_size": self.config.batch_size,
