@@ -350,6 +350,14 @@ def test_masked_scoring_without_a_mask_token_is_refused() -> None:
         score_masked(bert(), store_of([(10,)]), CAUSAL, device="cpu")
 
 
+def test_a_model_that_diverged_is_refused(store: TokenStore) -> None:
+    model = gpt2()
+    with torch.no_grad():
+        model.transformer.wte.weight[5] = torch.nan
+    with pytest.raises(TrainingError, match=r"not numbers at \d+ tokens"):
+        score_causal(model, store, CAUSAL, device="cpu")
+
+
 def test_progress_counts_every_window_of_every_pass(store: TokenStore) -> None:
     seen: list[int] = []
     score_masked(bert(), store, MASKED, folds=3, batch_size=2, device="cpu", progress=seen.append)

@@ -253,5 +253,11 @@ class _Run:
             self._int["rank"][at] = (log_p > true_log_p).sum(-1).to(torch.int32).cpu().numpy()
 
     def result(self) -> TokenScores:
+        # Else a diverged model's documents would look like documents that were not scored.
+        broken = int(np.count_nonzero(np.isnan(self._float["log_probs"]) & (self._int["argmax"] >= 0)))
+        if broken:
+            raise TrainingError(
+                f"scoring: the model's logits are not numbers at {broken} tokens; did training diverge?"
+            )
         arrays: dict[str, Any] = {**self._float, **self._int}
         return TokenScores(doc_offsets=self.store.doc_offsets, **arrays)
