@@ -355,14 +355,16 @@ def _print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def _print_summary(evidence: dict[str, Any], page: Path, as_json: bool = False) -> None:
-    """Print the last checkpoint of each recipe: utility, privacy, excess leakage, membership."""
+    """Print the last checkpoint of each recipe, the ledger, and where the report is."""
     if as_json:
         print(json.dumps(evidence))
         return
     from rich.console import Console
 
-    from reticent.audit.summary import summary_table
+    from reticent.audit.summary import ledger_line, summary_table
 
     console = Console()
     console.print(summary_table(evidence))
+    if line := ledger_line(evidence):
+        console.print(line, soft_wrap=True)
     console.print(f"Report: {page}", soft_wrap=True)

@@ -38,7 +38,7 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
                 "name": "bert",
                 "objective": "mlm",
                 "recipes": ["mlm", "ppmlm"],
-                "foundation": {"kind": "bert", "num_epochs": 6, "batch_size": 16, **foundation},
+                "foundation": {"kind": "bert", "num_epochs": 5, "batch_size": 16, **foundation},
                 # MLM draws 15 % of the words an epoch: it needs more of them to see each word as often as CLM does.
                 "train": {"num_epochs": 64, "checkpoint_epochs": [8, 24, 64]},
             },

@@ -9,6 +9,7 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))

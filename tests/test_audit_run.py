@@ -21,7 +21,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from reticent.audit.forward import score_masked
 from reticent.audit.membership import ATTACKS
 from reticent.audit.run import AuditConfig, ModelEntry, audit_models
-from reticent.audit.summary import last_checkpoints, summary_table
+from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
 from reticent.errors import ArtifactError, PolicyError, TrainingError
@@ -458,7 +458,8 @@ def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidenc
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["recipe"] == ["base (mlm)", "ppmlm", "base (clm)", "clm"]
     assert columns["epochs"] == ["-", "4", "-", "8"]
-    assert columns["protected targets"] == ["-", "-", "-", "0 of 7"]
     privacy = last[3]["privacy"]["both"]["types"]
-    assert columns["privacy"][3] == f"{privacy['value']:.3f} [{privacy['low']:.2f}, {privacy['high']:.2f}]"
-    assert all("[" in cell for cell in columns["privacy"] + columns["excess leakage"])
+    low, high = (f"{privacy[side]:.2f}".removeprefix("0") for side in ("low", "high"))
+    assert columns["privacy"][3] == f"{privacy['value']:.3f} [{low}, {high}]"
+    assert all("[" in cell for cell in columns["privacy"])
+    assert ledger_line(evidence) == "Protected tokens among the 7 targets of clm: 0"
