@@ -1,0 +1,63 @@
+"""How long does the demo take, and what does it show?
+
+Runs the demo in a fresh folder and keeps its table, its seconds per stage and its figure: what the README quotes.
+
+    python -m benchmarks.demo
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record_io import RECORD, write_record
+
+
+def run(size: str) -> dict[str, Any]:
+    """Run the demo and write ``record/demo.json`` and ``record/demo.png``; at toy size its own test does the work."""
+    if size == "toy":
+        print("demo: see tests/test_demo.py")
+        return {}
+    from reticent.audit.plots import plot_utility_privacy
+    from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
+    from reticent.demo import run_demo
+    from reticent.progress import Progress
+
+    progress = Progress()
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        evidence = run_demo(Path(folder) / "demo", progress=progress).evidence
+    seconds = time.perf_counter() - started
+    plot_utility_privacy(evidence, RECORD / "demo.png")
+    (RECORD / "demo.png").chmod(0o644)
+    result = {
+        "seconds": round(seconds, 1),
+        "seconds_per_stage": {stage: round(value, 2) for stage, value in progress.seconds.items()},
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "individuals": evidence["corpus"]["num_individuals"],
+        "documents": evidence["corpus"]["num_documents"],
+        "words": evidence["corpus"]["num_words"],
+        "table": [
+            {
+                "recipe": model["recipe"],
+                "objective": model["objective"],
+                "epoch": model["epoch"],
+                "utility": model["utility"]["heldout"][UTILITY[model["objective"]]],
+                "utility_all": model["utility"]["heldout"][UTILITY_ALL[model["objective"]]],
+                "privacy": model["privacy"]["both"],
+                "excess": model["excess"]["both"],
+                "loss_auc": model["membership"].get("loss", {}).get("auc"),
+                "ledger": model["ledger"],
+            }
+            for model in last_checkpoints(evidence)
+        ],
+    }
+    write_record("demo", result, size)
+    return result
+
+
+if __name__ == "__main__":
+    run("cpu")
