@@ -5,6 +5,7 @@
 
 pub mod detect;
 pub mod index;
+pub mod panic;
 pub mod synth;
 pub mod tokens;
 
@@ -87,6 +88,7 @@ impl ArrowBatch {
 #[pymodule]
 #[pyo3(name = "_rust")]
 fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    panic::install_hook();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
     index::register(module)?;
