@@ -158,7 +158,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
 def corpus_section(run: Run) -> dict[str, Any]:
     """Statistics of the corpus and its identifiers: counts and distributions only (the seed's Figs. 5 and 6)."""
     from reticent.engine.index import open_index
-    from reticent.engine.stats import corpus_statistics, retention_by_policy
+    from reticent.engine.stats import corpus_statistics, detected_spans, retention_by_policy
     from reticent.engine.store import open_tokens
 
     first = run.job.model[0].name
@@ -168,10 +168,13 @@ def corpus_section(run: Run) -> dict[str, Any]:
         open_tokens(run.folder / f"tokens/{first}/train"),
         index.words(),
         run.individuals,
-        spans_path=run.folder / "spans" / "spans.parquet",
         k=protect.k,
         n=protect.n,
         policy=protect.policy,
+    )
+    individual = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
+    statistics["detected"] = detected_spans(
+        run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
     )
     statistics["retention_by_policy"] = retention_by_policy(
         run.corpus, run.individuals, index, k=protect.k, num_threads=run.job.num_threads

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel
 from tokenizers import Tokenizer
@@ -27,6 +28,7 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.errors import ArtifactError, CorpusError, PolicyError
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
+from reticent.stages import corpus_section
 from reticent.trainer.recipes import RECIPES
 
 Values = dict[str, Any]
@@ -310,6 +312,21 @@ def test_members_alone_shape_what_training_sees_and_the_audit_sees_both_sides(fi
         tokens = open_tokens(finished / "tokens" / "toy" / name)
         assert set(tokens.individual) == set(np.flatnonzero(side))
         assert tokens.num_documents == num_documents[side].sum()
+
+
+@pytest.mark.parametrize("small_cell", [5, 75])
+def test_labels_found_in_too_few_individuals_are_not_told_apart(
+    finished: Path, hospital: Path, small_cell: int
+) -> None:
+    people: dict[str, set[str]] = {}
+    for document in pq.read_table(hospital / "documents").to_pylist():
+        for span in document["spans"]:
+            people.setdefault(span["label"], set()).add(document["individual_id"])
+    expected = {label: len(found) for label, found in people.items() if len(found) >= small_cell}
+    assert 0 < len(expected) < len(people) or small_cell < 75
+    job = parse_job(changed(values_of(hospital, finished), audit__small_cell=small_cell))
+    rows = [row for row in corpus_section(Run(job))["detected"] if row["detector"] == "gold"]
+    assert {row["label"]: row["num_individuals"] for row in rows} == expected
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,13 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path) -> None:
             entry["recipe"] = entry["name"] = hostile
         entry["membership"]['"><img src=x onerror=y>'] = entry["membership"].pop("zlib")
     audit["corpus"]["detected"] += [
-        {"label": "'><svg onload=z>&amp;", "detector": "{{ 7 * 7 }}", "num_spans": 50, "num_documents": 40}
+        {
+            "label": "'><svg onload=z>&amp;",
+            "detector": "{{ 7 * 7 }}",
+            "num_spans": 50,
+            "num_documents": 40,
+            "num_individuals": 9,
+        }
     ]
     audit["corpus"]["policy"] = "$\\frac{</style>"
     audit["settings"]["detect"] = {"lists": {"<b>": "]]>\x00"}}
@@ -320,8 +326,8 @@ def test_small_cells_are_closed_on_the_page_and_in_report_json(render: Any, tmp_
     few["ledger"] = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
     audit["models"] = [few]
     audit["corpus"]["detected"] += [
-        {"label": "RARE", "detector": "gold", "num_spans": 9, "num_documents": 4},
-        {"label": "other", "detector": "any", "num_spans": 3, "num_documents": None},
+        {"label": "RARE", "detector": "gold", "num_spans": 90, "num_documents": 80, "num_individuals": 4},
+        {"label": "other", "detector": "any", "num_spans": 30, "num_documents": None, "num_individuals": 3},
     ]
     audit["corpus"]["num_individuals"]["reference"] = 3
     page = render(audit)
@@ -481,7 +487,8 @@ def test_retention_of_every_policy_is_a_table(render: Any, where: str) -> None:
 def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
     audit = tiny_audit()
     audit["corpus"]["detected"] += [
-        {"label": f"L{i}", "detector": "gold", "num_spans": 20 + i, "num_documents": 9} for i in range(9)
+        {"label": f"L{i}", "detector": "gold", "num_spans": 20 + i, "num_documents": 9, "num_individuals": 9}
+        for i in range(9)
     ]
     page = render(audit)
     tables = [t for t in page.iter("table") if "by detector" in text_of(t)]

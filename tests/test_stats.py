@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPANS, SPLITS
 from reticent.engine.split import Individuals
-from reticent.engine.stats import cdf, corpus_statistics
+from reticent.engine.stats import cdf, corpus_statistics, detected_spans
 from reticent.engine.store import TokenStore
 from reticent.errors import CorpusError
 
@@ -90,7 +90,6 @@ def test_statistics_of_four_documents_worked_by_hand() -> None:
         "distinct": {"x": [1, 2], "y": [0.5, 1.0]},
         "occurrences": {"x": [1, 2], "y": third},
     }
-    assert found["detected"] == []
 
 
 def test_statistics_are_json_and_name_neither_words_nor_people() -> None:
@@ -120,27 +119,46 @@ def write_spans(folder: Path, found: dict[tuple[str, str], list[int]]) -> Path:
     return folder / "spans.parquet"
 
 
-def test_labels_found_in_few_documents_are_put_together(tmp_path: Path) -> None:
+#: Individual of each document: the first has six of them, the others one each.
+INDIVIDUAL = np.array([0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5], np.uint32)
+
+
+def row(label: str, detector: str, spans: int, documents: int | None, individuals: int) -> dict[str, Any]:
+    counts = {"num_spans": spans, "num_documents": documents, "num_individuals": individuals}
+    return {"label": label, "detector": detector, **counts}
+
+
+def test_labels_found_in_few_individuals_are_put_together(tmp_path: Path) -> None:
     path = write_spans(
         tmp_path,
         {
-            ("NAME", "gold"): [0, 0, 0, 1, 2, 3, 4],
-            ("NAME", "rules"): [0, 1, 2, 3],
-            ("AGE", "gold"): [0] * 9,
-            ("DATE", "rules"): [4, 5, 6, 7, 8, 9, 9, 9],
+            ("NAME", "gold"): [5, 6, 7, 8, 9, 9],
+            ("NAME", "rules"): [6, 7, 8, 9],
+            ("AGE", "gold"): [0, 1, 2, 3, 4, 5],  # six documents of one individual
+            ("DATE", "rules"): [0, 1, 6, 7, 8, 10, 10, 10],
+            ("ZIP", "rules"): [10],
         },
     )
-    assert statistics(spans_path=path)["detected"] == [
-        {"label": "other", "detector": "any", "num_spans": 13, "num_documents": None},
-        {"label": "DATE", "detector": "rules", "num_spans": 8, "num_documents": 6},
-        {"label": "NAME", "detector": "gold", "num_spans": 7, "num_documents": 5},
+    assert detected_spans(path, INDIVIDUAL, small_cell=5) == [
+        row("other", "any", 11, None, 6),
+        row("DATE", "rules", 8, 6, 5),
+        row("NAME", "gold", 6, 5, 5),
     ]
 
 
+@pytest.mark.parametrize(
+    ("small_cell", "shown"), [(1, ["AGE", "NAME"]), (2, ["NAME"]), (4, ["NAME"]), (5, ["other"]), (6, [])]
+)
+def test_the_threshold_is_the_one_asked_for(tmp_path: Path, small_cell: int, shown: list[str]) -> None:
+    path = write_spans(tmp_path, {("NAME", "gold"): [6, 7, 8, 9], ("AGE", "gold"): [0, 1, 2, 3, 4]})
+    assert [row["label"] for row in detected_spans(path, INDIVIDUAL, small_cell=small_cell)] == shown
+
+
 def test_a_rest_that_is_itself_small_is_not_shown(tmp_path: Path) -> None:
-    path = write_spans(tmp_path, {("NAME", "gold"): list(range(5)), ("AGE", "gold"): [0, 1], ("ZIP", "gold"): [2, 3]})
-    shown = [{"label": "NAME", "detector": "gold", "num_spans": 5, "num_documents": 5}]
-    assert statistics(spans_path=path)["detected"] == shown
+    found = {("NAME", "gold"): [5, 6, 7, 8, 9], ("AGE", "gold"): [0, 1, 2, 6], ("ZIP", "gold"): [3, 4, 7]}
+    shown = [row("NAME", "gold", 5, 5, 5)]
+    assert detected_spans(write_spans(tmp_path, found), INDIVIDUAL, small_cell=5) == shown
+    assert detected_spans(write_spans(tmp_path, {}), INDIVIDUAL, small_cell=5) == []
 
 
 @settings(max_examples=80, deadline=None)

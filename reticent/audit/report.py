@@ -151,11 +151,7 @@ def _publish_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
         result["identifiers_per_individual"] = {part: _grouped(curve, members, cell) for part, curve in curves.items()}
     if "words_per_individual" in corpus:
         result["words_per_individual"] = _grouped(corpus["words_per_individual"], members, cell)
-    result["detected"] = [
-        row
-        for row in corpus.get("detected") or []
-        if (row["num_spans"] if row["num_documents"] is None else row["num_documents"]) >= cell
-    ]
+    result["detected"] = [row for row in corpus.get("detected") or [] if row["num_individuals"] >= cell]
     return result
 
 

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
 
-__all__ = ["cdf", "corpus_statistics", "retention_by_policy"]
-
-#: No count of fewer individuals than this is published.
-SMALL_CELL = 5
+__all__ = ["cdf", "corpus_statistics", "detected_spans", "retention_by_policy"]
 
 
 def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: int = 200) -> dict[str, list[float]]:
@@ -54,7 +51,6 @@ def corpus_statistics(
     index_words: Any,
     individuals: Individuals,
     *,
-    spans_path: Path | str | None = None,
     k: int,
     n: int,
     policy: str,
@@ -65,7 +61,6 @@ def corpus_statistics(
     ----------
     store : protected tokens of the members
     index_words : table of word, support, occurrences (anything pyarrow takes as a record batch)
-    spans_path : the spans of the corpus; spans of all splits are counted, by label and detector
 
     A word of an individual is told by its tokens, so two spellings that a lower-casing tokenizer unites count once.
 
@@ -107,8 +102,35 @@ def corpus_statistics(
         },
         "words_per_individual": cdf(np.bincount(np.searchsorted(codes, individual), minlength=len(codes))),
         "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
-        "detected": _detected(Path(spans_path)) if spans_path is not None else [],
     }
+
+
+def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
+    """Return rows of label, detector, num_spans, num_documents, num_individuals: what was found, in all splits.
+
+    What was found in fewer than ``small_cell`` individuals is put together as "other", which is left out where it is
+    itself of fewer.
+
+    Parameters
+    ----------
+    path : ``spans.parquet``
+    individual : uint32 array, shape (num_documents,)
+        Individual of each document of the corpus, which spans name by its row number.
+    """
+    table = pq.read_table(path, columns=["document", "label", "detector"])
+    table = table.append_column("individual", pa.array(individual[table.column("document").to_numpy()]))
+    grouped = table.group_by(["label", "detector"]).aggregate(
+        [("document", "count"), ("document", "count_distinct"), ("individual", "count_distinct")]
+    )
+    grouped = grouped.rename_columns(["label", "detector", "num_spans", "num_documents", "num_individuals"])
+    small = pc.less(grouped.column("num_individuals"), small_cell)
+    rows = grouped.filter(pc.invert(small)).to_pylist()
+    rest = table.join(grouped.filter(small).select(["label", "detector"]), ["label", "detector"], join_type="inner")
+    num_individuals = pc.count_distinct(rest.column("individual")).as_py()
+    if num_individuals and num_individuals >= small_cell:
+        other = {"num_spans": rest.num_rows, "num_documents": None, "num_individuals": num_individuals}
+        rows.append({"label": "other", "detector": "any", **other})
+    return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))
 
 
 def retention_by_policy(
@@ -162,24 +184,3 @@ def _distinct_per(individual: np.ndarray, surfaces: np.ndarray, chosen: np.ndarr
     """Number of distinct chosen words of each individual."""
     pairs = np.unique(np.stack([individual[chosen].astype(np.int64), surfaces[chosen]], axis=1), axis=0)
     return np.bincount(np.searchsorted(codes, pairs[:, 0]), minlength=len(codes))
-
-
-def _detected(path: Path) -> list[dict[str, Any]]:
-    """Spans by label and detector; labels found in fewer than `SMALL_CELL` documents are put together as "other"."""
-    table = pq.read_table(path, columns=["document", "label", "detector"])
-    grouped = table.group_by(["label", "detector"]).aggregate([("document", "count"), ("document", "count_distinct")])
-    small = pc.less(grouped.column("document_count_distinct"), SMALL_CELL)
-    rows = [
-        {"label": label, "detector": detector, "num_spans": spans, "num_documents": documents}
-        for label, detector, spans, documents in zip(
-            *(
-                grouped.filter(pc.invert(small)).column(name).to_pylist()
-                for name in ("label", "detector", "document_count", "document_count_distinct")
-            ),
-            strict=True,
-        )
-    ]
-    rest = pc.sum(grouped.filter(small).column("document_count")).as_py()
-    if rest and rest >= SMALL_CELL:
-        rows.append({"label": "other", "detector": "any", "num_spans": rest, "num_documents": None})
-    return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))
