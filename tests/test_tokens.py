@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from reticent import _rust
+from reticent.engine import tokens
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.gold import GoldDetector
@@ -591,6 +592,39 @@ def test_text_sizes_are_those_of_the_text(tmp_path: Path) -> None:
     sizes = pq.read_table(tmp_path / "tokens" / "text_sizes.parquet")
     assert sizes.column("num_bytes").to_pylist() == [len(text.encode()) for text in texts]
     assert sizes.column("zlib_bytes").to_pylist() == [len(zlib.compress(text.encode())) for text in texts]
+
+
+def test_text_sizes_are_those_of_the_text_that_was_tokenised(tmp_path: Path) -> None:
+    case = Case(tmp_path, [("p0", "«Annabelle Smithfield|NAME» was seen"), ("p1", "nobody was")])
+    case.write()
+    case.tokens("tokens", plain_tokenizer(), spans=case.spans, pseudonymise=True, text_sizes=True)
+    sizes = pq.read_table(tmp_path / "tokens" / "text_sizes.parquet")
+    texts = [b"X X was seen", b"nobody was"]
+    assert sizes.column("num_bytes").to_pylist() == list(map(len, texts))
+    assert sizes.column("zlib_bytes").to_pylist() == [len(zlib.compress(text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "rayon", "used"), [(1, "7", 1), (3, None, 3), (0, "2", 2), (0, "none", None), (0, None, None)]
+)
+def test_texts_are_compressed_by_as_many_threads_as_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_threads: int, rayon: str | None, used: int | None
+) -> None:
+    asked: list[int | None] = []
+
+    class Pool(tokens.ThreadPoolExecutor):
+        def __init__(self, max_workers: int | None) -> None:
+            asked.append(max_workers)
+            super().__init__(max_workers)
+
+    monkeypatch.setattr(tokens, "ThreadPoolExecutor", Pool)
+    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
+    if rayon is not None:
+        monkeypatch.setenv("RAYON_NUM_THREADS", rayon)
+    case = Case(tmp_path, [("p0", "a"), ("p1", "b")])
+    case.write()
+    case.tokens("tokens", plain_tokenizer(), text_sizes=True, num_threads=num_threads)
+    assert asked == [used]
 
 
 def test_shards_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ words, tokenises, aligns and writes. Strings are Rust's: this file moves batches
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +60,8 @@ def write_tokens(
         Replace each direct word by ``X`` before tokenising; the text that is written then holds no direct word, and
         its flags are the indirect ones of the words that are left.
     text_sizes : bool
-        Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of each document's text), for the zlib attack.
+        Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of the text of each document that was tokenised), for
+        the zlib attack.
 
     Returns
     -------
@@ -115,7 +117,7 @@ def write_tokens(
         counts["indirect"] += int(np.count_nonzero(flags & INDIRECT))
         counts["protected"] += int(np.count_nonzero(flags))
         if text_sizes:
-            sizes.append(_text_sizes(part.texts))
+            sizes.append(_text_sizes(texts, num_threads))
         if progress:
             progress(part.last_document)
     writer.close()
@@ -243,10 +245,16 @@ def _places(words: Words, starts: np.ndarray) -> np.ndarray:
     return (documents << 32) + starts
 
 
-def _text_sizes(texts: pa.Array) -> np.ndarray:
+def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:
     """Bytes of each text and of its zlib compression, int64, shape (D, 2); zlib releases the interpreter lock."""
     num_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(_resolved(num_threads)) as pool:
         compressed = pool.map(lambda text: len(zlib.compress(text.as_buffer())), texts, chunksize=64)
         zlib_bytes = np.fromiter(compressed, dtype=np.int64, count=len(texts))
     return np.stack([num_bytes, zlib_bytes], axis=1)
+
+
+def _resolved(num_threads: int) -> int | None:
+    """The number of threads meant, as the core has it: 0 is ``RAYON_NUM_THREADS``, or every core (None)."""
+    asked = os.environ.get("RAYON_NUM_THREADS", "")
+    return num_threads or (int(asked) if asked.isdecimal() else 0) or None
