@@ -3,6 +3,9 @@
 An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
 renamed into it, so a crash at any point leaves the old result or the whole new one; what a crash left behind is mended
 when the same artefact is written or read next. Folders are 0700, files 0600.
+
+What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_current` and
+:func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
 """
 
 from __future__ import annotations
@@ -36,6 +39,19 @@ __all__ = [
 
 FORMAT = "reticent.artifact/1"
 MANIFEST = "manifest.json"
+#: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
+#: be taken for a new one: it is then made again, and with it what was made from it.
+FORMATS = {
+    "synth": 1,
+    "split": 1,
+    "spans": 1,
+    "index": 1,
+    "foundation": 1,
+    "tokens": 1,
+    "models": 1,
+    "audit": 2,
+    "report": 1,
+}
 PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
 
 
@@ -49,11 +65,13 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     counts: dict[str, Any]
     versions: dict[str, str]
+    kind_format: int = 1
 
     @property
     def digest(self) -> str:
         """Hash of everything that makes this artefact what it is; counts, versions and times are left out."""
-        content = {"kind": self.kind, "config": self.config, "inputs": self.inputs, "files": self.files}
+        content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
+        content |= {"inputs": self.inputs, "files": self.files}
         return hashlib.sha256(_canonical(content)).hexdigest()
 
 
@@ -131,7 +149,7 @@ def read_manifest(path: Path | str) -> Manifest:
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
         manifest = Manifest(**content)
-        sizes = {name: about["num_bytes"] for name, about in manifest.files.items()}
+        files = {name: (about["num_bytes"], about["sha256"]) for name, about in manifest.files.items()}
     except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(f"{path}: no artefact here (no {MANIFEST})") from None
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -140,35 +158,52 @@ def read_manifest(path: Path | str) -> Manifest:
         if error.errno is None:  # ours
             raise
         raise ArtifactError(f"{path / MANIFEST}: cannot be read ({_reason(error)})") from None
-    for name, num_bytes in sizes.items():
+    for name, (num_bytes, _) in files.items():
         if not (path / name).is_file() or (path / name).stat().st_size != num_bytes:
             raise ArtifactError(f"{path / name}: missing, or not of the size its manifest says")
     return manifest
 
 
 def require_kind(path: Path | str, kind: str) -> Manifest:
-    """Read the manifest of an artefact that must be of this kind."""
+    """Read the manifest of an artefact that must be of this kind, in the format of this version of Reticent."""
     manifest = read_manifest(path)
     if manifest.kind != kind:
         raise ArtifactError(f"{path}: an artefact of kind {manifest.kind}, expected {kind}")
+    if manifest.kind_format != _format_of(kind):
+        raise ArtifactError(
+            f"{path}: written by another version of Reticent (format {manifest.kind_format} of {kind}, expected "
+            f"{_format_of(kind)}); make it again"
+        )
     return manifest
 
 
 def is_current(path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> bool:
-    """Say whether the artefact at ``path`` is whole and was made from this configuration and these inputs."""
+    """Say whether the artefact at ``path`` was made from this configuration and these inputs, in this version's format,
+    and is to the last byte what was written. Cost: one pass over its files.
+    """
     try:
-        manifest = read_manifest(path)
+        manifest = require_kind(path, kind)
+        if _canonical(manifest.config) != _canonical(config) or manifest.inputs != inputs:
+            return False
+        _verify(Path(path), manifest)
     except ArtifactError:
         return False
-    same_config = _canonical(manifest.config) == _canonical(config)
-    return manifest.kind == kind and same_config and manifest.inputs == inputs
+    return True
 
 
 def fingerprint(path: Path | str) -> str:
-    """Hash of an artefact (from its manifest), of a file, or of every file under a folder."""
+    """Hash of an artefact (from its manifest), of a file, or of every file under a folder. Cost: one pass over them.
+
+    Raises
+    ------
+    ArtifactError
+        There is nothing, a file cannot be read, or an artefact is not what its manifest says.
+    """
     path = Path(path)
     if path.is_dir() and (path / MANIFEST).exists():
-        return read_manifest(path).digest
+        manifest = read_manifest(path)
+        _verify(path, manifest)
+        return manifest.digest
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
         content = {str(file.relative_to(path)): _hash_file(file) for file in files}
@@ -183,6 +218,17 @@ def make_private_folder(path: Path) -> None:
     if not path.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _format_of(kind: str) -> int:
+    return FORMATS.get(kind, 1)
+
+
+def _verify(path: Path, manifest: Manifest) -> None:
+    """Raise `ArtifactError` where a file is not, byte for byte, what was written."""
+    for name, about in manifest.files.items():
+        if _hash_file(path / name) != about["sha256"]:
+            raise ArtifactError(f"{path / name}: changed since it was written; make it again")
 
 
 def _reason(error: OSError) -> str:
@@ -216,8 +262,8 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    content = {"format": FORMAT, "kind": kind, "config": config, "inputs": inputs, "files": files}
-    content |= {"counts": counts, "versions": versions}
+    content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": _format_of(kind), "config": config}
+    content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions}
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)

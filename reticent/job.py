@@ -40,6 +40,7 @@ class Run:
         self.folder = Path(job.out)
         self.progress = progress or Progress(quiet=True)
         self._opened: dict[str, Any] = {}
+        self._fingerprints: dict[Path, str] = {}
 
     def execute(self, until: str = "report") -> Path:
         """Run every stage up to and including ``until``; returns the run folder."""
@@ -308,18 +309,21 @@ class Run:
 
     def report(self) -> None:
         """Audit -> report.json and report.html."""
-        from reticent.audit.report import write_report
+        from reticent import __version__
+        from reticent.audit.report import page_digest, write_report
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             write_report(folder, self.evidence)
 
-        self._artifact(
-            "report", {"small_cell": self.job.audit.small_cell}, {"audit": self._fingerprint("audit")}, build
-        )
+        config = {"small_cell": self.job.audit.small_cell, "reticent": __version__, "page": page_digest()}
+        self._artifact("report", config, {"audit": self._fingerprint("audit")}, build)
 
     @property
     def evidence(self) -> dict[str, Any]:
         """The finished audit as a dictionary (report.json's structure)."""
+        from reticent.artifact import require_kind
+
+        require_kind(self.folder / "audit", "audit")
         return json.loads((self.folder / "audit" / "audit.json").read_text())
 
     # --------------------------------------------------------------- what flows
@@ -353,12 +357,10 @@ class Run:
         return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
 
     def _base_input(self, model: ModelSection) -> dict[str, str]:
-        from reticent.artifact import fingerprint
-
         if model.foundation is not None:
             return {"foundation": self._fingerprint(f"foundation/{model.name}")}
         base = str(model.base)
-        return {"base": fingerprint(base) if Path(base).exists() else base}
+        return {"base": self._fingerprint_at(Path(base)) if Path(base).exists() else base}
 
     def _tokenizer_json(self, model: ModelSection) -> str:
         from reticent.trainer.models import tokenizer_json_of
@@ -398,9 +400,15 @@ class Run:
         return {"corpus": self.corpus.fingerprint()}
 
     def _fingerprint(self, name: str) -> str:
+        return self._fingerprint_at(self.folder / name)
+
+    def _fingerprint_at(self, path: Path) -> str:
+        """Fingerprint of a file or folder, whose bytes are read once a run however many stages ask."""
         from reticent.artifact import fingerprint
 
-        return fingerprint(self.folder / name)
+        if path not in self._fingerprints:
+            self._fingerprints[path] = fingerprint(path)
+        return self._fingerprints[path]
 
     def _artifact(
         self,
@@ -415,15 +423,17 @@ class Run:
 
         path, kind = self.folder / name, kind or name
         config = json.loads(json.dumps(config, default=str))
-        if is_current(path, kind=kind, config=config, inputs=inputs):
+        current = is_current(path, kind=kind, config=config, inputs=inputs)
+        if current:
             self.progress.kept(name, read_manifest(path).counts)
-            return
-        with (
-            self._timed(name) as counts,
-            write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
-        ):
-            build(writer.path, writer.counts)
-            counts.update(writer.counts)
+        else:
+            with (
+                self._timed(name) as counts,
+                write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
+            ):
+                build(writer.path, writer.counts)
+                counts.update(writer.counts)
+        self._fingerprints[path] = read_manifest(path).digest
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[dict[str, Any]]:

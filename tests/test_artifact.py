@@ -368,6 +368,45 @@ def test_an_artefact_with_a_harmed_file_is_not_current_and_names_the_file(tmp_pa
         read_manifest(path)
 
 
+@pytest.mark.parametrize("file", ["words.txt", "deep/part.txt"])
+def test_a_file_changed_at_the_same_size_is_found_and_named(tmp_path: Path, file: str) -> None:
+    path = tmp_path / "index"
+    write(path)
+    before = (path / file).read_bytes()
+    (path / file).write_bytes(b"O" + before[1:])
+    assert read_manifest(path)  # which looks at sizes only
+    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    with pytest.raises(ArtifactError, match=f"{file}: changed since it was written; make it again"):
+        fingerprint(path)
+    (path / file).write_bytes(before)
+    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+
+
+def test_an_artefact_in_another_format_of_its_kind_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "index"
+    write(path)
+    old = fingerprint(path)
+    monkeypatch.setitem(artifact.FORMATS, "index", 2)
+    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    with pytest.raises(ArtifactError, match=r"another version of Reticent \(format 1 of index, expected 2\)"):
+        require_kind(path, "index")
+    assert read_manifest(path).kind_format == 1  # it can still be looked at
+    write(path)
+    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert fingerprint(path) != old  # and what was made from the old one is not current either
+
+
+def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    write(path)
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert manifest.pop("kind_format") == 1
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+
+
 MANIFEST = {"format": "reticent.artifact/1", "kind": "index", "config": {}, "inputs": {}, "files": {}, "counts": {}}
 
 
@@ -386,6 +425,7 @@ MANIFEST = {"format": "reticent.artifact/1", "kind": "index", "config": {}, "inp
         json.dumps({**MANIFEST, "versions": {}, "more": 1}).encode(),
         json.dumps({**MANIFEST, "versions": {}, "files": ["words.txt"]}).encode(),
         json.dumps({**MANIFEST, "versions": {}, "files": {"words.txt": {}}}).encode(),
+        json.dumps({**MANIFEST, "versions": {}, "files": {"words.txt": {"num_bytes": 3}}}).encode(),
     ],
 )
 def test_an_unreadable_manifest_is_an_artefact_error(tmp_path: Path, manifest: bytes) -> None:

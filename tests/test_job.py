@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import BaseModel
@@ -19,7 +23,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from reticent.artifact import read_manifest
+import reticent
+from reticent.artifact import FORMATS, read_manifest, write_artifact
+from reticent.audit import report
 from reticent.config import Job, load_job, parse_job
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
@@ -387,6 +393,112 @@ def test_a_lost_file_is_made_again_and_what_depends_on_it_stays(copy: Path, hosp
     (copy / "index" / "words.parquet").unlink()
     assert run(values_of(hospital, copy)).made == ["index"]
     assert content(copy) == before
+
+
+@pytest.mark.parametrize("name", [*ENGINE, *TOKENS])
+def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
+    copy: Path, hospital: Path, name: str
+) -> None:
+    before = content(copy)
+    file = next(path for path in sorted((copy / name).iterdir()) if path.suffix in (".parquet", ".arrow"))
+    harmed = bytearray(file.read_bytes())
+    harmed[len(harmed) // 2] ^= 1
+    file.write_bytes(harmed)
+    assert run(values_of(hospital, copy)).made == [name]
+    assert content(copy) == before
+
+
+#: What the artefacts of the engine hold. After a change here old ones must not count: raise their number in FORMATS.
+HELD = {
+    "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
+    "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
+    "index": (1, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
+    "tokens": (
+        1,
+        [
+            "shard-00000.arrow: doc_id, individual, input_ids, word_ids, flags, ngram_starts",
+            "text_sizes.parquet: num_bytes, zlib_bytes",
+            "tokenizer.json",
+        ],
+    ),
+}
+
+
+def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finished: Path) -> None:
+    found: dict[str, tuple[int, list[str]]] = {}
+    for name in ("split", "spans", "index", "tokens/toy/audit"):
+        manifest = read_manifest(finished / name)
+        columns = {
+            ".parquet": lambda path: pq.read_schema(path).names,
+            ".arrow": lambda path: pa.ipc.open_file(str(path)).schema.names,
+            ".json": lambda path: [],
+        }
+        files = [finished / name / file for file in sorted(manifest.files)]
+        lines = [": ".join(filter(None, (path.name, ", ".join(columns[path.suffix](path))))) for path in files]
+        found[manifest.kind] = (FORMATS[manifest.kind], lines)
+        assert manifest.kind_format == FORMATS[manifest.kind]
+    assert found == HELD
+
+
+@pytest.fixture
+def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder with an audit, and a report that is quickly written."""
+    with write_artifact(tmp_path / "run" / "audit", kind="audit", config={}, inputs={}) as writer:
+        (writer.path / "audit.json").write_text('{"models": [1]}')
+
+    def write_quickly(folder: Path, audit: Values) -> None:
+        (folder / "report.html").write_text(str(audit))
+
+    monkeypatch.setattr(report, "write_report", write_quickly)
+    assert report_again(tmp_path / "run") == ["report"]
+    assert report_again(tmp_path / "run") == []
+    return tmp_path / "run"
+
+
+def report_again(folder: Path) -> list[str]:
+    recorder = Recorder()
+    Run(parse_job({**VALID, "out": str(folder)}), recorder).report()
+    return recorder.made
+
+
+def test_a_page_of_another_version_of_the_code_is_written_again(
+    reported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reticent, "__version__", "99.0")
+    assert report_again(reported) == ["report"]
+    assert report_again(reported) == []
+    monkeypatch.setattr(report, "page_digest", lambda: "of another template")
+    assert report_again(reported) == ["report"]
+
+
+def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = Path(shutil.copytree(Path(report.__file__).parent, tmp_path / "audit"))
+    monkeypatch.setattr(report, "__file__", str(copied / "report.py"))
+    code = "import sys, reticent.audit.report; print([m for m in sys.modules if m.startswith('reticent.audit.')])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    modules = re.findall(r"reticent\.audit\.(\w+)", shown)
+    assert set(modules) == set(report.MODULES)
+    seen = {report.page_digest()}
+    for part in ("templates/report.html.j2", *(f"{name}.py" for name in modules)):
+        (copied / part).write_text((copied / part).read_text() + " ")
+        seen.add(report.page_digest())
+    assert len(seen) == 2 + len(modules)
+
+
+def test_a_report_is_made_of_an_audit_of_this_version_that_is_as_it_was_written(
+    reported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (reported / "audit" / "audit.json").write_text('{"models": [2]}')
+    with pytest.raises(ArtifactError, match=r"audit\.json: changed since it was written"):
+        report_again(reported)
+    (reported / "audit" / "audit.json").write_text('{"models": [1]}')
+    assert report_again(reported) == []
+    monkeypatch.setitem(FORMATS, "audit", 99)
+    monkeypatch.setattr(report, "page_digest", lambda: "of another template")
+    with pytest.raises(ArtifactError, match=r"another version of Reticent \(format 2 of audit, expected 99\)"):
+        report_again(reported)
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, CorpusError])

@@ -9,6 +9,7 @@ the page holds no script and no address.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from reticent.audit.findings import at_most, percent, plain_findings, retention_
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.errors import ArtifactError
 
-__all__ = ["published", "write_report"]
+__all__ = ["page_digest", "published", "write_report"]
 
 FORMAT = "reticent.audit/1"
 REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
@@ -31,6 +32,8 @@ SMALL_CELL = 5
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
 PARTS = ("both", "direct", "indirect")
 ATTACKS = ("loss", "reference", "zlib", "min_k")
+#: Modules that make the page, this one among them.
+MODULES = ("figure", "findings", "membership_plots", "plots", "report", "summary")
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
 
@@ -61,6 +64,16 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
     for name, text in (("report.json", numbers), ("report.html", page)):
         _write_private(folder / name, text)
     return folder / "report.html"
+
+
+def page_digest() -> str:
+    """Return the SHA-256 of the template and of the modules that say and draw what the page holds: a page that another
+    version of them made is not up to date.
+    """
+    here, digest = Path(__file__).parent, hashlib.sha256()
+    for path in (*(here / f"{name}.py" for name in MODULES), *sorted((here / "templates").glob("*.j2"))):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _write_private(path: Path, text: str) -> None:
