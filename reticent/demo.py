@@ -40,7 +40,7 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
                 "recipes": ["mlm", "ppmlm"],
                 "foundation": {"kind": "bert", "num_epochs": 5, "batch_size": 16, **foundation},
                 # MLM draws 15 % of the words an epoch: it needs more of them to see each word as often as CLM does.
-                "train": {"num_epochs": 64, "checkpoint_epochs": [8, 24, 64]},
+                "train": {"num_epochs": 48, "checkpoint_epochs": [8, 24, 48]},
             },
             {
                 "name": "gpt2",
@@ -50,8 +50,8 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
             },
         ],
         "train": {
-            "num_epochs": 24,
-            "checkpoint_epochs": [4, 8, 24],
+            "num_epochs": 20,
+            "checkpoint_epochs": [4, 8, 20],
             "window_length": 160,
             "learning_rate": 2e-3,
             "batch_size": 16,
