@@ -30,15 +30,19 @@ __all__ = [
     "ArtifactWriter",
     "Manifest",
     "fingerprint",
+    "holds_results",
     "is_current",
     "make_private_folder",
     "read_manifest",
     "require_kind",
     "write_artifact",
+    "write_private",
 ]
 
 FORMAT = "reticent.artifact/1"
 MANIFEST = "manifest.json"
+#: What makes a folder a run folder: the job of the results in it.
+JOB = "job.json"
 #: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
 #: be taken for a new one: it is then made again, and with it what was made from it.
 FORMATS = {
@@ -211,6 +215,35 @@ def fingerprint(path: Path | str) -> str:
     if path.is_file():
         return _hash_file(path)
     raise ArtifactError(f"{path}: no such file or folder")
+
+
+def holds_results(folder: Path) -> bool:
+    """Say whether a folder is an artefact or a run folder: its files are results, and not somebody's documents.
+
+    Generated documents (kind "synth") are documents.
+    """
+    manifest, job = _read_object(folder / MANIFEST), _read_object(folder / JOB)
+    artefact = str(manifest.get("format", "")).startswith(FORMAT.partition("/")[0] + "/")
+    return (artefact and manifest.get("kind") != "synth") or {"out", "corpus", "protect", "audit"} <= job.keys()
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file (0600) whole or not at all, whatever kills the writer."""
+    temporary = path.with_suffix(".tmp")
+    temporary.touch(mode=0o600)
+    temporary.write_bytes(content)
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
 
 
 def make_private_folder(path: Path) -> None:

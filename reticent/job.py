@@ -41,6 +41,7 @@ class Run:
         self.progress = progress or Progress(quiet=True)
         self._opened: dict[str, Any] = {}
         self._fingerprints: dict[Path, str] = {}
+        self._job_kept = False
 
     def execute(self, until: str = "report") -> Path:
         """Run every stage up to and including ``until``; returns the run folder."""
@@ -48,6 +49,7 @@ class Run:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
+            self._require_bases()
         if STAGES.index(until) >= STAGES.index("audit"):  # a misspelt attack must not be found out after the training
             from reticent.audit.run import AuditConfig
 
@@ -55,12 +57,19 @@ class Run:
         self.prepare_folder()
         for stage in STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
+        self._keep_job()
         return self.folder
 
     def require_models(self) -> None:
         """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
         if not self.job.model:
             raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+
+    def _require_bases(self) -> None:
+        """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""
+        for model in self.job.model:
+            if model.base is not None and not (Path(model.base) / "tokenizer.json").is_file():
+                self._tokenizer_json(model)
 
     # ------------------------------------------------------------------ engine
 
@@ -207,6 +216,7 @@ class Run:
     def foundation(self) -> None:
         """Text that is nobody's -> the stand-in for a foundation model, where the job asks for one."""
         from reticent.artifact import fingerprint
+        from reticent.engine.corpus import open_corpus
 
         for model in self.job.model:
             if model.foundation is None:
@@ -215,7 +225,7 @@ class Run:
             inputs = (
                 {**self._corpus_input(), "split": self._fingerprint("split")}
                 if reference
-                else {"text": fingerprint(model.foundation.text)}
+                else {"text": open_corpus(model.foundation.text).fingerprint()}
             )
             if model.foundation.vocabulary is not None:
                 inputs["vocabulary"] = fingerprint(model.foundation.vocabulary)
@@ -376,19 +386,38 @@ class Run:
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Make the run folder, private, and keep the resolved job in it; a foreign folder is refused."""
-        from reticent.artifact import make_private_folder
+        """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
+        from reticent.artifact import JOB, make_private_folder
         from reticent.errors import ArtifactError
 
-        job_file = self.folder / "job.json"
-        temporary = job_file.with_suffix(".tmp")
-        try:
+        job_file = self.folder / JOB
+        with self._writable():
             make_private_folder(self.folder)
-            if any(path != temporary for path in self.folder.iterdir()) and not job_file.exists():
-                raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
-            temporary.touch(mode=0o600)
-            temporary.write_text(self.job.model_dump_json(indent=1))
-            temporary.replace(job_file)
+            if not job_file.exists():
+                if any(path != job_file.with_suffix(".tmp") for path in self.folder.iterdir()):
+                    raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
+                self._keep_job()
+
+    def _keep_job(self) -> None:
+        """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
+        one that fails at its start leaves no settings to the commands after it.
+        """
+        from reticent.artifact import JOB, write_private
+
+        if self._job_kept:
+            return
+        job_file, content = self.folder / JOB, self.job.model_dump_json(indent=1).encode()
+        with self._writable():
+            if not job_file.exists() or job_file.read_bytes() != content:
+                write_private(job_file, content)
+        self._job_kept = True
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        from reticent.errors import ArtifactError
+
+        try:
+            yield
         except FileExistsError:
             raise ArtifactError(f"{self.folder}: not a folder; choose another --out") from None
         except OSError as error:
@@ -433,6 +462,7 @@ class Run:
             ):
                 build(writer.path, writer.counts)
                 counts.update(writer.counts)
+            self._keep_job()
         self._fingerprints[path] = read_manifest(path).digest
 
     @contextmanager

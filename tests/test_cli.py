@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,19 @@ def test_protect_and_stats_work_on_a_run_and_stats_are_json(run: Path, capfd: py
     found = json.loads(capfd.readouterr().out)
     assert (found["k"], found["num_distinct_words"], found["retention"]) == (3, 4, {"all": 1.0})
     assert SECRET not in json.dumps(found)
+
+
+def test_a_command_that_failed_leaves_its_settings_to_none_after_it(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    before = (folder / "job.json").read_bytes()
+    assert command("index", write_documents(tmp_path / "bad.parquet", text=["a"]), "--out", folder) == 1
+    assert command("protect", folder, "--model", "toy=nowhere", "--recipe", "ppmlm") == 1
+    assert "bad.parquet: column individual_id names one individual only" in capfd.readouterr().err
+    assert (folder / "job.json").read_bytes() == before
+    assert command("protect", folder, "--model", f"toy={run.parent / 'base'}", "--recipe", "ppmlm", "-q") == 0
+    assert b'"nowhere"' not in (folder / "job.json").read_bytes()
 
 
 def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from somebody import unprivileged
 
+from reticent.artifact import write_artifact
+from reticent.config import parse_job
 from reticent.engine import formats
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import build_index
@@ -168,6 +170,70 @@ def test_hidden_files_and_files_of_other_kinds_are_no_documents(tmp_path: Path) 
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / "notes.txt").write_text("x")
     assert open_corpus(tmp_path).files == (tmp_path / "a.parquet",)
+
+
+def make_run(folder: Path, **changes: Any) -> Path:
+    """A folder that a run left: its job, and an artefact with a table in it."""
+    job = {"out": str(folder), "corpus": {"source": "."}, **changes}
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(parse_job(job).model_dump_json())
+    make_artifact(folder / "split")
+    return folder
+
+
+def make_artifact(path: Path, kind: str = "split") -> Path:
+    with write_artifact(path, kind=kind, config={}, inputs={}) as writer:
+        (writer.path / "documents").mkdir()
+        write_parquet(writer.path / "documents" / "individuals.parquet", [row("of the run", "p")])
+    return path
+
+
+def test_a_run_among_its_documents_is_not_read(tmp_path: Path) -> None:
+    for name in ("a", "deep/c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_parquet(tmp_path / f"{name}.parquet", [row(name, "p")])
+    make_run(tmp_path / "run")
+    make_artifact(tmp_path / "deep" / "index")
+    for source in (tmp_path, tmp_path / "**" / "*.parquet", [tmp_path / "*.parquet", tmp_path / "*" / "*.parquet"]):
+        files = [str(file.relative_to(tmp_path)) for file in open_corpus(source).files]
+        assert files == ["a.parquet", "deep/c.parquet"]
+    named = tmp_path / "deep" / "index" / "documents" / "individuals.parquet"
+    for source in (named, named.parent, named.parent / "*.parquet"):
+        assert open_corpus(source).files == (named,)  # who names it means it
+
+
+def test_folders_that_only_look_like_ours_and_generated_documents_are_read(tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir()
+    write_parquet(tmp_path / "else" / "a.parquet", [row("1", "p")])
+    (tmp_path / "else" / "job.json").write_text('{"out": "x"}')
+    for manifest in ('{"format": "reticent"}', '{"format": 3}', "[]", "{", '{"kind": "index"}'):
+        (tmp_path / "else" / "manifest.json").write_text(manifest)
+        assert len(open_corpus(tmp_path).files) == 1
+    make_artifact(tmp_path / "hospital", kind="synth")
+    assert len(open_corpus(tmp_path).files) == 2
+
+
+def test_a_source_that_holds_results_only_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    for source in (tmp_path / "run", tmp_path / "run" / "split"):
+        with pytest.raises(CorpusError, match=r"(run|split): a run folder or an artefact, which holds results and no"):
+            open_corpus(source)
+    for source in (tmp_path, tmp_path / "**" / "*.parquet"):
+        with pytest.raises(CorpusError, match=r"JSONL\), but [12] run folder\(s\) or artefact\(s\), which hold no doc"):
+            open_corpus(source)
+
+
+def test_a_run_folder_beside_its_documents_is_up_to_date_when_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_csv(tmp_path / "good.csv", GOOD)
+    monkeypatch.chdir(tmp_path)
+    assert command("index", ".", "--out", "run") == 0
+    before = results(tmp_path / "run")
+    capfd.readouterr()
+    assert command("index", ".", "--out", "run") == 0
+    assert "index-joint: up to date" in capfd.readouterr().err
+    assert results(tmp_path / "run") == before
 
 
 def test_a_named_format_goes_before_the_suffix(tmp_path: Path) -> None:
@@ -686,7 +752,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def results(run: Path) -> dict[str, bytes]:
-    files = [path for path in run.rglob("*") if path.is_file() and path.name != "job.json"]
+    files = [path for path in run.rglob("*") if path.is_file()]
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 

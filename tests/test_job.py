@@ -534,6 +534,89 @@ def test_a_job_stops_after_the_stage_asked_for(hospital: Path, tmp_path: Path) -
     assert run(values, "index").made == ["index", "index-joint"]
 
 
+# ---------------------------------------------------------------------------------------------- the job a folder keeps
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"corpus__source": "BAD"},
+        {"corpus__source": "nowhere.csv"},
+        {"detect__records": "nowhere.parquet"},
+        {"model__base": "nowhere"},
+        {"audit__attacks": ["lost"]},
+        {"model": [*({"name": name, "base": "BASE"} for name in "ab"), {"name": "c", "base": "nowhere"}]},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_run_that_fails_at_its_start_leaves_the_settings_of_the_last_one(
+    copy: Path, hospital: Path, tmp_path: Path, changes: Values
+) -> None:
+    (tmp_path / "bad.csv").write_text("doc_id,individual_id\n1,a\n")
+    before = (copy / "job.json").read_bytes()
+    values = changed(values_of(hospital, copy), protect__k=4, **{k: v for k, v in changes.items() if k != "model"})
+    if "model" in changes:
+        values["model"] = [{**model, "objective": "mlm", "recipes": ["ppmlm"]} for model in changes["model"]]
+    text = json.dumps(values).replace("BAD", str(tmp_path / "bad.csv")).replace("BASE", str(hospital / "base"))
+    with pytest.raises((ArtifactError, CorpusError, PolicyError)):
+        run(json.loads(text), "report" if "audit__attacks" in changes else "protect")
+    assert (copy / "job.json").read_bytes() == before
+
+
+def test_settings_are_kept_from_the_first_result_on(
+    copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reticent.engine import index
+
+    old, values = load_job(copy / "job.json"), changed(values_of(hospital, copy), index__max_n=3)
+    write_index = index.write_index
+
+    def interrupted(built: Any, folder: Path) -> None:
+        assert load_job(copy / "job.json") == (old if "joint" not in folder.name else parse_job(values))
+        if "joint" in folder.name:
+            raise KeyboardInterrupt
+        write_index(built, folder)
+
+    monkeypatch.setattr(index, "write_index", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(values)
+    assert load_job(copy / "job.json") == parse_job(values)
+
+
+def test_settings_that_change_no_result_so_far_are_kept_too(copy: Path, hospital: Path) -> None:
+    values = changed(values_of(hospital, copy), train__num_epochs=3)
+    assert run(values).made == []
+    assert load_job(copy / "job.json").train.num_epochs == 3
+
+
+def test_a_first_run_that_failed_can_be_repeated(hospital: Path, tmp_path: Path) -> None:
+    values = values_of(hospital, tmp_path / "run")
+    with pytest.raises(CorpusError):
+        run(changed(values, corpus__text="nothing"), "index")
+    assert [path.name for path in (tmp_path / "run").glob("[!.]*")] == ["job.json"]
+    assert tuple(run(values, "index").made) == ENGINE
+    assert load_job(tmp_path / "run" / "job.json") == parse_job(values)
+
+
+def test_a_crash_while_the_settings_are_written_leaves_the_old_ones(
+    copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (copy / "job.json").read_bytes()
+    values = changed(values_of(hospital, copy), protect__k=4)
+
+    def die(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            run(values)
+    assert (copy / "job.json").read_bytes() == before
+    run(values)
+    assert load_job(copy / "job.json") == parse_job(values)
+    assert not (copy / "job.tmp").exists()
+
+
 # ------------------------------------------------------------------------------------------------------ refused places
 
 
@@ -544,6 +627,7 @@ def test_a_job_stops_after_the_stage_asked_for(hospital: Path, tmp_path: Path) -
         ({"model": []}, "protect", "the job names no model"),
         ({"model": []}, "report", "the job names no model"),
         ({"audit__attacks": ["loss", "lost"]}, "report", "unknown attack 'lost'; expected some of loss"),
+        ({"model__base": "nowhere"}, "protect", "nowhere"),
     ],
 )
 def test_what_cannot_end_well_does_not_begin(
@@ -551,7 +635,7 @@ def test_what_cannot_end_well_does_not_begin(
 ) -> None:
     values = values_of(hospital, tmp_path / "run")
     values = {**values, **changes} if "model" in changes else changed(values, **changes)
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises((ArtifactError, PolicyError), match=message):
         run(values, until)
     assert not (tmp_path / "run").exists()
 

@@ -7,9 +7,13 @@ error that names file, row (1 is the first) and column, and never the text or th
 
 from __future__ import annotations
 
+import functools
 import glob
 import hashlib
+import itertools
 import json
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.artifact import holds_results
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
 from reticent.errors import CorpusError, PolicyError
@@ -147,6 +152,8 @@ def open_corpus(
 ) -> Corpus:
     """Open documents: one file, a folder, a glob, or a list of these.
 
+    In a folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents.
+
     Parameters
     ----------
     columns : Columns
@@ -157,16 +164,18 @@ def open_corpus(
     Raises
     ------
     CorpusError
-        No file is found, or the files are of several formats.
+        No file is found, the files are of several formats, or the folder is itself a run folder or an artefact.
     PolicyError
         The format is none of these.
     """
     if format != "auto" and format not in FORMATS:
         raise PolicyError(f"format: expected one of auto, {', '.join(FORMATS)}, got {format!r}")
     sources = [source] if isinstance(source, str | Path) else list(source)
-    files = sorted({file for item in sources for file in _find(Path(item))})
+    results: set[Path] = set()
+    files = sorted({file for item in sources for file in _find(Path(item), results)})
     if not files:
-        raise CorpusError(f"{', '.join(map(str, sources))}: no file found (Parquet, Arrow, CSV or JSONL)")
+        but = f", but {len(results)} run folder(s) or artefact(s), which hold no documents" if results else ""
+        raise CorpusError(f"{', '.join(map(str, sources))}: no file found (Parquet, Arrow, CSV or JSONL){but}")
     formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
     if len(formats) > 1 or "unknown" in formats:
         shown = ", ".join(sorted({file.suffix or "no suffix" for file in files}))
@@ -176,13 +185,28 @@ def open_corpus(
     return Corpus(tuple(files), formats.pop(), columns or Columns())
 
 
-def _find(source: Path) -> list[Path]:
+def _find(source: Path, results: set[Path]) -> Iterator[Path]:
+    """Files of documents; folders that hold results of ours are passed over, and added to ``results``."""
     if source.is_dir():
-        found = (path for path in source.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
-        return [path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts)]
-    if source.is_file():
-        return [source]
-    return [path for path in map(Path, glob.glob(str(source), recursive=True)) if path.is_file()]
+        if holds_results(source):
+            raise CorpusError(f"{source}: a run folder or an artefact, which holds results and no documents")
+        for place, folders, names in os.walk(source):
+            here = [Path(place, name) for name in folders if not name.startswith(".")]
+            found = {folder for folder in here if holds_results(folder)}
+            results |= found
+            folders[:] = [folder.name for folder in here if folder not in found]
+            files = (Path(place, name) for name in names if not name.startswith("."))
+            yield from (file for file in files if file.suffix.lower() in SUFFIXES and file.is_file())
+    elif source.is_file():
+        yield source
+    else:
+        named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
+        holds = functools.cache(holds_results)
+        for file in map(Path, glob.glob(str(source), recursive=True)):
+            found = {folder for folder in file.parents if len(folder.parts) > len(named) and holds(folder)}
+            results |= found
+            if not found and file.is_file():
+                yield file
 
 
 def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
