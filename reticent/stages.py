@@ -134,7 +134,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
         members = run.individuals.mask(MEMBERS)[audit_store.individual]
         with run.progress.task(f"attack {model.name}", len(entries) + 1, "models") as advance:
-            results += audit_models(
+            measured = audit_models(
                 train_store=open_tokens(run.folder / f"tokens/{model.name}/train"),
                 audit_store=audit_store,
                 members=members,
@@ -143,6 +143,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
                 config=config,
                 progress=advance,
             )["models"]
+        results += [{"model": model.name, **entry} for entry in measured]
     return {
         "format": "reticent.audit/1",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

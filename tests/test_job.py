@@ -34,7 +34,7 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.errors import ArtifactError, CorpusError, PolicyError
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
-from reticent.stages import corpus_section
+from reticent.stages import corpus_section, gather_evidence
 from reticent.trainer.recipes import RECIPES
 
 Values = dict[str, Any]
@@ -438,6 +438,29 @@ def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finis
         found[manifest.kind] = (FORMATS[manifest.kind], lines)
         assert manifest.kind_format == FORMATS[manifest.kind]
     assert found == HELD
+
+
+def test_every_number_of_the_audit_names_its_section(
+    copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sections of one objective have the same recipes and epochs."""
+    values = values_of(hospital, copy)
+    values["model"].append({**values["model"][0], "name": "other"})
+    run(values)
+    asked = []
+
+    def measured(**given: Any) -> dict[str, Any]:
+        asked.append([given["audit_store"].path.parent.name, given["models"][0].path.parent.parent.name])
+        return {"models": [{"recipe": "base", "epoch": 0}, {"recipe": "ppmlm", "epoch": 4}]}
+
+    monkeypatch.setattr("reticent.audit.run.audit_models", measured)
+    monkeypatch.setattr("reticent.stages._ledger", lambda *_: None)
+    monkeypatch.setattr(Run, "checkpoints", lambda self, m, r: {4: self.folder / "models" / m.name / r / "epoch-4"})
+    entries = gather_evidence(Run(parse_job(values)))["models"]
+    assert asked == [["toy", "toy"], ["other", "other"]]
+    assert [(entry["model"], entry["recipe"], entry["epoch"]) for entry in entries] == [
+        (name, *entry) for name in ("toy", "other") for entry in (("base", 0), ("ppmlm", 4))
+    ]
 
 
 @pytest.fixture

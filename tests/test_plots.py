@@ -69,6 +69,7 @@ def model(recipe: str, objective: str, epoch: int, leaked: int = 20, auc: float 
     ledger = {"eligible": 900, "protected": 0 if recipe == objective else 300, "targets": 900, "violations": 0}
     shares = [{"share": share, **calls(called + 8, called)} for share in (1.0, 0.5, 0.1)]
     return {
+        "model": {"mlm": "bert", "clm": "gpt2"}[objective],
         "name": recipe, "recipe": recipe, "objective": objective, "epoch": epoch,
         "ledger": None if recipe == "base" else ledger,
         "utility": {"heldout": side, "members": side},
@@ -117,6 +118,20 @@ def tiny_audit() -> dict[str, Any]:
         },
         "models": models,
     }  # fmt: skip
+
+
+def two_berts(one: str = "bert", other: str = "camembert") -> dict[str, Any]:
+    """The same with a second masked section, after the causal one: the same recipes, other epochs, other numbers."""
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        if entry["objective"] == "mlm":
+            entry["model"] = one
+    audit["models"] += [
+        model("base", "mlm", 0, leaked=14, auc=0.51, model=other),
+        *(model("mlm", "mlm", epoch, leaked=60, auc=0.65, model=other) for epoch in (2, 8)),
+        model("ppmlm", "mlm", 8, leaked=16, auc=0.55, model=other),
+    ]
+    return audit
 
 
 def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
@@ -203,6 +218,49 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
         assert box.y0 >= -0.01, panel
         assert box.x1 <= width + 0.01, panel
         assert box.y1 <= height + 0.01, panel
+
+
+@pytest.mark.parametrize("name", ["a", "CAMEMBERT-LARGE-OF-THE-MEDICAL-WARD"])
+def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> None:
+    quiet = two_berts(name, f"{name}-2")
+    for entry in quiet["models"]:
+        entry["utility"]["heldout"] = dict.fromkeys(entry["utility"]["heldout"], estimate(0.02, 0.01, 0.03))
+    for audit in (two_berts(name, f"{name}-2"), quiet):
+        drawn.clear()
+        all_panels(audit)
+        assert len(drawn) == 27
+        for panel, shown in drawn.items():
+            box, (width, _) = shown.get_tightbbox(), shown.get_size_inches()
+            assert box.x1 <= width + 0.01, panel
+            assert box.x0 >= -0.01, panel
+    titles = [drawn[f"fig-{kind}-mlm-{n}"].axes[0].get_title("left") for kind in ("auc", "lowcost") for n in (1, 2)]
+    assert len(set(titles)) == 4
+
+
+def test_sections_of_one_objective_are_drawn_apart_and_by_name() -> None:
+    panels = all_panels(two_berts())
+    expected = {"identifiers": 3, "tradeoff": 3, "excess": 3, "ngrams": 3, "low_cost": 9, "auc": 3, "roc": 3}
+    assert {name: len(svgs) for name, svgs in panels.items()} == expected
+    labels = {name: [ElementTree.fromstring(svg).attrib["aria-label"] for svg in svgs] for name, svgs in panels.items()}
+    one, other, causal = labels["tradeoff"]
+    assert one.startswith("Utility against Privacy, Masked (BERT-like): bert.")
+    assert other.startswith("Utility against Privacy, Masked (BERT-like): camembert.")
+    assert causal.startswith("Utility against Privacy, Causal (GPT-like). ")
+    assert "mlm: from utility 0.34, Privacy 0.89 after 4 epochs to utility 0.46, Privacy 0.55" in one
+    assert "mlm: from utility 0.32, Privacy 0.70 after 2 epochs to utility 0.38, Privacy 0.70" in other
+    assert ["bert" in text for text in labels["low_cost"]] == [True] * 6 + [False] * 3
+    assert [("area 0.60" in text, "area 0.65" in text) for text in labels["roc"]] == [
+        (True, False), (False, True), (True, False),
+    ]  # fmt: skip
+    ids = [found for svgs in panels.values() for svg in svgs for found in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_readme_figure_has_a_panel_for_each_section(tmp_path: Path) -> None:
+    plots.plot_utility_privacy(two_berts(), tmp_path / "three.png")
+    plots.plot_utility_privacy(tiny_audit(), tmp_path / "two.png")
+    three, two = (int.from_bytes((tmp_path / f"{name}.png").read_bytes()[16:20], "big") for name in ("three", "two"))
+    assert three > 1.4 * two
 
 
 def test_the_panels_of_a_figure_share_their_axes(drawn: dict[str, Any]) -> None:

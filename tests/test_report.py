@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_plots import calls, estimate, leakage, model, tiny_audit
+from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
 from reticent.audit import membership_plots, plots
 from reticent.audit.findings import plain_findings
 from reticent.audit.report import ends, leaks, published, value, write_report
+from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
 from reticent.errors import ArtifactError
 
 Page = ElementTree.Element
@@ -237,6 +238,80 @@ def test_numbers_are_written_plainly() -> None:
     assert ends(estimate(-0.1, -0.25, 0.0)) == "−0.250 to 0.000"
     assert value(estimate(1712.84, 1500.0, 1900.0), 1) == "1,712.8"
     assert value(None) == value(estimate(None)) == "–"
+
+
+# ------------------------------------------------------------- two sections of one objective
+
+
+def test_every_section_has_its_own_rows_under_its_name(render: Any) -> None:
+    page = render(two_berts())
+    expected = [
+        ("Masked (BERT-like): bert", [("base", "–"), ("mlm", "16"), ("ppmlm", "16")]),
+        ("Masked (BERT-like): camembert", [("base", "–"), ("mlm", "8"), ("ppmlm", "8")]),
+        ("Causal (GPT-like)", [("base", "–"), ("clm", "16"), ("ppclm", "16")]),
+    ]
+    table = page.find(".//table[@id='main']")
+    assert table is not None
+    found = []
+    for body in table.iter("tbody"):
+        heading, *rows = list(body)
+        found.append((text_of(heading), [(shown(row[0]), shown(row[1])) for row in rows]))
+    assert found == expected
+    counts = [shown(row[4]) for row in rows_of(table)[1:]]
+    assert counts == ["10", "90", "12", "14", "60", "16", "10", "90", "12"]
+    tables = [t for t in page.iter("table") if "knew before" in text_of(t)]
+    assert [text_of(t.find("caption")).partition(".")[0] for t in tables] == [title for title, _ in expected]
+    for title, _ in expected:
+        assert text_of(page).count(title) >= 4
+
+
+def test_a_section_that_is_alone_with_its_objective_needs_no_name(page: Page) -> None:
+    shown_without_settings = text_of(page).partition("All settings of the run")[0]
+    assert "Masked (BERT-like)" in shown_without_settings
+    assert not re.search(r"\bbert\b|gpt2", shown_without_settings)
+
+
+def test_findings_say_which_section_they_are_about() -> None:
+    audit = two_berts()
+    for entry in audit["models"]:
+        if entry["recipe"] == "ppmlm" and entry["model"] == "camembert":
+            entry["ledger"] = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
+    said = plain_findings(published(audit))
+    assert [heading for heading, _ in said["found"]] == [
+        "The documents", "Masked (BERT-like) models of bert", "Masked (BERT-like) models of camembert",
+        "Causal (GPT-like) models",
+    ]  # fmt: skip
+    text = {key: " ".join(said[key]).replace("\xa0", " ") for key in ("short", "sure", "next")}
+    assert "Training broke its own rule for ppmlm of camembert." in text["short"]
+    assert "mlm of bert, mlm of camembert" in text["short"]
+    assert "it finds them in mlm" in text["sure"]
+    assert "For masked bert models" in text["sure"]
+    assert "For masked camembert models" in text["sure"]
+    assert "For causal models" in text["sure"]
+    assert "0 of 900 (ppmlm of bert)" in text["sure"]
+    assert "(ppmlm of camembert)" not in text["sure"]
+    assert "Do not use ppmlm of camembert: 2 of its 900 targets were protected." in text["next"]
+    compared = " ".join(said["found"][2][1])
+    assert "predicts 60 of its members’ 200" in compared
+    assert "90 of its members" not in compared
+
+
+def test_the_summary_names_sections_only_where_it_must() -> None:
+    audit = two_berts()
+    last = [(m["model"], m["recipe"], m["epoch"]) for m in last_checkpoints(audit)]
+    assert len(last) == 9
+    assert {("bert", "base", 0), ("camembert", "base", 0), ("bert", "mlm", 16), ("camembert", "mlm", 8)} < set(last)
+    columns = {column.header: list(column.cells) for column in summary_table(audit).columns}
+    assert columns["model"] == ["bert"] * 3 + ["gpt2"] * 3 + ["camembert"] * 3
+    assert columns["recipe"][:3] == columns["recipe"][6:] == ["base (mlm)", "mlm", "ppmlm"]
+    assert columns["epochs"] == ["-", "16", "16"] * 2 + ["-", "8", "8"]
+    assert ledger_line(audit) == (
+        "Protected tokens among the 2,700 targets of ppmlm of bert, ppclm, ppmlm of camembert: 0"
+    )
+    alone = summary_table(tiny_audit())
+    assert alone.columns[0].header == "recipe"
+    assert alone.row_count == 6
+    assert ledger_line(tiny_audit()) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
 
 
 # ------------------------------------------------------------------- what it may not say

@@ -17,6 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from reticent.audit.summary import shared_objectives
+
 __all__ = [
     "GRID",
     "INK",
@@ -25,17 +27,18 @@ __all__ = [
     "PAPER",
     "SOFT",
     "VARIABLES",
+    "Group",
     "Look",
     "Models",
     "by_recipe",
     "dodge",
     "faces_of",
+    "groups_of",
     "has_value",
     "key",
     "last_of",
     "look_of",
     "new_panel",
-    "objectives_of",
     "printable",
     "say",
     "spread",
@@ -65,6 +68,49 @@ class Look:
     line: Any
     glyph: str
     about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The models of one ``[[model]]`` section of the job: one base, one objective, a recipe once.
+
+    ``number`` counts the sections of one objective from 1; it is 0 where there is one only, which needs no name.
+    """
+
+    objective: str
+    model: str | None
+    number: int
+
+    def holds(self, model: dict[str, Any]) -> bool:
+        return (model["objective"], model.get("model")) == (self.objective, self.model)
+
+    def called(self, what: str) -> str:
+        """A recipe, with the section's name where it is needed."""
+        return f"{what} of {self.model}" if self.number else what
+
+    @property
+    def kind(self) -> str:
+        """What stands before "model" in a sentence."""
+        word = OBJECTIVES[self.objective].split()[0].lower()
+        return f"{word} {self.model}" if self.number else word
+
+    @property
+    def title(self) -> str:
+        return OBJECTIVES[self.objective] + (f": {self.model}" if self.number else "")
+
+    @property
+    def short_name(self) -> str:
+        """The section's name for the title of a panel: its ends, in which names of one job differ."""
+        name = "".join(c for c in str(self.model) if c.isprintable())
+        return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
+
+    @property
+    def panel_title(self) -> str:
+        return OBJECTIVES[self.objective] + (f": {self.short_name}" if self.number else "")
+
+    @property
+    def slug(self) -> str:
+        return f"{self.objective}-{self.number}" if self.number else self.objective
 
 
 #: Family -> look. The glyph is the marker once more, as an SVG path around (17, 7), for keys in tables and text.
@@ -251,21 +297,28 @@ def say(estimate: dict[str, Any] | None) -> str:
     return f"{bound}{estimate['value']:.2f}{ends}"
 
 
-def by_recipe(models: Models, objective: str) -> dict[str, list[dict[str, Any]]]:
+def groups_of(models: Models, chosen: Models | None = None) -> list[Group]:
+    """Return the groups by objective and in the order of the audit; only those of ``chosen`` where that is given."""
+    groups, shared = [], shared_objectives(models)
+    for objective in OBJECTIVES:
+        sections = dict.fromkeys(m.get("model") for m in models if m["objective"] == objective)
+        groups += [
+            Group(objective, section, number if objective in shared else 0)
+            for number, section in enumerate(sections, start=1)
+        ]
+    return groups if chosen is None else [group for group in groups if any(map(group.holds, chosen))]
+
+
+def by_recipe(models: Models, group: Group) -> dict[str, list[dict[str, Any]]]:
     """Return recipe -> its checkpoints by epoch, in the order of the audit."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for model in models:
-        if model["objective"] == objective:
-            found.setdefault(model["recipe"], []).append(model)
+    for model in filter(group.holds, models):
+        found.setdefault(model["recipe"], []).append(model)
     return {recipe: sorted(entries, key=lambda m: m["epoch"]) for recipe, entries in found.items()}
 
 
-def objectives_of(models: Models) -> list[str]:
-    return [o for o in OBJECTIVES if any(m["objective"] == o for m in models)]
-
-
-def last_of(models: Models, objective: str) -> list[dict[str, Any]]:
-    return [entries[-1] for entries in by_recipe(models, objective).values()]
+def last_of(models: Models, group: Group) -> list[dict[str, Any]]:
+    return [entries[-1] for entries in by_recipe(models, group).values()]
 
 
 def dodge(number: int, of: int, step: float) -> float:

@@ -11,13 +11,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reticent.audit.figure import OBJECTIVES, by_recipe, has_value, look_of
+from reticent.audit.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
 from reticent.audit.plots import LITTLE
 from reticent.audit.summary import UTILITY
 
 __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
 
 Model = dict[str, Any]
+#: Recipe -> its checkpoints by epoch.
+Checkpoints = dict[str, list[Model]]
 #: Non-members that one false positive in a hundred needs (PROTOCOLS §6).
 WANTED_NONMEMBERS = 1000
 #: Under this share of words left as targets a run warns (PROTOCOLS §2).
@@ -27,15 +29,16 @@ LOW_RETENTION = 0.4
 def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     """Return {"short", "sure", "next": sentences, "found": [(heading, sentences)]} of a published audit."""
     models = audit["models"]
-    checkpoints = {o: recipes for o in OBJECTIVES if (recipes := by_recipe(models, o))}
-    sides = {o: {r: entries[-1] for r, entries in recipes.items()} for o, recipes in checkpoints.items()}
+    checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
+    sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [("The documents", [_corpus_sentence(audit["corpus"])])]
-    found += [(f"{OBJECTIVES[o]} models", list(_found(o, last))) for o, last in sides.items()]
+    found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
     sure = [_people_sentence(audit)]
-    for objective, last in sides.items():
-        sure += _controls(objective, last)
-    sure += _ledger(models)
-    then = [*_broken(models), *_decisions(sides, checkpoints), *_better_audit(audit)]
+    for group, last in sides.items():
+        sure += _controls(group, last)
+    ledgers = _ledgers(checkpoints)
+    sure += _checked(ledgers)
+    then = [*_broken(ledgers), *_decisions(sides, checkpoints), *_better_audit(audit)]
     return {"short": list(_short(sides)), "found": found, "sure": sure, "next": then}
 
 
@@ -104,13 +107,13 @@ def _broken_rule(model: Model) -> bool:
 # ---------------------------------------------------------------- what was found
 
 
-def _short(sides: dict[str, dict[str, Model]]) -> Iterable[str]:
-    trained = [(r, m) for last in sides.values() for r, m in last.items() if r != "base"]
+def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
+    trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [r for r, m in trained if _broken_rule(m)]
     if broken:
         yield f"Training broke its own rule for {_listed(broken)}."
     leaky = [r for r, m in trained if _leaks(m)]
-    silent = [OBJECTIVES[o].split()[0].lower() for o, last in sides.items() if not _loud(o, last)]
+    silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
     if leaky:
         yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
     if len(leaky) < len(trained):
@@ -146,8 +149,8 @@ def _corpus_sentence(corpus: dict[str, Any]) -> str:
     )
 
 
-def _found(objective: str, last: dict[str, Model]) -> Iterable[str]:
-    plain = last.get(objective)
+def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
+    plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
         about = look_of(recipe).about
@@ -242,17 +245,17 @@ def _count(number: int | None, cell: int) -> str:
     return f"fewer than {cell}" if number is None else f"{number:,}"
 
 
-def _loud(objective: str, last: dict[str, Model]) -> bool:
+def _loud(group: Group, last: dict[str, Model]) -> bool:
     """Whether the audit finds learned identifiers where nothing was protected: its positive control."""
-    return objective in last and _leaks(last[objective])
+    return group.objective in last and _leaks(last[group.objective])
 
 
-def _controls(objective: str, last: dict[str, Model]) -> Iterable[str]:
+def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
-    kind = OBJECTIVES[objective].split()[0].lower()
+    kind, objective = group.kind, group.objective
     if objective not in last:
         yield f"No unprotected {kind} model was trained beside the others, so a quiet attack on them proves little."
-    elif _loud(objective, last):
+    elif _loud(group, last):
         yield f"For {kind} models the audit can find learned identifiers: it finds them in {objective}."
     else:
         yield (
@@ -271,30 +274,39 @@ def _controls(objective: str, last: dict[str, Model]) -> Iterable[str]:
         yield f"The {kind} base model, which saw nobody, tells nobody apart ({_interval(attack[1])}), as it should be."
 
 
-def _ledger(models: Sequence[Model]) -> Iterable[str]:
+def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, dict[str, Any]]:
+    """Recipe, with the section's name where it is needed -> its count of targets."""
+    found = {
+        g.called(r): entries[-1].get("ledger") for g, recipes in checkpoints.items() for r, entries in recipes.items()
+    }
+    return {name: ledger for name, ledger in found.items() if ledger}
+
+
+def _checked(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
     """How many targets were checked: a count of all of them, so no interval."""
-    checked = {m["recipe"]: m["ledger"] for m in models if m.get("ledger") and m["ledger"]["protected"]}
-    kept = {recipe: ledger for recipe, ledger in checked.items() if not ledger["violations"]}
+    kept = {name: ledger for name, ledger in ledgers.items() if ledger["protected"] and not ledger["violations"]}
     if kept:
-        counts = _listed([f"0 of {ledger['targets']:,} ({recipe})" for recipe, ledger in kept.items()])
+        counts = _listed([f"0 of {ledger['targets']:,} ({name})" for name, ledger in kept.items()])
         yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
 
 
 # ---------------------------------------------------------------- what to do next
 
 
-def _broken(models: Sequence[Model]) -> Iterable[str]:
-    for recipe, ledger in {m["recipe"]: m["ledger"] for m in models if _broken_rule(m)}.items():
-        yield (
-            f"Do not use {recipe}: {ledger['violations']:,} of its {ledger['targets']:,} targets were protected. "
-            "Training should have stopped; report it."
-        )
+def _broken(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
+    for name, ledger in ledgers.items():
+        if ledger["violations"]:
+            yield (
+                f"Do not use {name}: {ledger['violations']:,} of its {ledger['targets']:,} targets were protected. "
+                "Training should have stopped; report it."
+            )
 
 
-def _decisions(sides: dict[str, dict[str, Model]], checkpoints: dict[str, Any]) -> Iterable[str]:
+def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Checkpoints]) -> Iterable[str]:
+    little = [group for group, last in sides.items() if _learned_little(last)]
     trained = [
-        (r, m, checkpoints[o][r])
-        for o, last in sides.items()
+        (g.called(r), m, checkpoints[g][r])
+        for g, last in sides.items()
         for r, m in last.items()
         if r != "base" and not _broken_rule(m)
     ]
@@ -309,11 +321,10 @@ def _decisions(sides: dict[str, dict[str, Model]], checkpoints: dict[str, Any]) 
             f"Share {_listed([r for r, _ in told])} only where it may become known who is in the data. Fewer epochs, "
             f"more people or differential privacy make that harder to tell.{''.join(better)}"
         )
-    little = [o for o, last in sides.items() if _learned_little(last)]
-    for objective in little:
-        kind = OBJECTIVES[objective].split()[0].lower()
-        yield f"Train the {kind} models further, or on more documents, before you judge them."
-    quiet = [r for r, m, _ in trained if not _leaks(m) and not _told_apart(m) and m["objective"] not in little]
+    for group in little:
+        yield f"Train the {group.kind} models further, or on more documents, before you judge them."
+    judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
+    quiet = [r for r, m in judged if not _leaks(m) and not _told_apart(m)]
     if quiet:
         yield (
             f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "

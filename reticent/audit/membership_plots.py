@@ -17,16 +17,17 @@ from reticent.audit.figure import (
     OBJECTIVES,
     PAPER,
     SOFT,
+    Group,
     Look,
     Models,
     by_recipe,
     dodge,
     faces_of,
+    groups_of,
     has_value,
     last_of,
     look_of,
     new_panel,
-    objectives_of,
     printable,
     say,
     spread,
@@ -46,21 +47,28 @@ def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]
     """
     chosen = [m for m in models if m.get("low_cost")]
     panels, all_epochs = [], [m["epoch"] for m in chosen if m["epoch"]]
-    for objective in objectives_of(chosen):
-        recipes = by_recipe(chosen, objective)
+    for group in groups_of(models, chosen):
+        recipes = by_recipe(chosen, group)
         scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
         note = "" if any(scores) else "no member was recognised: every F1 is 0"
-        where = OBJECTIVES[objective].split()[0]
-        panels.append(_low_cost_bars(recipes, objective, f"{where}: last checkpoint", note, everybody))
+        panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, everybody))
         if any(m["epoch"] for entries in recipes.values() for m in entries):
-            title = f"{where}: F1 against epochs"
-            panels.append(_low_cost_epochs(recipes, objective, title, note, everybody, all_epochs))
-        panels.append(_low_cost_shares(recipes, objective, f"{where}: F1 against knowledge", note, everybody))
+            panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, everybody, all_epochs))
+        panels.append(_low_cost_shares(recipes, group, "F1 against knowledge", note, everybody))
     return panels
 
 
-def _low_cost_bars(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
+def _panel_of(group: Group, title: str, note: str) -> tuple[Any, Any, str]:
+    """A narrow panel, and its title in one line; a section's name takes a line of its own."""
+    where = OBJECTIVES[group.objective].split()[0]
+    figure, axis = new_panel(
+        f"{where}: {group.short_name}\n{title}" if group.number else f"{where}: {title}", note, width=3.7
+    )
+    return figure, axis, f"{where} {group.model}: {title}" if group.number else f"{where}: {title}"
+
+
+def _low_cost_bars(recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None) -> str:
+    figure, axis, title = _panel_of(group, title, note)
     said = []
     if everybody is not None:
         axis.axvline(everybody, color=SOFT, linestyle="--", linewidth=1)
@@ -81,13 +89,13 @@ def _low_cost_bars(recipes: dict[str, Any], objective: str, title: str, note: st
         )
     axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
     axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◇ precision   ○ recall   ■ F1")
-    return to_svg(figure, f"fig-lowcost-{objective}", f"{title}. {'; '.join(said)}.")
+    return to_svg(figure, f"fig-lowcost-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
 def _low_cost_epochs(
-    recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None, all_epochs: list[int]
+    recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None, all_epochs: list[int]
 ) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
+    figure, axis, title = _panel_of(group, title, note)
     trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
     said = []
@@ -104,11 +112,11 @@ def _low_cost_epochs(
         said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
     _epochs(axis, all_epochs)
     axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-epochs-{objective}", f"{title}. {'; '.join(said)}.")
+    return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
-def _low_cost_shares(recipes: dict[str, Any], objective: str, title: str, note: str, everybody: float | None) -> str:
-    figure, axis = new_panel(title, note, width=3.7)
+def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None) -> str:
+    figure, axis, title = _panel_of(group, title, note)
     said = []
     if everybody is not None:
         axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
@@ -120,7 +128,7 @@ def _low_cost_shares(recipes: dict[str, Any], objective: str, title: str, note: 
         )
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
-    return to_svg(figure, f"fig-shares-{objective}", f"{title}. {'; '.join(said)}.")
+    return to_svg(figure, f"fig-shares-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
 def _curve(
@@ -152,7 +160,7 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
     Rates that fewer than 10 non-members resolve lie in the grey part: PROTOCOLS §6 reports none of them.
     """
     chosen = [m for m in models if attack in m.get("membership", {})]
-    last = {o: last_of(chosen, o) for o in objectives_of(chosen)}
+    last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
     sides = [(m["membership"][attack]["num_members"], m["membership"][attack]["num_nonmembers"])
              for entries in last.values() for m in entries]  # fmt: skip
     if not sides:
@@ -161,8 +169,8 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
     # Of the larger side, the individual that completes a cell is the first that can be drawn.
     floor = min(small_cell / max(max(side) for side in sides), 0.5)
     panels = []
-    for objective, entries in last.items():
-        figure, axis = new_panel(OBJECTIVES[objective], f"attack {printable(attack)}, bands 95 %", height=3.5)
+    for group, entries in last.items():
+        figure, axis = new_panel(group.panel_title, f"attack {printable(attack)}, bands 95 %", height=3.5)
         axis.axvspan(floor, min(resolved, 1.0), color=GRID, alpha=0.6, linewidth=0)
         axis.plot([floor, 1], [floor, 1], color=SOFT, linestyle="--", linewidth=1)
         for model in entries:
@@ -179,8 +187,8 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
         panels.append(
             to_svg(
                 figure,
-                f"fig-roc-{slug}-{objective}",
-                f"ROC of attack {printable(attack)}, {OBJECTIVES[objective]}. {'; '.join(said)}.",
+                f"fig-roc-{slug}-{group.slug}",
+                f"ROC of attack {printable(attack)}, {group.title}. {'; '.join(said)}.",
             )
         )
     return panels
@@ -208,14 +216,15 @@ def _draw_roc(axis: Any, measured: dict[str, Any], look: Look, floor: float) -> 
 def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
     """Area under the ROC curve of every attack and recipe, last checkpoints."""
     chosen = [m for m in models if m.get("membership")]
-    ends = [e for o in objectives_of(chosen) for m in last_of(chosen, o) for a in m["membership"].values()
+    groups = groups_of(models, chosen)
+    ends = [e for group in groups for m in last_of(chosen, group) for a in m["membership"].values()
             for e in spread([a["auc"]])[1]]  # fmt: skip
     left = min([*ends, 0.45]) - 0.03
     panels = []
-    for objective in objectives_of(chosen):
-        entries, said = last_of(chosen, objective), []
+    for group in groups:
+        entries, said = last_of(chosen, group), []
         here = [a for a in attacks if any(a in m["membership"] for m in entries)]
-        figure, axis = new_panel(OBJECTIVES[objective], height=1.1 + 0.16 * len(entries) * len(here))
+        figure, axis = new_panel(group.panel_title, height=1.1 + 0.16 * len(entries) * len(here))
         axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
         for number, model in enumerate(entries):
             rows = [(row, model["membership"][a]["auc"]) for row, a in enumerate(here) if a in model["membership"]]
@@ -229,7 +238,5 @@ def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
             said.append(f"{printable(model['recipe'])}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
         axis.set(xlabel="area under the ROC curve (0.5 is guessing)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
-        panels.append(
-            to_svg(figure, f"fig-auc-{objective}", f"Membership, {OBJECTIVES[objective]}. {'; '.join(said)}.")
-        )
+        panels.append(to_svg(figure, f"fig-auc-{group.slug}", f"Membership, {group.title}. {'; '.join(said)}."))
     return panels

@@ -16,18 +16,18 @@ import numpy as np
 
 from reticent.audit.figure import (
     LOOKS,
-    OBJECTIVES,
     SOFT,
+    Group,
     Look,
     Models,
     by_recipe,
     dodge,
     faces_of,
+    groups_of,
     has_value,
     last_of,
     look_of,
     new_panel,
-    objectives_of,
     printable,
     say,
     spread,
@@ -114,32 +114,32 @@ def _log_ticks(axis: Any, top: float) -> None:
     axis.set_xticks([], minor=True)
 
 
-def _tradeoff_points(entries: Models, objective: str) -> tuple[Any, ...]:
+def _tradeoff_points(entries: Models) -> tuple[Any, ...]:
     usable = [
         m for m in entries
-        if has_value(m["privacy"]["both"]["types"]) and has_value(m["utility"]["heldout"].get(UTILITY[objective]))
+        if has_value(m["privacy"]["both"]["types"]) and has_value(m["utility"]["heldout"].get(UTILITY[m["objective"]]))
     ]  # fmt: skip
     return (
         usable,
-        spread(m["utility"]["heldout"][UTILITY[objective]] for m in usable),
+        spread(m["utility"]["heldout"][UTILITY[m["objective"]]] for m in usable),
         spread(m["privacy"]["both"]["types"] for m in usable),
     )
 
 
 def _tradeoff_limits(models: Models) -> dict[str, tuple[float, float]]:
     """One pair of axes for all panels."""
-    points = [_tradeoff_points(entries, o) for o in objectives_of(models) for entries in by_recipe(models, o).values()]
+    points = [_tradeoff_points(entries) for g in groups_of(models) for entries in by_recipe(models, g).values()]
     right = max((float(high.max()) for _, (_, _, high), _ in points if len(high)), default=1.0)
     bottom = min((float(low.min()) for *_, (_, low, _) in points if len(low)), default=0.0)
     bottom = min(np.floor(bottom * 10) / 10, 0.9)
     return {"xlim": (-0.02 * right, 1.05 * right), "ylim": (bottom, 1 + 0.025 * (1 - bottom))}
 
 
-def _draw_tradeoff(axis: Any, models: Models, objective: str) -> list[str]:
+def _draw_tradeoff(axis: Any, models: Models, group: Group) -> list[str]:
     """Draw one panel; returns what it shows in words."""
     said = []
-    for recipe, entries in by_recipe(models, objective).items():
-        usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries, objective)
+    for recipe, entries in by_recipe(models, group).items():
+        usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries)
         if not usable:
             continue
         look = look_of(recipe)
@@ -160,13 +160,13 @@ def _draw_tradeoff(axis: Any, models: Models, objective: str) -> list[str]:
                 f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {y[0]:.2f} after {first['epoch']} epochs "
                 f"to {ends} after {last['epoch']}"
             )
-    what = "words" if objective == "mlm" else "tokens"
+    what = "words" if group.objective == "mlm" else "tokens"
     axis.set(xlabel=f"utility: ordinary {what} of held-out people right", ylabel="Privacy")
     return said
 
 
-def _tradeoff_note(models: Models, objective: str) -> str:
-    values = [m["utility"]["heldout"].get(UTILITY[objective]) for m in last_of(models, objective)]
+def _tradeoff_note(models: Models, group: Group) -> str:
+    values = [m["utility"]["heldout"].get(UTILITY[group.objective]) for m in last_of(models, group)]
     known = [v["value"] for v in values if has_value(v)]
     return (
         f"no model gets {100 * LITTLE:.0f} % of them right: little was learned" if known and max(known) < LITTLE else ""
@@ -177,15 +177,15 @@ def _tradeoff_note(models: Models, objective: str) -> str:
 def tradeoff_panels(models: Models) -> list[str]:
     """Utility against privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
     panels, limits = [], _tradeoff_limits(models)
-    for objective in objectives_of(models):
-        figure, axis = new_panel(OBJECTIVES[objective], _tradeoff_note(models, objective), height=3.5)
-        said = _draw_tradeoff(axis, models, objective)
+    for group in groups_of(models):
+        figure, axis = new_panel(group.panel_title, _tradeoff_note(models, group), height=3.5)
+        said = _draw_tradeoff(axis, models, group)
         axis.set(**limits)
         panels.append(
             to_svg(
                 figure,
-                f"fig-tradeoff-{objective}",
-                f"Utility against Privacy, {OBJECTIVES[objective]}. {'; '.join(said)}.",
+                f"fig-tradeoff-{group.slug}",
+                f"Utility against Privacy, {group.title}. {'; '.join(said)}.",
             )
         )
     return panels
@@ -197,18 +197,18 @@ def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
     from matplotlib.figure import Figure
 
     models = audit["models"]
-    objectives = objectives_of(models)
+    groups = groups_of(models)
     # A panel of its own is as wide as the legend under it.
-    width = max(4.9 * len(objectives), 8.0)
+    width = max(4.9 * len(groups), 8.0)
     figure = Figure(figsize=(width, 4.6), layout="constrained", facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
     limits = _tradeoff_limits(models)
     shown: dict[Look, list[str]] = {}
-    for axis, objective in zip(figure.subplots(1, len(objectives), squeeze=False)[0], objectives, strict=True):
-        _draw_tradeoff(axis, models, objective)
-        write_title(axis, OBJECTIVES[objective], _tradeoff_note(models, objective))
+    for axis, group in zip(figure.subplots(1, len(groups), squeeze=False)[0], groups, strict=True):
+        _draw_tradeoff(axis, models, group)
+        write_title(axis, group.panel_title, _tradeoff_note(models, group))
         axis.set(**limits)
-        for recipe in by_recipe(models, objective):
+        for recipe in by_recipe(models, group):
             shown.setdefault(look_of(recipe), []).append(recipe)
     from matplotlib.lines import Line2D
 
@@ -230,14 +230,14 @@ def excess_panels(models: Models) -> list[str]:
     """Excess leakage, members minus held-out, per recipe with intervals."""
     chosen = [m for m in models if has_value(m.get("excess", {}).get("both", {}).get("excess"))]
     panels = []
-    rows = {o: last_of(chosen, o) for o in objectives_of(chosen)}
+    rows = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
     ends = [e for models_ in rows.values() for e in spread(m["excess"]["both"]["excess"] for m in models_)[1:]]
     reach = max((float(np.abs(e).max()) for e in ends), default=0.1)
     left = min((float(e.min()) for e in ends), default=0.0)
-    for objective, entries in rows.items():
+    for group, entries in rows.items():
         value, low, high = spread(m["excess"]["both"]["excess"] for m in entries)
         note = "every interval holds 0: no excess measured" if np.all((low <= 0) & (high >= 0)) else ""
-        figure, axis = new_panel(OBJECTIVES[objective], note, height=1.35 + 0.3 * len(entries))
+        figure, axis = new_panel(group.panel_title, note, height=1.35 + 0.3 * len(entries))
         axis.axvline(0, color=SOFT, linestyle="--", linewidth=1)
         for row, model in enumerate(entries):
             look = look_of(model["recipe"])
@@ -249,9 +249,7 @@ def excess_panels(models: Models) -> list[str]:
         axis.set(xlabel="leak rate of members minus strangers", ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip
         said = [f"{printable(m['recipe'])} {say(m['excess']['both']['excess'])}" for m in entries]
-        panels.append(
-            to_svg(figure, f"fig-excess-{objective}", f"Excess leakage, {OBJECTIVES[objective]}. {'; '.join(said)}.")
-        )
+        panels.append(to_svg(figure, f"fig-excess-{group.slug}", f"Excess leakage, {group.title}. {'; '.join(said)}."))
     return panels
 
 
@@ -261,9 +259,9 @@ def ngram_panels(models: Models) -> list[str]:
     chosen = [m for m in models if len(m.get("privacy_by_n", {})) > 1]
     panels = []
     tops = [(1 - e["low"]) * e["num_identifiers"] for m in chosen for e in m["privacy_by_n"].values() if has_value(e)]
-    for objective in objectives_of(chosen):
-        figure, axis = new_panel(OBJECTIVES[objective])
-        entries, said = last_of(chosen, objective), []
+    for group in groups_of(models, chosen):
+        figure, axis = new_panel(group.panel_title)
+        entries, said = last_of(chosen, group), []
         for number, model in enumerate(entries):
             look, measured = look_of(model["recipe"]), model["privacy_by_n"]
             lengths = [
@@ -288,8 +286,8 @@ def ngram_panels(models: Models) -> list[str]:
         panels.append(
             to_svg(
                 figure,
-                f"fig-ngrams-{objective}",
-                f"Identifying n-grams predicted, {OBJECTIVES[objective]}. {'; '.join(said)}.",
+                f"fig-ngrams-{group.slug}",
+                f"Identifying n-grams predicted, {group.title}. {'; '.join(said)}.",
             )
         )
     return panels

@@ -336,13 +336,13 @@ def _render(audit: dict[str, Any]) -> str:
             panels for panels in (membership_plots.roc_panels(models, attack, cell) for attack in attacks) if panels
         ],
     }
-    by_objective = [(title, [m for m in last_checkpoints(audit) if m["objective"] == objective])
-                    for objective, title in figure.OBJECTIVES.items()]  # fmt: skip
+    last = last_checkpoints(audit)
+    groups = [(group.title, list(filter(group.holds, last))) for group in figure.groups_of(models)]
     first = [model["membership"][attacks[0]] for model in models if attacks and attacks[0] in model["membership"]]
     low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
-        groups=[group for group in by_objective if group[1]], parts=PARTS, everybody=everybody, low_fprs=low_fprs,
+        groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),

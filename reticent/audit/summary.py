@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-__all__ = ["UTILITY", "UTILITY_ALL", "last_checkpoints", "ledger_line", "summary_table"]
+__all__ = ["UTILITY", "UTILITY_ALL", "last_checkpoints", "ledger_line", "shared_objectives", "summary_table"]
 
 #: Headline utility of each objective: ordinary words or tokens of held-out individuals predicted right.
 UTILITY = {"mlm": "ordinary_word_accuracy", "clm": "ordinary_token_accuracy"}
@@ -16,13 +18,19 @@ UTILITY_ALL = {"mlm": "masked_word_accuracy", "clm": "token_accuracy"}
 
 
 def last_checkpoints(evidence: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entry of the highest epoch for each (objective, recipe), in the order of the audit."""
-    last: dict[tuple[str, str], dict[str, Any]] = {}
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit."""
+    last: dict[tuple[str | None, str, str], dict[str, Any]] = {}
     for model in evidence["models"]:
-        key = (model["objective"], model["recipe"])
+        key = (model.get("model"), model["objective"], model["recipe"])
         if key not in last or model["epoch"] > last[key]["epoch"]:
             last[key] = model
     return list(last.values())
+
+
+def shared_objectives(models: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the objectives of more than one ``[[model]]`` section: there the section's name stands by the recipe."""
+    sections = {(model["objective"], model.get("model")) for model in models}
+    return {objective for objective, count in Counter(objective for objective, _ in sections).items() if count > 1}
 
 
 def summary_table(evidence: dict[str, Any]) -> Table:
@@ -36,12 +44,16 @@ def summary_table(evidence: dict[str, Any]) -> Table:
         "MIA: AUC of the loss attack, 0.5 is a coin. In brackets: 95 % intervals over individuals.",
         caption_justify="left",
     )
+    shared = shared_objectives(evidence["models"])
+    if shared:
+        table.add_column("model", no_wrap=True)
     table.add_column("recipe", no_wrap=True)
     for column in ("epochs", "utility", "all words", "privacy", "MIA AUC"):
         table.add_column(column, justify="right", no_wrap=True)
     for model in last_checkpoints(evidence):
         utility = model["utility"]["heldout"]
         table.add_row(
+            *([model["model"]] if shared else []),
             model["recipe"] if model["recipe"] != "base" else f"base ({model['objective']})",
             str(model["epoch"]) if model["epoch"] else "-",
             _shown(utility[UTILITY[model["objective"]]]),
@@ -54,7 +66,12 @@ def summary_table(evidence: dict[str, Any]) -> Table:
 
 def ledger_line(evidence: dict[str, Any]) -> str | None:
     """Say how many targets of the protected recipes were checked; None where there is no such recipe."""
-    ledgers = {m["recipe"]: m["ledger"] for m in last_checkpoints(evidence) if (m.get("ledger") or {}).get("protected")}
+    shared = shared_objectives(evidence["models"])
+    ledgers = {
+        f"{m['recipe']} of {m['model']}" if m["objective"] in shared else m["recipe"]: m["ledger"]
+        for m in last_checkpoints(evidence)
+        if (m.get("ledger") or {}).get("protected")
+    }
     if not ledgers:
         return None
     targets, violations = (sum(ledger[key] for ledger in ledgers.values()) for key in ("targets", "violations"))
