@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
 from reticent.audit import membership_plots, plots
@@ -301,16 +302,24 @@ def test_the_summary_names_sections_only_where_it_must() -> None:
     last = [(m["model"], m["recipe"], m["epoch"]) for m in last_checkpoints(audit)]
     assert len(last) == 9
     assert {("bert", "base", 0), ("camembert", "base", 0), ("bert", "mlm", 16), ("camembert", "mlm", 8)} < set(last)
-    columns = {column.header: list(column.cells) for column in summary_table(audit).columns}
-    assert columns["model"] == ["bert"] * 3 + ["gpt2"] * 3 + ["camembert"] * 3
-    assert columns["recipe"][:3] == columns["recipe"][6:] == ["base (mlm)", "mlm", "ppmlm"]
-    assert columns["epochs"] == ["-", "16", "16"] * 2 + ["-", "8", "8"]
+    table = summary_table(audit)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["recipe"] == [
+        "bert:", "base (mlm)", "mlm", "ppmlm", "gpt2:", "base (clm)", "clm", "ppclm",
+        "camembert:", "base (mlm)", "mlm", "ppmlm",
+    ]  # fmt: skip
+    assert columns["epochs"] == ["", "-", "16", "16"] * 2 + ["", "-", "8", "8"]
+    long = summary_table(two_berts("camembert-base-2024", "camembert-base-2025"))
+    for shown_table in (table, long):
+        shown_table.caption = None
+        console = Console(width=200)
+        assert console.measure(shown_table).maximum <= 80
+    assert {"camem…-2024:", "camem…-2025:"} < set(long.columns[0].cells)
     assert ledger_line(audit) == (
         "Protected tokens among the 2,700 targets of ppmlm of bert, ppclm, ppmlm of camembert: 0"
     )
     alone = summary_table(tiny_audit())
-    assert alone.columns[0].header == "recipe"
-    assert alone.row_count == 6
+    assert list(alone.columns[0].cells) == ["base (mlm)", "mlm", "ppmlm", "base (clm)", "clm", "ppclm"]
     assert ledger_line(tiny_audit()) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
 
 

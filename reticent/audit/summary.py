@@ -44,16 +44,16 @@ def summary_table(evidence: dict[str, Any]) -> Table:
         "MIA: AUC of the loss attack, 0.5 is a coin. In brackets: 95 % intervals over individuals.",
         caption_justify="left",
     )
-    shared = shared_objectives(evidence["models"])
-    if shared:
-        table.add_column("model", no_wrap=True)
     table.add_column("recipe", no_wrap=True)
     for column in ("epochs", "utility", "all words", "privacy", "MIA AUC"):
         table.add_column(column, justify="right", no_wrap=True)
+    named, section = bool(shared_objectives(evidence["models"])), None
     for model in last_checkpoints(evidence):
+        if named and model["model"] != section:  # a line of its own, and no more of it than the table has room for
+            section = model["model"]
+            table.add_row(f"{section if len(section) <= 11 else f'{section[:5]}…{section[-5:]}'}:")
         utility = model["utility"]["heldout"]
         table.add_row(
-            *([model["model"]] if shared else []),
             model["recipe"] if model["recipe"] != "base" else f"base ({model['objective']})",
             str(model["epoch"]) if model["epoch"] else "-",
             _shown(utility[UTILITY[model["objective"]]]),
