@@ -43,7 +43,7 @@ SCOPES = dict.fromkeys(("SEX", "PROFESSION", "COUNTRY", "OTHER", "DEM", "QUANTIT
 #: corpus -> (held-out, reference) shares of the individuals that models are trained and attacked on.
 SHARES = {"mtsamples": (0.08, 0.84), "meddocan": (0.08, 0.84), "tab": (0.25, 0.50)}
 #: Documents that models see, by size: a vocabulary of 50,000 is slow on CPU. Identifiers are counted on every document.
-MODEL_DOCUMENTS = {"toy": 40, "cpu": 400}
+MODEL_DOCUMENTS = {"toy": 12, "cpu": 400}
 
 
 def read_documents(name: str, limit: int | None) -> pa.Table:
@@ -129,7 +129,7 @@ def measure_identifiers(documents: Path, tokenizers: dict[str, str]) -> dict[str
 
 def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, Any]:
     """Return the job of the leak table: clm, clma, ppclm, mlm, ppmlm of small models with the real vocabularies."""
-    heldout, reference = SHARES[name] if size != "toy" else (0.35, 0.3)
+    heldout, reference = SHARES[name] if size != "toy" else (0.3, 0.3)
     small = {"text": "reference", "hidden_size": 96 if size != "toy" else 16, "num_layers": 2, "num_heads": 4}
     cased = "bert-base-cased" if name != "meddocan" else "bert-base-multilingual-cased"
     vocabularies = DATA / "tokenizer_vocabs"

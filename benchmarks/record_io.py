@@ -24,10 +24,13 @@ def machine() -> dict[str, Any]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
     ).stdout.strip()
+    import torch
+
     packages = ("torch", "transformers", "tokenizers", "polars", "pyarrow", "numba", "numpy")
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
         "memory_mib": memory,
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenScores", "score_causal", "score_masked", "word_folds"]
 
-#: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
-MAX_LOGITS = 1 << 26
+#: Logits held at once, in numbers: 2^26 float32 are 256 MiB. A CPU reduces them a few rows at a time, in its cache.
+MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
+MAX_REDUCED = {"cuda": 1 << 26, "cpu": 1 << 19}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,9 @@ class _Run:
     def score(self, input_ids: np.ndarray, attention: np.ndarray | None, positions: np.ndarray) -> None:
         """Score the store's tokens ``positions`` (B, T), each predicted at its cell; -1 cells are not asked for."""
         vocabulary = self.model.config.vocab_size
-        rows_at_once = max(1, MAX_LOGITS // max(1, vocabulary * input_ids.shape[1]))
+        kind = "cuda" if self.device.type == "cuda" else "cpu"
+        rows_at_once = max(1, MAX_LOGITS[kind] // max(1, vocabulary * input_ids.shape[1]))
+        reduced_at_once = max(1, MAX_REDUCED[kind] // max(1, vocabulary))
         for start in range(0, len(input_ids), rows_at_once):
             rows = slice(start, start + rows_at_once)
             wanted = positions[rows] >= 0
@@ -238,19 +241,12 @@ class _Run:
                     torch.from_numpy(wanted).to(self.device),
                 )
             true = torch.from_numpy(self.store.input_ids[at].astype(np.int64)).to(self.device)
-            log_p = torch.log_softmax(logits.float(), dim=-1)
-            p = log_p.exp()
-            # A token that is ruled out has log p of minus infinity and takes part in no mean.
-            finite = log_p.masked_fill(p == 0, 0.0)
-            mean = (p * finite).sum(-1)
-            # Around the mean: the difference of two squares loses every digit where the model is unsure.
-            variance = (p * (finite - mean[:, None]).square()).sum(-1)
-            true_log_p = log_p.gather(1, true[:, None])
-            self._float["log_probs"][at] = true_log_p[:, 0].cpu().numpy()
-            self._float["entropy"][at] = (-mean).cpu().numpy()
-            self._float["std"][at] = variance.sqrt().cpu().numpy()
-            self._int["argmax"][at] = log_p.argmax(-1).to(torch.int32).cpu().numpy()
-            self._int["rank"][at] = (log_p > true_log_p).sum(-1).to(torch.int32).cpu().numpy()
+            parts = zip(logits.split(reduced_at_once), true.split(reduced_at_once), strict=True)
+            scores = [
+                torch.cat(columns).cpu().numpy() for columns in zip(*(_reduce(*part) for part in parts), strict=True)
+            ]
+            for name, column in zip(_SCORES, scores, strict=True):
+                (self._float if name in self._float else self._int)[name][at] = column
 
     def result(self) -> TokenScores:
         # Else a diverged model's documents would look like documents that were not scored.
@@ -261,3 +257,18 @@ class _Run:
             )
         arrays: dict[str, Any] = {**self._float, **self._int}
         return TokenScores(doc_offsets=self.store.doc_offsets, **arrays)
+
+
+def _reduce(logits: torch.Tensor, true: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the columns of `TokenScores`, shape (n,) each, of logits (n, V) and the true tokens (n,)."""
+    log_p = torch.log_softmax(logits.float(), dim=-1)
+    true_log_p = log_p.gather(1, true[:, None])
+    argmax = log_p.argmax(-1).to(torch.int32)
+    rank = (log_p > true_log_p).sum(-1).to(torch.int32)
+    p = log_p.exp()
+    # A token that is ruled out has log p of minus infinity and takes part in no mean.
+    log_p.masked_fill_(p == 0, 0.0)
+    mean = torch.linalg.vecdot(p, log_p)
+    # Around the mean: the difference of two squares loses every digit where the model is unsure.
+    variance = torch.linalg.vecdot(p, log_p.sub_(mean[:, None]).square_())
+    return true_log_p[:, 0], -mean, variance.sqrt(), argmax, rank
