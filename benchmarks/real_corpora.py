@@ -42,8 +42,9 @@ LABELS = {
 SCOPES = dict.fromkeys(("SEX", "PROFESSION", "COUNTRY", "OTHER", "DEM", "QUANTITY", "MISC"), "occurrence")
 #: corpus -> (held-out, reference) shares of the individuals that models are trained and attacked on.
 SHARES = {"mtsamples": (0.08, 0.84), "meddocan": (0.08, 0.84), "tab": (0.25, 0.50)}
-#: Documents that models see, by size: a vocabulary of 50,000 is slow on CPU. Identifiers are counted on every document.
-MODEL_DOCUMENTS = {"toy": 12, "cpu": 400}
+#: Documents that models see at size cpu: a vocabulary of 50,000 is slow there. Identifiers are counted on all of them.
+MODEL_DOCUMENTS = {"mtsamples": 400, "meddocan": 400, "tab": 100}  # the documents of tab are long
+TOY_DOCUMENTS = 12
 
 
 def read_documents(name: str, limit: int | None) -> pa.Table:
@@ -175,8 +176,9 @@ def measure(name: str, size: str) -> dict[str, Any]:
         result: dict[str, Any] = {"identifiers": measure_identifiers(documents, tokenizers)}
         result["peak_mib_engine"] = _peak_mib()
         # Spread over the file: neighbours are often of one speciality.
-        step = max(1, len(table) // MODEL_DOCUMENTS[size])
-        pq.write_table(table.take(list(range(0, len(table), step))[: MODEL_DOCUMENTS[size]]), documents)
+        wanted = TOY_DOCUMENTS if size == "toy" else MODEL_DOCUMENTS[name]
+        step = max(1, len(table) // wanted)
+        pq.write_table(table.take(list(range(0, len(table), step))[:wanted]), documents)
         progress = Progress()
         run = Run(parse_job(job_values(name, documents, Path(folder) / "run", size)), progress)
         run.execute()
