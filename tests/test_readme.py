@@ -1,0 +1,117 @@
+"""The README's example, read from the README: its job file, its commands and its Python lines work as written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from command import command
+from toy_models import toy_model, toy_tokenizer
+
+import reticent
+from reticent.audit.forward import TokenScores
+from reticent.config import parse_job
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+
+ROOT = Path(reticent.__file__).parents[1]
+README = ROOT / "README.md"
+pytestmark = pytest.mark.skipif(not README.exists(), reason="needs the sources")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the reader is said to have: notes, records, a base model; and the README's job file."""
+    folder = tmp_path_factory.mktemp("own")
+    synthesize(folder, SynthConfig(num_individuals=16, languages=("en",), words_per_document=60))
+    notes = pl.read_parquet(folder / "documents" / "*.parquet")
+    notes.select(note_id="doc_id", patient_id="individual_id", note="text").write_parquet(folder / "notes.parquet")
+    (folder / "records.parquet").rename(folder / "patients.parquet")
+    network = toy_model("bert", hidden_size=8)
+    write_model(network, load_tokenizer(toy_tokenizer("bert")), folder / "models" / "bert", recipe="base", epoch=0)
+    (job,) = blocks("toml")
+    (folder / "job.toml").write_text(job)
+    return folder
+
+
+def test_the_job_file_is_valid() -> None:
+    (job,) = blocks("toml")
+    assert parse_job(tomllib.loads(job)).model[0].recipes == ["mlm", "ppmlm"]
+
+
+def test_the_commands_run_in_order_and_the_model_loads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (commands,) = (block for block in blocks("sh") if "job.toml" in block)
+    lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
+    assert [line[:2] for line in lines] == [["reticent", "run"], ["reticent", "stats"], *[["reticent", "run"]] * 2]
+    for number, line in enumerate(lines):
+        assert command(*line[1:]) == 0, line
+        if line[1] == "stats":
+            assert json.loads(capsys.readouterr().out)["num_documents"] > 0
+            assert not (folder / "run" / "models").exists()
+        if number == 2:
+            assert (folder / "run" / "report" / "report.html").exists()
+    (python,) = blocks("python")
+    names: dict[str, object] = {}
+    exec(python, names)
+    assert type(names["model"]).__name__ == "BertForMaskedLM"
+
+
+def test_every_module_has_its_line_in_the_tree() -> None:
+    tree = next(block for block in blocks("text") if "cli.py" in block)
+    modules = {
+        path.relative_to(ROOT / "reticent").as_posix()
+        for path in (ROOT / "reticent").rglob("*.py")
+        if path.name != "__init__.py" and path.parent.name != "detect"
+    }
+    assert {Path(module).name for module in modules} == set(re.findall(r"\b[a-z_]+\.py\b", tree))
+
+
+def test_every_link_leads_to_a_file() -> None:
+    for page in (README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert os.path.exists(page.parent / target), f"{page.name}: {target}"
+
+
+def test_the_demo_table_is_the_record() -> None:
+    shown = next(block for block in blocks("text") if "MIA AUC" in block)
+    record = json.loads((ROOT / "benchmarks" / "record" / "demo.json").read_text())
+    rows = {line.split()[0]: line for line in shown.splitlines()[2:9]}
+    for row in record["table"]:
+        line = rows[row["recipe"]] if row["recipe"] != "base" else shown
+        for value in (row["utility"], row["utility_all"], row["privacy"]["types"], row["loss_auc"]):
+            assert f"{value['value']:.3f}" in line, row["recipe"]
+
+
+def test_the_tables_of_the_benchmarks_are_those_of_the_records() -> None:
+    from benchmarks.tables import PAGE, START, tables
+
+    assert PAGE.read_text(encoding="utf-8").partition(START)[2].strip() == tables().strip()
+
+
+def test_the_attack_of_contributing_scores_documents() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"np": np, "TokenScores": TokenScores}
+    exec(textwrap.dedent(code), names)
+    log_probs = np.array([-1, -7, np.nan, -2, np.nan], dtype=np.float32)
+    argmax = np.where(np.isnan(log_probs), -1, 0)
+    scores = TokenScores(log_probs, log_probs, log_probs, argmax, argmax, np.array([0, 3, 4, 5]))
+    assert names["max_loss_score"](scores, None, None).tolist()[:2] == [-7, -2]
+    assert np.isnan(names["max_loss_score"](scores, None, None)[2])
