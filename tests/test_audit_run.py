@@ -25,6 +25,7 @@ from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
 from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 
 NUM_INDIVIDUALS = 12  # even ones are members, odd ones held out; two documents each
@@ -153,6 +154,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     bert(1).save_pretrained(paths["bert-other"])
     gpt2(0).save_pretrained(paths["gpt2"])
     memorise(gpt2(0), train).save_pretrained(paths["gpt2-memoriser"])
+    for path in paths.values():
+        load_tokenizer(train.tokenizer_path).save_pretrained(path)
     ledger = {"eligible": 9, "protected": 2, "targets": 7, "violations": 0}
     models = [
         ModelEntry(name="clm", recipe="clm", objective="clm", epoch=8, path=paths["gpt2-memoriser"], ledger=ledger),

@@ -27,6 +27,7 @@ from transformers import (
 from reticent.audit.forward import TokenScores, score_causal, score_masked, word_folds
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
+from reticent.trainer.models import head_alone
 from reticent.trainer.windows import SpecialIds
 
 VOCAB = 60
@@ -272,6 +273,7 @@ def test_scores_of_a_document_do_not_change_with_its_neighbours(store: TokenStor
 def shown_inputs(model: Any, score: Callable[[], object]) -> list[list[int]]:
     """Every row of ids the model saw while ``score`` ran."""
     rows: list[list[int]] = []
+    head_alone(model)  # it is tried once, before anybody looks
     hook = model.base_model.register_forward_pre_hook(
         lambda _module, _args, given: rows.extend(given["input_ids"].tolist()), with_kwargs=True
     )

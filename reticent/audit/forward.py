@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import torch
 
 from reticent.engine.kernels import word_slots
+from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
 from reticent.trainer.models import logits_at, pick_device
@@ -165,7 +166,7 @@ def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np
     most.
     """
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
-    keys = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1])).random(len(starts))
+    keys = generator(seed, 1).random(len(starts))
     order = np.lexsort((keys, documents))
     first = np.searchsorted(documents[order], documents[order])
     rank = np.arange(len(order)) - first

@@ -30,6 +30,7 @@ from reticent.audit.statistics import (
     ratio_difference,
     ratio_estimate,
 )
+from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_N
 
 __all__ = ["PARTS", "excess_leakage", "low_cost_membership", "privacy", "privacy_by_n"]
@@ -213,7 +214,7 @@ def low_cost_membership(
     codes, first = np.unique(slots.individuals, return_index=True)
     member = is_member[first]
     own = _own(slots.individuals[chosen], true[chosen], everywhere)
-    random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 11]))
+    random = generator(seed, 11)
     draw = random.random(int(true.max(initial=0)) + 1)
     rows = []
     for share in shares:

@@ -136,8 +136,9 @@ class _Audit:
 
     def score(self, entry: ModelEntry) -> TokenScores:
         model = load_model(entry.path, entry.objective)
-        special = special_ids(self.tokenizer, entry.objective)
-        check_fit(model, self.store, self.tokenizer, special, self.config.window_length)
+        tokenizer = load_tokenizer(entry.path)  # the model's own: the store's tokenizer.json names no special tokens
+        special = special_ids(tokenizer, entry.objective)
+        check_fit(model, self.store, tokenizer, special, self.config.window_length)
         options: dict[str, Any] = {
             "window_length": self.config.window_length,
             "batch_size": self.config.batch_size,

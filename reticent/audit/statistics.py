@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy import stats
 
+from reticent.engine.randomness import generator
+
 __all__ = [
     "Estimate",
     "auc_estimate",
@@ -69,7 +71,7 @@ def clopper_pearson(
 def iter_resamples(num: int, num_bootstrap: int, seed: int, *, rows: int | None = None) -> Iterator[np.ndarray]:
     """Yield how often each of ``num`` individuals stands in each resample, float64 (at most ``rows``, num) at a
     time; the numbers do not depend on ``rows``."""
-    random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), num]))
+    random = generator(seed, num)
     rows = rows or max(1, MAX_WEIGHTS // num)
     for done in range(0, num_bootstrap, rows):
         size = min(rows, num_bootstrap - done)
@@ -209,7 +211,7 @@ def tpr_at_fpr(
     """
     if len(members) == 0 or len(nonmembers) < 10 / fpr:
         return None
-    random = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 7]))
+    random = generator(seed, 7)
     value = _tpr(members, nonmembers, fpr)
     draws = [
         _tpr(random.choice(members, len(members)), random.choice(nonmembers, len(nonmembers)), fpr)

@@ -10,6 +10,7 @@ import copy
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from tokenizers import Tokenizer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_fit",
+    "head_alone",
     "load_model",
     "load_tokenizer",
     "logits_at",
@@ -197,14 +199,38 @@ def logits_at(
 ) -> torch.Tensor:
     """Return logits (N, V) at the N wanted positions, in row order.
 
-    The head runs at those positions only where the architecture lets us reach it (BERT, GPT-2, Llama and their kin);
-    elsewhere the full logits are made and cut. ``attention_BT`` None means no padding matters (causal models padded
-    on the right).
+    The head runs at those positions only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
+    (scaled or capped logits, heads of several parts) the full logits are made and cut. ``attention_BT`` None means no
+    padding matters (causal models padded on the right).
     """
-    head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
-    body = model.base_model
-    if head is None or body is model:
-        logits = model(input_ids=input_ids_BT, attention_mask=attention_BT).logits
-        return logits[wanted_BT]
-    hidden = body(input_ids=input_ids_BT, attention_mask=attention_BT).last_hidden_state
+    head = head_alone(model)
+    if head is None:
+        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits[wanted_BT]
+    hidden = model.base_model(input_ids=input_ids_BT, attention_mask=attention_BT).last_hidden_state
     return head(hidden[wanted_BT])
+
+
+#: What some architectures do to logits after the head; a model whose config sets one is asked for its own logits.
+_AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+_heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def head_alone(model: PreTrainedModel) -> Any:
+    """Return the module that alone makes the model's logits of the last hidden states, or None; tried once a model."""
+    if model not in _heads:
+        head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
+        if head is None or model.base_model is model or any(getattr(model.config, n, None) for n in _AFTER_THE_HEAD):
+            head = None
+        _heads[model] = head if head is not None and _makes_the_logits(model, head) else None
+    return _heads[model]
+
+
+@torch.no_grad()
+def _makes_the_logits(model: PreTrainedModel, head: Any) -> bool:
+    training = model.training
+    model.eval()
+    ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
+    own = model(input_ids=ids).logits
+    ours = head(model.base_model(input_ids=ids).last_hidden_state)
+    model.train(training)
+    return own.shape == ours.shape and torch.allclose(own, ours, rtol=1e-3, atol=1e-5)

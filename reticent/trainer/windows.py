@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from reticent.engine.kernels import cut_documents, gather_windows
+from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError
 
@@ -79,7 +80,7 @@ class Windows:
 
     def epoch_order(self, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
         """Return the batches of one epoch as arrays of window numbers: shuffled, similar lengths together."""
-        random = np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), epoch], dtype=np.uint64)))
+        random = generator(seed, epoch)
         order = random.permutation(len(self))
         pool = batch_size * 64
         batches = []

@@ -1,0 +1,15 @@
+"""Seeded randomness: one counter-based generator, with a stream of its own for each use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["generator"]
+
+
+def generator(seed: int, stream: int) -> np.random.Generator:
+    """Return the generator of a seed (any integer, taken modulo 2^64) for one use of it.
+
+    What one stage draws never depends on what another drew.
+    """
+    return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), stream], dtype=np.uint64)))

@@ -1,0 +1,58 @@
+"""Logits at chosen positions: the model's own, whatever its architecture does after the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+from reticent.engine.randomness import generator
+from reticent.trainer.models import head_alone, logits_at
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 32, "pad_token_id": 0, "eos_token_id": 1,
+    "bos_token_id": 1,
+}  # fmt: skip
+#: Whether the head alone makes the logits.
+CAUSAL = {"gpt2": True, "llama": True, "gemma2": False, "cohere": False, "granite": False, "gpt_neox": True}
+MASKED = {"bert": True, "roberta": True, "distilbert": False, "electra": False}
+MORE: dict[str, dict[str, Any]] = {
+    "gemma2": {"final_logit_softcapping": 0.5},
+    "cohere": {"logit_scale": 0.25},
+    "granite": {"logits_scaling": 8.0},
+    "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16},
+}
+#: DistilBERT's configuration renames these of its own.
+RENAMED = {"distilbert": {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}}
+
+
+@pytest.mark.parametrize("kind", [*CAUSAL, *MASKED])
+def test_logits_at_wanted_positions_are_the_models_own(kind: str) -> None:
+    torch.manual_seed(0)
+    given = {name: value for name, value in SMALL.items() if name not in RENAMED.get(kind, ())} | MORE.get(kind, {})
+    auto: Any = AutoModelForCausalLM if kind in CAUSAL else AutoModelForMaskedLM
+    model = auto.from_config(AutoConfig.for_model(kind, **given)).eval()
+    for parameter in model.parameters():  # a fresh model's logits are too small for a cap to show
+        parameter.data.mul_(4.0)
+    ids = torch.randint(2, 40, (3, 7))
+    wanted = torch.rand(3, 7) < 0.5
+    with torch.no_grad():
+        torch.testing.assert_close(logits_at(model, ids, None, wanted), model(input_ids=ids).logits[wanted])
+    assert (head_alone(model) is not None) is {**CAUSAL, **MASKED}[kind]
+
+
+def test_a_model_in_training_stays_in_training() -> None:
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **SMALL)).train()
+    logits_at(model, torch.ones(1, 2, dtype=torch.long), None, torch.ones(1, 2, dtype=torch.bool))
+    assert model.training
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**63, 2**64 - 1, 2**64 + 5])
+def test_every_seed_has_its_stream(seed: int) -> None:
+    own = generator(seed, 3).integers(0, 2**62, 4).tolist()
+    assert own == generator(seed, 3).integers(0, 2**62, 4).tolist()
+    assert own != generator(seed + 1, 3).integers(0, 2**62, 4).tolist()
+    assert own != generator(seed, 4).integers(0, 2**62, 4).tolist()
