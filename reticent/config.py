@@ -168,7 +168,7 @@ class Job(Section):
     """A whole run: documents in, models and a report out."""
 
     out: str
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     num_threads: int = Field(default=0, ge=0)
     corpus: CorpusSection
     split: SplitSection = SplitSection()
@@ -190,10 +190,15 @@ class Job(Section):
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
-        if "records" in self.detect.detectors and self.detect.records is None:
-            raise ValueError('detector records needs detect.records = "records.parquet"')
-        if "spacy" in self.detect.detectors and self.detect.spacy is None:
-            raise ValueError('detector spacy needs detect.spacy = "pipeline name or path"')
+        for name, field, given, example in (
+            ("records", "records", self.detect.records, '"records.parquet"'),
+            ("spacy", "spacy", self.detect.spacy, '"pipeline name or path"'),
+            ("gazetteer", "lists", self.detect.lists, '{ CITY = "cities.txt" }'),
+        ):
+            if name in self.detect.detectors and not given:
+                raise ValueError(f"detector {name} needs detect.{field} = {example}")
+            if given and name not in self.detect.detectors:  # names thought protected would be targets
+                raise ValueError(f'detect.{field} is given, but "{name}" is not among detect.detectors')
         if "gold" in self.detect.detectors and self.corpus.spans is None:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self

@@ -49,6 +49,7 @@ class Run:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
+            self._require_devices()
             self._require_bases()
         if STAGES.index(until) >= STAGES.index("audit"):  # a misspelt attack must not be found out after the training
             from reticent.audit.run import AuditConfig
@@ -64,6 +65,15 @@ class Run:
         """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
         if not self.job.model:
             raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+
+    def _require_devices(self) -> None:
+        """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
+        devices = {self.job.train.device, *(self.job.training(model).device for model in self.job.model)}
+        if devices - {"auto", "cpu"}:  # importing torch takes seconds
+            from reticent.trainer.models import pick_device
+
+            for device in sorted(devices):
+                pick_device(device)
 
     def _require_bases(self) -> None:
         """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""

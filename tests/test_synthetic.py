@@ -411,6 +411,7 @@ def test_public_text_is_the_same_language_as_the_notes(public: list[str], docume
         ({"num_individuals": 0}, "num_individuals: expected 1 to"),
         ({"num_individuals": (1 << 26) + 1}, "num_individuals: expected 1 to"),
         ({"words_per_document": 19}, "words_per_document: expected at least 20, got 19"),
+        ({"seed": -1}, "seed: expected 0 to 9223372036854775807, got -1"),
         ({"documents_per_individual": 0.5}, "documents_per_individual: expected at least 1"),
         ({"languages": ()}, "languages: expected en, fr or both"),
         ({"languages": ("en", "de")}, "languages: expected en, fr or both"),

@@ -51,6 +51,8 @@ class SynthConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.num_individuals <= 1 << 26:
             raise PolicyError(f"num_individuals: expected 1 to {1 << 26}, got {self.num_individuals}")
+        if not 0 <= self.seed < 1 << 63:
+            raise PolicyError(f"seed: expected 0 to {(1 << 63) - 1}, got {self.seed}")
         if self.words_per_document < 20:
             raise PolicyError(f"words_per_document: expected at least 20, got {self.words_per_document}")
         if self.documents_per_individual < 1:

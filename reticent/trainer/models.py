@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, TrainingError
+from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -35,10 +36,21 @@ __all__ = [
 
 
 def pick_device(device: str) -> torch.device:
-    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU."""
+    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU.
+
+    Raises
+    ------
+    PolicyError
+        It is no name of a device, or of one that this machine and this build of torch do not have.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
+    try:
+        found = torch.device(device)
+        torch.empty(1, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
+        raise PolicyError(f"device {device!r}: not on this machine, or not in this build of torch") from None
+    return found
 
 
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
@@ -114,10 +126,21 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     try:
         tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ArtifactError(f"{text}: no tokenizer can be loaded from here ({type(error).__name__})") from None
+        if not Path(text).exists():
+            raise ArtifactError(f"{text}: {_nowhere()}") from None
+        raise ArtifactError(
+            f"{text}: no tokenizer can be loaded from here ({type(error).__name__}); expected tokenizer.json in it"
+        ) from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
     return tokenizer
+
+
+def _nowhere() -> str:
+    """Why there is no model of a name that is no folder: what was looked at, and what would look further."""
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
+        return "no such folder, and no such model in the local cache of the hub (HF_HUB_OFFLINE=0 allows a download)"
+    return "no such folder, and no such model could be had from the hub"
 
 
 def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
