@@ -13,12 +13,15 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.config import Job, ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
-from reticent.errors import PolicyError
+from reticent.errors import CorpusError, PolicyError
 from reticent.progress import Progress
+
+if TYPE_CHECKING:
+    from reticent.engine.detect.gazetteer import RecordsDetector
 
 __all__ = ["STAGES", "Run"]
 
@@ -104,6 +107,7 @@ class Run:
         """Documents -> spans of direct identifiers."""
         from reticent.artifact import fingerprint
         from reticent.engine.detect import detect_spans, make_detectors
+        from reticent.engine.detect.gazetteer import RecordsDetector
 
         settings = self.job.detect
         inputs = self._corpus_input()
@@ -121,10 +125,29 @@ class Run:
                 spacy=settings.spacy,
                 num_threads=self.job.num_threads,
             )
+            for detector in detectors:
+                if isinstance(detector, RecordsDetector):
+                    self._check_records(detector, counts)
             with self.progress.task("detect", self.corpus.num_documents, "documents") as advance:
                 counts.update(detect_spans(self.corpus, detectors, folder, progress=advance))
 
         self._artifact("spans", settings.model_dump(exclude={"records", "lists"}), inputs, build)
+
+    def _check_records(self, detector: RecordsDetector, counts: dict[str, Any]) -> None:
+        """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
+        ids = self.individuals.table.column("individual_id").combine_chunks()
+        missing, path = detector.num_without(ids), self.job.detect.records
+        if missing == len(ids):
+            raise CorpusError(
+                f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
+                f"(their column {self.job.corpus.individual_id})"
+            )
+        if missing:
+            counts["without_record"] = missing
+            self.progress.warn(
+                f"{missing:,} of {len(ids):,} individuals have no record in {path}; their names are left to the other "
+                "detectors"
+            )
 
     def index(self) -> None:
         """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""

@@ -394,6 +394,8 @@ def test_records_are_read_with_their_labels_and_without_empty_values(tmp_path: P
         ({"first_name": [SECRET]}, "individual_id is missing"),
         ({"individual_id": [None], "first_name": [SECRET]}, "1 null"),
         ({"individual_id": [SECRET]}, "no record field"),
+        ({"individual_id": ["a"], "tags": [[SECRET]]}, "column tags: expected text, numbers or dates, got list"),
+        ({"individual_id": [[SECRET]], "first_name": ["a"]}, "column individual_id: expected text, numbers or dates"),
     ],
 )
 def test_records_that_cannot_be_used_say_why(tmp_path: Path, table: dict[str, list[Any]], message: str) -> None:
@@ -405,7 +407,7 @@ def test_records_that_cannot_be_used_say_why(tmp_path: Path, table: dict[str, li
 
 def test_unreadable_records_and_lists_are_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
-    with pytest.raises(CorpusError, match=r"x: not a readable table"):
+    with pytest.raises(CorpusError, match=r"x: not a readable table of records in Parquet"):
         read_records(tmp_path / "x")
     with pytest.raises(CorpusError, match=r"x: not a readable list"):
         read_lists({"NAME": tmp_path / "x"})

@@ -645,6 +645,35 @@ def test_a_crash_while_the_settings_are_written_leaves_the_old_ones(
     assert not (copy / "job.tmp").exists()
 
 
+# ------------------------------------------------------------------------------------- records of other individuals
+
+
+def write_records(hospital: Path, path: Path, ids: list[str], name: str = "Xylo") -> Values:
+    pq.write_table(pa.table({"individual_id": ids, "first_name": [name] * len(ids)}), path)
+    values = values_of(hospital, path.parent / "run")
+    return changed(values, detect__records=str(path), detect__detectors=["rules", "records"])
+
+
+def test_records_of_none_of_the_individuals_are_refused(hospital: Path, tmp_path: Path) -> None:
+    values = write_records(hospital, tmp_path / "records.parquet", ["1", "2"])
+    message = r"records\.parquet: column individual_id holds none of the 80 individuals .*column individual_id\)$"
+    with pytest.raises(CorpusError, match=message):
+        run(values, "detect")
+    assert not (tmp_path / "run" / "spans").exists()
+
+
+@pytest.mark.parametrize(("num_known", "num_without"), [(1, 79), (79, 1), (80, 0)])
+def test_individuals_without_a_record_are_counted_and_told(
+    hospital: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], num_known: int, num_without: int
+) -> None:
+    ids = pq.read_table(hospital / "records.parquet").column("individual_id").to_pylist()
+    run(write_records(hospital, tmp_path / "records.parquet", [*ids[:num_known], ids[0]]), "detect")
+    counts = read_manifest(tmp_path / "run" / "spans").counts
+    assert counts.get("without_record", 0) == num_without
+    said = f"warning: {num_without} of 80 individuals have no record in {tmp_path / 'records.parquet'}; their names"
+    assert capsys.readouterr().err.startswith(said) == bool(num_without)
+
+
 # ------------------------------------------------------------------------------------------------------ refused places
 
 

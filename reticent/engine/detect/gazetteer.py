@@ -53,17 +53,17 @@ def read_records(path: str | Path) -> pa.Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise CorpusError(f"{path}: not a readable table of records ({type(error).__name__})") from None
+        raise CorpusError(f"{path}: not a readable table of records in Parquet ({type(error).__name__})") from None
     if "individual_id" not in table.column_names:
         raise CorpusError(f"{path}: column individual_id is missing; it has {', '.join(table.column_names)}")
-    ids = table.column("individual_id").cast(pa.string())
+    ids = _as_text(table, "individual_id", path)
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
     parts = []
     for name in table.column_names:
         if name in ("individual_id", "household_id"):
             continue
-        values = table.column(name).cast(pa.string())
+        values = _as_text(table, name, path)
         keep = pc.and_kleene(values.is_valid(), pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1))
         label = FIELD_LABELS.get(name.lower(), name.upper())
         kept = values.filter(keep)
@@ -72,6 +72,15 @@ def read_records(path: str | Path) -> pa.Table:
     if not parts:
         raise CorpusError(f"{path}: no record field beside individual_id")
     return pa.concat_tables(parts).combine_chunks()
+
+
+def _as_text(table: pa.Table, name: str, path: str | Path) -> pa.ChunkedArray:
+    column = table.column(name)
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        kind = str(column.type).partition("<")[0]
+        raise CorpusError(f"{path} column {name}: expected text, numbers or dates, got {kind}") from None
 
 
 class GazetteerDetector:
@@ -114,6 +123,10 @@ class RecordsDetector:
         encoded = self._records.column("individual_id").combine_chunks().dictionary_encode()
         self._ids = encoded.dictionary
         self._units = encoded.indices.to_numpy().astype(np.uint32)
+
+    def num_without(self, individual_ids: pa.Array) -> int:
+        """Count the individuals of whom the records say nothing."""
+        return int(pc.sum(pc.invert(pc.is_in(individual_ids, value_set=self._ids))).as_py() or 0)
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         from reticent import _rust
