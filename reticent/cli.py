@@ -27,7 +27,8 @@ app = typer.Typer(
     by attack how much they still leak.
 
     Start with [bold]reticent demo[/bold]. For your own documents write a job file and use
-    [bold]reticent run JOB.toml[/bold] (see the README), or go stage by stage: index, protect, train, audit.""",
+    [bold]reticent run JOB.toml[/bold] (see the README), or go stage by stage: index, protect, train, audit.
+    Exit status: 0 done, 1 failed, 2 a setting or an option is wrong, 130 interrupted.""",
     rich_markup_mode="rich",
 )
 
@@ -48,6 +49,7 @@ class Stage(Enum):
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
 Set = Annotated[
     list[str] | None,
@@ -63,10 +65,10 @@ Set = Annotated[
 @app.command()
 def demo(
     out: Out = Path("demo-run"),
-    seed: Annotated[int, typer.Option(help="Seed of the generated hospital and of everything after it.")] = 0,
-    individuals: Annotated[
-        int | None, typer.Option(help="Size of the generated hospital (default: the demo's).")
-    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="<int>", help="Seed of the generated hospital and of everything after it.")
+    ] = 0,
+    individuals: Annotated[int | None, typer.Option(help="Size of the generated hospital (default: 120).")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
@@ -78,15 +80,18 @@ def demo(
 
 @app.command()
 def synth(
-    out: Annotated[Path, typer.Argument(help="Folder to write: documents/, records.parquet, public/.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: documents/, records.parquet, public/.")],
     individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
     words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
     documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
     public_documents: Annotated[
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
-    language: Annotated[list[str] | None, typer.Option(help="en, fr, or both by repeating the option.")] = None,
-    seed: int = 0,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LANGUAGE", help="en or fr; repeat for both, which is the default."),
+    ] = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +127,10 @@ def synth(
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; see the README for one to copy.")],
-    until: Annotated[Stage, typer.Option(help="Stop after this stage.")] = Stage.REPORT,
+    until: Annotated[
+        Stage,
+        typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
+    ] = Stage.REPORT,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -133,19 +141,33 @@ def run(
 
 @app.command()
 def index(
-    source: Annotated[str, typer.Argument(help="File, folder or glob: Parquet, Arrow, CSV or JSONL.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV (commas, UTF-8) or JSONL."),
+    ],
     out: Out,
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
-    individual_id: Annotated[str, typer.Option(help="Column of the individual's id.")] = "individual_id",
+    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
-    household_id: Annotated[str | None, typer.Option(help="Column of a coarser unit to count support on.")] = None,
-    spans: Annotated[str | None, typer.Option(help="Column of gold spans.")] = None,
-    max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram.")] = 1,
+    household_id: Annotated[
+        str | None,
+        typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
+    ] = None,
+    spans: Annotated[
+        str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
+    ] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Parquet of record fields, a row an individual, found in that individual's documents."
+        ),
+    ] = None,
+    max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words.")] = 1,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Split the individuals and count, for each word and n-gram, how many individuals use it."""
+    """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
     corpus: dict[str, Any] = {
         "source": source,
         "doc_id": doc_id,
@@ -154,9 +176,16 @@ def index(
         "household_id": household_id,
         "spans": spans,
     }
-    values: dict[str, Any] = {"out": str(out), "corpus": corpus, "index": {"max_n": max_n}}
-    if spans:
-        values["detect"] = {"detectors": ["gold", "rules"]}
+    detectors = [*(["gold"] if spans else []), "rules", *(["records"] if records else [])]
+    values: dict[str, Any] = {
+        "out": str(out),
+        "corpus": corpus,
+        "detect": {"detectors": detectors, "records": records},
+        "index": {"max_n": max_n},
+    }
+    if (out / "job.json").exists():  # what later commands chose stays theirs
+        earlier = _read_job(out)
+        values |= {name: earlier[name] for name in ("protect", "model", "train", "audit")}
     _execute(_job(values, settings), "index", quiet, as_json)
 
 
@@ -165,25 +194,46 @@ def protect(
     run_folder: RunFolder,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=PATH of a base model (folder or hub name); repeat for several."),
+        typer.Option(
+            metavar="NAME=PATH", help="A base model: a name for it, and its folder or hub name; repeat for several."
+        ),
     ] = None,
     recipe: Annotated[
-        list[str] | None, typer.Option(help="Recipes these models will be trained with, e.g. ppmlm.")
+        list[str] | None,
+        typer.Option(
+            metavar="RECIPE",
+            help="What these models will be trained with; repeat for several of one objective. mlm, clm: plain; "
+            "mlma, clma: X for direct identifiers; dpp-, ipp-, ppmlm or -clm: direct, indirect, both never targets.",
+        ),
     ] = None,
-    k: Annotated[int | None, typer.Option(help="Fewer individuals than this identify.")] = None,
-    n: Annotated[int | None, typer.Option(help="Longest identifying n-gram.")] = None,
-    policy: Annotated[str | None, typer.Option(help="all, last, cover or paper.")] = None,
+    k: Annotated[
+        int | None, typer.Option(help="What fewer than k individuals use identifies them, 2 to 255 (at first 2).")
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option(help="Longest n-gram that can identify, at most --max-n of the index (at first 1).")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Protected words of a minimal identifying n-gram: all, the last, or the fewest that meet each "
+            "(cover); paper: all words of every identifying n-gram, minimal or not (at first all)."
+        ),
+    ] = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Flag every token that must never be a target, for each base model's tokenizer."""
+    from reticent.errors import PolicyError
+
     changes = [
         f"protect.{key}={json.dumps(value)}"
         for key, value in (("k", k), ("n", n), ("policy", policy))
         if value is not None
     ]
     values = _read_job(run_folder)
+    if recipe and not model:
+        raise PolicyError("--recipe: belongs to --model NAME=PATH; give both")
     if model:
         values["model"] = _models(model, recipe or [])
     _execute(_job(values, [*changes, *(settings or [])]), "protect", quiet, as_json)
@@ -192,8 +242,8 @@ def protect(
 @app.command()
 def train(
     run_folder: RunFolder,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Falls linearly to 0.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (at first 8).")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (at first 1e-4).")] = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from command import command
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -23,7 +25,9 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import reticent
 from reticent import errors
-from reticent.job import Run
+from reticent.cli import app
+from reticent.demo import NUM_INDIVIDUALS
+from reticent.job import STAGES, Run
 
 COMMANDS = ("demo", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
@@ -64,6 +68,17 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
         assert status == 0
         assert f"Usage: {'root' if not name else f'root {name}'} [OPTIONS]" in output
         assert "--help" in output
+        assert "…" not in output, name  # no name is cut short at 80 columns
+    assert f"default: {NUM_INDIVIDUALS}" in results["demo"][1]
+    assert all(recipe in results["protect"][1] for recipe in ("mlm", "clm", "mlma", "clma", "dpp-", "ipp-", "ppmlm"))
+    assert all(stage in results["run"][1] for stage in STAGES)
+
+
+def test_every_argument_and_option_is_explained() -> None:
+    group: Any = typer.main.get_command(app)
+    parameters = [(name, parameter) for name, verb in group.commands.items() for parameter in verb.params]
+    assert len(parameters) > 40
+    assert [(name, parameter.name) for name, parameter in parameters if not parameter.help] == []
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -236,6 +251,29 @@ def test_protect_and_stats_work_on_a_run_and_stats_are_json(run: Path, capfd: py
     assert SECRET not in json.dumps(found)
 
 
+def test_indexing_again_keeps_what_later_commands_chose(
+    run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    model = f"toy={run.parent / 'base'}"
+    assert command("protect", folder, "--model", model, "--recipe", "ppmlm", "--k", 3, "-q") == 0
+    before = (folder / "job.json").read_bytes()
+    assert command("index", run.parent / "d.parquet", "--out", folder, "-q") == 0
+    assert (folder / "job.json").read_bytes() == before
+    assert command("stats", folder) == 0
+    assert json.loads(capfd.readouterr().out)["k"] == 3
+    assert command("index", run.parent / "d.parquet", "--out", folder, "--set", "protect.k=4", "-q") == 0
+    assert json.loads((folder / "job.json").read_text())["protect"]["k"] == 4
+
+
+def test_records_of_the_command_line_are_detected(run: Path, tmp_path: Path) -> None:
+    people = pa.table({"individual_id": [f"p{i}" for i in range(40)], "first_name": [SECRET] * 40})
+    pq.write_table(people, tmp_path / "records.parquet")
+    options = ["--out", tmp_path / "run", "--records", tmp_path / "records.parquet", "-q"]
+    assert command("index", run.parent / "d.parquet", *options) == 0
+    assert json.loads((tmp_path / "run" / "spans" / "manifest.json").read_text())["counts"]["records"] == 40
+
+
 def test_a_command_that_failed_leaves_its_settings_to_none_after_it(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,6 +308,7 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["protect", "RUN", "--model", "bert"], 2, "reticent: --model: expected NAME=PATH"),
         (["protect", "RUN", "--model", "a=b", "--recipe", "x"], 2, "reticent: unknown recipe 'x'; expected one of clm"),
         (["protect", "RUN", "--model", "a=b"], 2, "reticent: --recipe: give at least one recipe"),
+        (["protect", "RUN", "--recipe", "ppmlm"], 2, "reticent: --recipe: belongs to --model NAME=PATH; give both"),
         (["protect", "RUN", "--k", "1"], 2, "reticent: job: protect.k: Input should be greater than or equal to 2"),
         (["protect", "RUN", "--n", "2"], 2, "reticent: job: protect.n = 2 needs index.max_n >= 2, got 1"),
         (["protect", "RUN", "--set", "protect"], 2, "reticent: --set protect: expected SECTION.KEY=VALUE"),
@@ -279,6 +318,7 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["index", "x", "--out", "OUT", "--max-n", "9"], 2, "Invalid value for '--max-n'"),
         (["index", "x"], 2, "Missing option '--out'"),
         (["synth", "OUT", "--individuals", "0"], 2, "reticent: num_individuals: expected 1 to 67108864, got 0"),
+        (["synth", "OUT", "--seed", "-1"], 2, "Invalid value for '--seed'"),
         (["synth", "/proc/nowhere/x"], 1, "reticent: /proc/nowhere/x: not written (No such file or directory"),
         (["nonsense"], 2, "No such command"),
     ],
