@@ -449,7 +449,7 @@ def missing_column(folder: Path) -> tuple[Path, Columns]:
     return folder / "a.parquet", Columns()
 
 
-@bad(r"a\.csv: column doc_id is missing; the first line names 3 column\(s\)$")
+@bad(r"a\.csv: column doc_id is missing; the first line must name it, and names 3 other column\(s\)$")
 def csv_without_a_header(folder: Path) -> tuple[Path, Columns]:
     path = write_csv(folder / "a.csv", GOOD)
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
@@ -643,7 +643,30 @@ def blank_lines(folder: Path) -> tuple[Path, Columns]:
     return folder / "a.jsonl", Columns()
 
 
-@bad(r"a\.arrow: cannot be read as arrow \(not valid arrow\)$")
+@bad(r"a\.csv: column text is missing; .* names 3 other column\(s\), one of which differs in capitals or spaces only$")
+def csv_column_in_capitals(folder: Path) -> tuple[Path, Columns]:
+    return with_bytes(write_csv(folder / "a.csv", GOOD), b"text", b"TEXT "), Columns()
+
+
+@bad(r"a\.csv row \d+: expected 1 columns, got 2; a comma must stand between them$")
+def csv_with_semicolons_between_columns_and_commas_in_texts(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.csv").write_text(f"doc_id;individual_id;text\nd1;p1;fine\nd2;p2;well, {SENTINEL}\n")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.csv: column doc_id is missing; .* names 1 other column\(s\); a comma must stand between them$")
+def csv_with_semicolons(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.csv").write_text(f"doc_id;individual_id;text\nd1;p1;{SENTINEL}\n")
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.csv: cannot be read as csv \(an empty file\)$")
+def csv_of_no_bytes(folder: Path) -> tuple[Path, Columns]:
+    (folder / "a.csv").touch()
+    return folder / "a.csv", Columns()
+
+
+@bad(r"a\.arrow: cannot be read as arrow \(an empty file\)$")
 def file_of_no_bytes(folder: Path) -> tuple[Path, Columns]:
     (folder / "a.arrow").touch()
     return folder / "a.arrow", Columns()
@@ -668,14 +691,14 @@ def no_file(folder: Path) -> tuple[Path, Columns]:
     return folder / "nothing.parquet", Columns()
 
 
-@bad(r"files of one format expected, found \.csv, \.parquet; name the format$")
+@bad(r"files of one format expected, found \.csv, \.parquet; choose with a glob, such as \*\.csv$")
 def files_of_two_formats(folder: Path) -> tuple[Path, Columns]:
     write_csv(folder / "a.csv", GOOD)
     write_parquet(folder / "b.parquet", GOOD)
     return folder, Columns()
 
 
-@bad(r"a\.txt: files of one format expected, found \.txt; name the format$")
+@bad(r"a\.txt: \.txt does not tell the format; set corpus\.format to parquet, arrow, csv, jsonl$")
 def file_of_an_unknown_format(folder: Path) -> tuple[Path, Columns]:
     (folder / "a.txt").write_text(SENTINEL)
     return folder / "a.txt", Columns()

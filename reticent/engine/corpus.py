@@ -178,10 +178,10 @@ def open_corpus(
         raise CorpusError(f"{', '.join(map(str, sources))}: no file found (Parquet, Arrow, CSV or JSONL){but}")
     formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
     if len(formats) > 1 or "unknown" in formats:
-        shown = ", ".join(sorted({file.suffix or "no suffix" for file in files}))
-        raise CorpusError(
-            f"{', '.join(map(str, sources))}: files of one format expected, found {shown}; name the format"
-        )
+        where, shown = ", ".join(map(str, sources)), ", ".join(sorted({file.suffix or "no suffix" for file in files}))
+        if formats == {"unknown"}:
+            raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
+        raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
     return Corpus(tuple(files), formats.pop(), columns or Columns())
 
 

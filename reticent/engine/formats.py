@@ -34,6 +34,7 @@ SUFFIXES = {
     ".ndjson": "jsonl",
 }
 NUM_BYTES_PER_BLOCK = 16 << 20
+COMMAS = "; a comma must stand between them"
 
 
 def read_batches(file: Path, format: str, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -53,6 +54,7 @@ def read_batches(file: Path, format: str, columns: Sequence[str], batch_rows: in
         raise
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"not valid {format}"
+        reason = reason if not file.is_file() or file.stat().st_size else "an empty file"
         raise CorpusError(f"{file}: cannot be read as {format} ({reason})") from None
 
 
@@ -160,6 +162,7 @@ def _read_csv(file: Path, columns: list[str], batch_rows: int) -> Iterator[pa.Re
             row = f" row {wrong[0].number - 1}" if wrong[0].number else ""
             raise CorpusError(
                 f"{file}{row}: expected {wrong[0].expected_columns} columns, got {wrong[0].actual_columns}"
+                + (COMMAS if wrong[0].expected_columns == 1 else "")
             ) from None
         if "straddl" in str(error):
             raise CorpusError(f"{file}: a row is longer than {NUM_BYTES_PER_BLOCK >> 20} MiB") from None
@@ -248,7 +251,15 @@ class _Pairs(list[tuple[str, Any]]):
 def _require(found: Sequence[str], wanted: Sequence[str], file: Path, *, shown: bool = True) -> None:
     for name in wanted:
         if name not in found:
-            names = f"it has {', '.join(map(str, found))}" if shown else f"the first line names {len(found)} column(s)"
+            names = f"it has {', '.join(map(str, found))}" if shown else _first_line(found, name)
             raise CorpusError(f"{file}: column {name} is missing; {names}")
         if list(found).count(name) > 1:
             raise CorpusError(f"{file}: column {name} stands there {list(found).count(name)} times")
+
+
+def _first_line(found: Sequence[str], name: str) -> str:
+    """What is wrong with the first line of a CSV file, without what it says: it may be a row of data."""
+    said = f"the first line must name it, and names {len(found)} other column(s)"
+    if any(name.strip().casefold() == str(other).strip().casefold() for other in found):
+        said += ", one of which differs in capitals or spaces only"
+    return said + (COMMAS if len(found) == 1 else "")
