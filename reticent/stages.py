@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent import __version__
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 
 if TYPE_CHECKING:
@@ -147,7 +148,10 @@ def gather_evidence(run: Run) -> dict[str, Any]:
     return {
         "format": "reticent.audit/1",
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        "versions": {
+            "reticent": __version__,
+            **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        },
         "settings": job.model_dump(
             mode="json", include={"seed", "split", "detect", "index", "protect", "model", "train", "audit"}
         ),

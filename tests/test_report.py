@@ -18,10 +18,11 @@ import pytest
 from rich.console import Console
 from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
-from reticent.audit import membership_plots, plots
+from reticent.audit import membership, membership_plots, plots
 from reticent.audit.findings import plain_findings
-from reticent.audit.report import ends, leaks, published, value, write_report
+from reticent.audit.report import ATTACKS_ABOUT, POLICIES_ABOUT, ends, leaks, published, value, write_report
 from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
+from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
 
 Page = ElementTree.Element
@@ -385,7 +386,10 @@ def test_paths_of_the_machine_are_shortened(render: Any, tmp_path: Path) -> None
         ],
     }  # fmt: skip
     text = section(render(audit), "settings")
+    audit["settings"]["model"] += [{"base": "../dr-smith/gpt2"}, {"base": "./ward/gpt2"}]
+    text += section(render(audit), "settings")
     for rest in (
+        "model.3.base …/gpt2 model.4.base …/gpt2",
         "detect.records …/records.parquet",
         "NAME …/names.txt",
         "model.1.base …/bert",
@@ -579,6 +583,30 @@ def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
     assert [len(rows_of(table)) - 1 for table in tables] == [8, 3]
     assert [text_of(cell) for cell in rows_of(tables[0])[1]] == ["NAME", "rules 90 · gold 95", "80"]
     assert "3 more labels" in section(page, "documents")
+    del audit["corpus"]["detected"][-2:]
+    assert re.search(r"1 more label\b", section(render(audit), "documents"))
+
+
+def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:
+    assert set(ATTACKS_ABOUT) == set(membership.ATTACKS)
+    assert set(POLICIES_ABOUT) == set(POLICIES)
+    audit = tiny_audit()
+    audit["corpus"]["retention_by_policy"] = [{"policy": "cover", "n": 1, "k": 2, "retention": 0.8}]
+    page = render(audit)
+    assert f"cover{POLICIES_ABOUT['cover']}." in section(page, "documents")
+    assert POLICIES_ABOUT["paper"] not in section(page, "documents")
+    said = section(page, "membership")
+    assert [name for name, about in ATTACKS_ABOUT.items() if f"{name}{about}." in said] == ["loss", "zlib"]
+
+
+def test_a_lone_panel_is_compared_with_no_other(page: Page, tmp_path: Path) -> None:
+    assert "The panels have the same axes" in section(page, "tradeoff")
+    audit = tiny_audit()
+    audit["models"] = [entry for entry in audit["models"] if entry["objective"] == "mlm"]
+    alone = parsed(write_report(tmp_path, audit))
+    for name in ("tradeoff", "leaks", "membership"):
+        assert "same axes" in section(page, name)
+        assert "same axes" not in section(alone, name)
 
 
 def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:

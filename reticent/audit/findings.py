@@ -158,7 +158,7 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         twin = None if model is plain else plain
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
     for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
-                          (False, "Who took part can not measurably be told")):  # fmt: skip
+                          (False, "Who took part cannot measurably be told")):  # fmt: skip
         rows = [f"{r} {_area(m)}" for r, m in trained.items() if _strongest(m) and _told_apart(m) is told]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."

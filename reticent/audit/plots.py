@@ -245,6 +245,7 @@ def excess_panels(models: Models) -> list[str]:
                 value[row], row, xerr=[[value[row] - low[row]], [high[row] - value[row]]], fmt=look.marker,
                 color=look.light, capsize=3,
             )  # fmt: skip
+        axis.locator_params(axis="x", nbins=5)  # numbers with a sign and three digits must not run into each other
         axis.set_yticks(range(len(entries)), [printable(m["recipe"]) for m in entries])
         axis.set(xlabel="leak rate of members minus strangers", ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip

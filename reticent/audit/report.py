@@ -32,6 +32,22 @@ SMALL_CELL = 5
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
 PARTS = ("both", "direct", "indirect")
 ATTACKS = ("loss", "reference", "zlib", "min_k")
+#: What each attack takes for a sign that a document was trained on.
+ATTACKS_ABOUT = {
+    "loss": "the model predicts the document well (a low mean loss)",
+    "reference": "the model predicts it better than the base model does (difference of their losses)",
+    "ratio": "the model predicts it better than the base model does (ratio of their losses)",
+    "zlib": "the model predicts it well for its size when compressed, so that plain text does not look known",
+    "min_k": "the fifth of its tokens that the model predicts worst is predicted well",
+    "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
+}
+#: Which words of an identifying sequence each policy keeps out of the targets.
+POLICIES_ABOUT = {
+    "all": "every word of each shortest identifying sequence",
+    "last": "the last word of each shortest identifying sequence",
+    "cover": "the fewest words that meet each shortest identifying sequence",
+    "paper": "every word of every identifying sequence, shortest or not",
+}
 #: Modules that make the page, this one among them.
 MODULES = ("figure", "findings", "membership_plots", "plots", "report", "summary")
 #: Labels shown before the rest is folded away.
@@ -126,7 +142,7 @@ def _clean(value: Any, cell: int) -> Any:
 
 def _without_folders(value: Any) -> Any:
     """A path of this machine keeps its last part: folders are named after people and projects."""
-    if isinstance(value, str) and re.match(r"(?:[a-z]+://|/|~|[A-Za-z]:[\\/])", value):
+    if isinstance(value, str) and re.match(r"(?:[a-z]+://|\.{0,2}/|~|[A-Za-z]:[\\/])", value):
         return "…/" + re.split(r"[\\/]", value.rstrip("\\/"))[-1]
     return value
 
@@ -342,6 +358,7 @@ def _render(audit: dict[str, Any]) -> str:
     low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
+        attacks_about=ATTACKS_ABOUT, policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
