@@ -68,7 +68,9 @@ def demo(
     seed: Annotated[
         int, typer.Option(min=0, metavar="<int>", help="Seed of the generated hospital and of everything after it.")
     ] = 0,
-    individuals: Annotated[int | None, typer.Option(help="Size of the generated hospital (default: 120).")] = None,
+    individuals: Annotated[
+        int | None, typer.Option(min=2, metavar="<int>", help="Size of the generated hospital (default: 120).")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reticent.config import parse_job
+from reticent.config import load_job, parse_job
+from reticent.errors import ArtifactError
 from reticent.job import Run
 from reticent.progress import Progress
 
@@ -61,13 +62,19 @@ def demo_job(out: Path, seed: int) -> dict[str, Any]:
 
 
 def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, progress: Progress | None = None) -> Run:
-    """Generate the hospital (unless it is there already), run the job, and return the finished run."""
-    from reticent.artifact import is_current, write_artifact
+    """Generate the hospital (unless it is there already), run the job, and return the finished run.
+
+    Raises
+    ------
+    ArtifactError
+        ``out`` holds the run of another job, whose results would be replaced.
+    """
+    from reticent.artifact import JOB, is_current, write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)
     settings: dict[str, Any] = {
-        "num_individuals": num_individuals or NUM_INDIVIDUALS,
+        "num_individuals": NUM_INDIVIDUALS if num_individuals is None else num_individuals,
         "words_per_document": WORDS_PER_DOCUMENT,
         "documents_per_individual": DOCUMENTS_PER_INDIVIDUAL,
         "public_documents": PUBLIC_DOCUMENTS,
@@ -75,8 +82,12 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
         "seed": seed,
     }
     run = Run(parse_job(demo_job(out, seed)), progress)
-    run.prepare_folder()
     hospital = out / "hospital"
+    if (out / JOB).exists() and not hospital.exists():
+        source = load_job(out / JOB).corpus.source
+        if not isinstance(source, str) or Path(source).resolve() != (hospital / "documents").resolve():
+            raise ArtifactError(f"{out}: holds the run of another job; choose another --out")
+    run.prepare_folder()
     if not is_current(hospital, kind="synth", config=settings, inputs={}):
         counts: dict[str, Any] = {}
         with (

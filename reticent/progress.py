@@ -31,7 +31,7 @@ class Progress:
             self._say(f"{name} …")
         yield
         self.seconds[name] = time.perf_counter() - started
-        self._say(f"{name}: {_shown(counts)} ({self.seconds[name]:.1f} s)")
+        self._say(f"{name}: {_shown(counts) or 'done'} ({self.seconds[name]:.1f} s)")
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Callable[..., None]]:
@@ -71,7 +71,7 @@ class Progress:
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
         """Say that a stage is up to date and was not run again."""
-        self._say(f"{name}: up to date ({_shown(counts)})")
+        self._say(f"{name}: up to date" + (f" ({shown})" if (shown := _shown(counts)) else ""))
 
     def warn(self, message: str) -> None:
         """Print a warning even when quiet."""
@@ -92,4 +92,4 @@ def _shown(counts: dict[str, Any]) -> str:
             parts.append(f"{key} {value:.3f}")
         elif isinstance(value, int):
             parts.append(f"{key} {value:,}")
-    return ", ".join(parts) or "done"
+    return ", ".join(parts)

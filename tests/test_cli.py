@@ -28,6 +28,7 @@ from reticent import errors
 from reticent.cli import app
 from reticent.demo import NUM_INDIVIDUALS
 from reticent.job import STAGES, Run
+from reticent.progress import Progress
 
 COMMANDS = ("demo", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
@@ -318,6 +319,8 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["index", "x", "--out", "OUT", "--max-n", "9"], 2, "Invalid value for '--max-n'"),
         (["index", "x"], 2, "Missing option '--out'"),
         (["synth", "OUT", "--individuals", "0"], 2, "reticent: num_individuals: expected 1 to 67108864, got 0"),
+        (["demo", "--out", "RUN"], 1, "run: holds the run of another job; choose another --out"),
+        (["demo", "--out", "OUT", "--individuals", "0"], 2, "Invalid value for '--individuals'"),
         (["synth", "OUT", "--seed", "-1"], 2, "Invalid value for '--seed'"),
         (["synth", "/proc/nowhere/x"], 1, "reticent: /proc/nowhere/x: not written (No such file or directory"),
         (["nonsense"], 2, "No such command"),
@@ -401,6 +404,18 @@ def test_a_stdout_that_cannot_be_written_is_a_failure_without_a_traceback(run: P
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
     assert result.returncode == 1
     assert result.stderr == "reticent: system: No space left on device\n"
+
+
+def test_a_stage_without_counts_is_done_or_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress.kept("report", {})
+    progress.kept("index", {"words": 1200})
+    with progress.stage("report", {}):
+        pass
+    said = capsys.readouterr().err
+    assert re.fullmatch(
+        r"report: up to date\nindex: up to date \(words 1,200\)\n(report …\n)?report: done \(.* s\)\n", said
+    )
 
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9]")

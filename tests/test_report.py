@@ -324,6 +324,16 @@ def test_the_summary_names_sections_only_where_it_must() -> None:
     assert ledger_line(tiny_audit()) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
 
 
+def test_an_interval_of_the_summary_holds_its_value() -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        entry["privacy"]["both"]["types"] |= {"value": 0.998, "low": 0.996, "high": 0.9994}
+        entry["membership"]["loss"]["auc"] |= {"value": 0.504, "low": 0.5012, "high": 0.5041}
+    columns = {column.header: list(column.cells) for column in summary_table(audit).columns}
+    assert set(columns["privacy"]) == {"0.998 [.99, 1.00]"}
+    assert set(columns["MIA AUC"]) == {"0.504 [.50, .51]"}
+
+
 # ------------------------------------------------------------------- what it may not say
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -83,5 +84,10 @@ def _shown(estimate: dict[str, Any] | None, *, interval: bool = True) -> str:
         return "-"
     if not interval or estimate["low"] is None or estimate["high"] is None:
         return f"{estimate['value']:.3f}"
-    low, high = (f"{estimate[side]:.2f}".removeprefix("0") for side in ("low", "high"))
-    return f"{estimate['value']:.3f} [{low}, {high}]"
+    low, high = round(estimate["low"], 2), round(estimate["high"], 2)
+    if low > estimate["value"]:  # rounded past the value, which it holds
+        low = math.floor(100 * estimate["low"]) / 100
+    if high < estimate["value"]:
+        high = math.ceil(100 * estimate["high"]) / 100
+    low_shown, high_shown = (f"{end:.2f}".removeprefix("0") for end in (low, high))
+    return f"{estimate['value']:.3f} [{low_shown}, {high_shown}]"
