@@ -147,6 +147,8 @@ class ModelSection(Section):
     def _consistent(self) -> ModelSection:
         if (self.base is None) == (self.foundation is None):
             raise ValueError("give either base or foundation")
+        if len(set(self.recipes)) != len(self.recipes):
+            raise ValueError("a recipe stands twice")
         for name in self.recipes:
             if get_recipe(name).objective != self.objective:
                 raise ValueError(f"recipe {name} is {get_recipe(name).objective}, the objective is {self.objective}")

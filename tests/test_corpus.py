@@ -577,7 +577,7 @@ def text_of_bytes(folder: Path) -> tuple[Path, Columns]:
     return write_parquet(folder / "a.parquet", rows), Columns()
 
 
-@bad(r"a\.parquet column individual_id: expected text, got double$")
+@bad(r"a\.parquet column individual_id: expected text or integers, got double$")
 def individuals_of_floats(folder: Path) -> tuple[Path, Columns]:
     return write_parquet(folder / "a.parquet", [{**r, "individual_id": i / 2} for i, r in enumerate(GOOD)]), Columns()
 

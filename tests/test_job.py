@@ -217,6 +217,7 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]}, "model.0: unknown recipe 'ppmlmm'; expected one of clm"),
+        ({"model": [{**MODEL, "recipes": ["mlm", "mlm"]}]}, r"model\.0: a recipe stands twice"),
         ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, r"model\.0: recipe ppclm is clm, the objective is mlm"),
     ],
 )

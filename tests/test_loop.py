@@ -660,7 +660,7 @@ def test_an_encoder_is_no_causal_model(tmp_path: Path) -> None:
 
 def test_a_causal_model_is_no_masked_one(tmp_path: Path) -> None:
     path = run("gpt2", "clm", tmp_path, num_epochs=1).checkpoints[1]
-    with pytest.raises(ArtifactError, match="cannot be loaded as a mlm model"):
+    with pytest.raises(ArtifactError, match="cannot be loaded as a mlm model: gpt2 is none"):
         load_model(path, "mlm")
 
 

@@ -239,7 +239,8 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
     if pa.types.is_null(array.type) and len(array):
         array = pa.nulls(len(array), pa.string())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
-        raise CorpusError(f"{file} column {column}: expected text, got {_shown(array.type)}")
+        expected = "text" if name == "text" else "text or integers"
+        raise CorpusError(f"{file} column {column}: expected {expected}, got {_shown(array.type)}")
     bad = _first_invalid(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")

@@ -82,6 +82,8 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
             torch.manual_seed(0)
             model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+        if kind := _kind_without_head(name_or_path, auto):
+            raise ArtifactError(f"{name_or_path}: cannot be loaded as a {objective} model: {kind} is none") from None
         raise ArtifactError(
             f"{name_or_path}: cannot be loaded as a {objective} model ({type(error).__name__}); expected a folder with "
             "config.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
@@ -92,6 +94,17 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     if objective == "clm" and sees_ahead:
         raise ArtifactError(f"{name_or_path}: {model.config.model_type} sees the tokens ahead, so it is no clm model")
     return _saveable(model) if "gguf_file" in options else model
+
+
+def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
+    """Return the architecture of a model that has no head of this kind; None where that is not what is wrong."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(str(name_or_path), trust_remote_code=False)
+    except Exception:  # whatever is wrong with it is told by the caller
+        return None
+    return config.model_type if type(config) not in auto._model_mapping else None
 
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
