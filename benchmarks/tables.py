@@ -77,7 +77,7 @@ def _shown(estimate: dict[str, Any] | None) -> str:
         return "-"
     if estimate["low"] is None:
         return f"{estimate['value']:.3f}"
-    return f"{estimate['value']:.3f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
 def _markdown(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
