@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from conftest import DATA
 from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
@@ -110,10 +109,10 @@ def test_local_folders_are_bases_of_a_job(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reports(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The beginnings of forty medical reports: real ones where there are any, else generated ones."""
     folder = tmp_path_factory.mktemp("reports")
-    source = DATA / "mtsamples" / "mtsamples.jsonl"
+    source = data / "mtsamples" / "mtsamples.jsonl"
     if source.exists():
         texts = [json.loads(line)["text"] for line in source.read_text(encoding="utf-8").splitlines()[:40]]
     else:
