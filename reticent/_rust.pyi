@@ -130,6 +130,9 @@ class TokenEncoder:
     @property
     def vocab_size(self) -> int:
         """Ids run from 0 to this, exclusive."""
+    @property
+    def path(self) -> Literal["bert", "bytelevel", "library"]:
+        """ "bert" or "bytelevel" where each distinct pretoken is tokenised once, "library" where each document is."""
     def encode(
         self, texts: _ArrowArray, words: Words, word_flags: NDArray[np.uint8], ngram_starts: NDArray[np.uint8]
     ) -> Tokens:

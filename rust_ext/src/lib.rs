@@ -9,6 +9,7 @@ pub mod gazetteer;
 pub mod index;
 pub mod intern;
 pub mod pool;
+pub mod pretokens;
 pub mod protect;
 pub mod py;
 pub mod rules;

@@ -10,7 +10,7 @@ use super::index::{PyWords, batch};
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::blacklist::Blacklist;
 use crate::error::Error;
-use crate::pool::pool;
+use crate::pool::{pool, resolve};
 use crate::spans::{cover_spans, replace_words};
 use crate::surface::Surface;
 use crate::tokens::{TokenEncoder, Tokens};
@@ -136,13 +136,19 @@ impl PyTokenEncoder {
     #[new]
     #[pyo3(signature = (tokenizer_json, *, num_threads=0))]
     fn new(tokenizer_json: &str, num_threads: usize) -> PyResult<Self> {
-        let encoder = TokenEncoder::new(tokenizer_json).map_err(to_py_err)?;
+        let encoder = TokenEncoder::new(tokenizer_json, resolve(num_threads)).map_err(to_py_err)?;
         Ok(Self { encoder, num_threads })
     }
 
     #[getter]
     fn vocab_size(&self) -> usize {
         self.encoder.vocab_size()
+    }
+
+    /// "bert" or "bytelevel" where each distinct pretoken is tokenised once, "library" where each document is.
+    #[getter]
+    fn path(&self) -> &'static str {
+        self.encoder.path()
     }
 
     fn encode(
