@@ -1,8 +1,8 @@
 """How fast are n-grams counted and tokens made, beside the tools one would otherwise use?
 
-A corpus by `reticent synth` (or any, by path) is counted and tokenised by us and by named peers, each in a process of its
-own, in turns, over several rounds. Counts must agree before a time is shown. Peers that count integers get the words
-already cut and numbered by us: their times are for counting alone, ours are from the Parquet file to the written index.
+A corpus by `reticent synth` (or any, by path) is counted and tokenised by us and by named peers, each in a process of
+its own, in turns, over several rounds. Counts must agree before a time is shown. Peers that count integers get the
+words already cut and numbered by us: their times are for counting alone, ours are from Parquet to the written index.
 
     python -m benchmarks.engine [--documents 50000] [--corpus FOLDER] [--rounds 3]
 """
@@ -53,12 +53,14 @@ def make_corpus(folder: Path, documents: int) -> None:
 def count_reticent(corpus: Path, n: int, k: int) -> dict[str, Any]:
     from reticent.engine.corpus import open_corpus
     from reticent.engine.index import IndexConfig, build_index, write_index
+    from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
     from reticent.engine.split import SplitConfig, split_individuals
 
+    everybody = (MEMBERS, HELDOUT, REFERENCE)
     documents = open_corpus(str(corpus))
-    individuals = split_individuals(documents, SplitConfig(heldout=1e-9))
+    individuals = split_individuals(documents, SplitConfig())
     with tempfile.TemporaryDirectory() as out, _Clock() as clock:
-        index = build_index(documents, individuals, config=IndexConfig(max_n=n))
+        index = build_index(documents, individuals, splits=everybody, config=IndexConfig(max_n=n))
         write_index(index, out)
     import pyarrow as pa
 
@@ -148,7 +150,9 @@ def tokenise(corpus: Path, method: str, name: str) -> dict[str, Any]:
                 zeros = np.zeros(words.num_words, dtype=np.uint8)
                 tokens += len(encoder.encode(texts, words, zeros, zeros).input_ids)
         first = batches[0][: min(len(batches[0]), 200)]
-        ids = _rust.TokenEncoder(made).encode(first, words := _rust.segment(first), z := np.zeros(words.num_words, np.uint8), z)
+        ids = _rust.TokenEncoder(made).encode(
+            first, words := _rust.segment(first), z := np.zeros(words.num_words, np.uint8), z
+        )
         return {**clock.spent, "tokens": tokens, "sample": ids.input_ids.tolist(), "path": encoder.path}
     texts = [text for batch in batches for text in batch.to_pylist()][:PEER_DOCUMENTS]
     from tokenizers import Tokenizer
@@ -208,7 +212,9 @@ def run(size: str, documents: int | None = None, corpus: Path | None = None, rou
         runs: dict[str, list[dict[str, Any]]] = {}
         for _ in range(1 if size == "toy" else rounds):
             start = time.perf_counter()
-            subprocess.run(["wc", "-w", str(text)], check=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+            subprocess.run(
+                ["wc", "-w", str(text)], check=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
+            )
             runs.setdefault("wc -w", []).append({"seconds": time.perf_counter() - start})
             for method, n, k in COUNTING:
                 runs.setdefault(f"{method}, n = 1..{n}, k = {k}", []).append(_worker(corpus, "count", method, n, k))
@@ -217,7 +223,11 @@ def run(size: str, documents: int | None = None, corpus: Path | None = None, rou
                     for method in TOKENISING:
                         runs.setdefault(f"{method}, {name}", []).append(_worker(corpus, "tokens", method, name))
     _check(runs)
-    result = {"num_bytes": num_bytes, "documents": documents, "runs": {name: _median(rows) for name, rows in runs.items()}}
+    result = {
+        "num_bytes": num_bytes,
+        "documents": documents,
+        "runs": {name: _median(rows) for name, rows in runs.items()},
+    }
     for name, row in result["runs"].items():
         rate = f"{row['tokens'] / row['seconds'] / 1e6:9.2f} M tokens/s" if "tokens" in row else ""
         print(f"{name:36s} {row['seconds']:8.3f} s  {row.get('peak_mib', 0):6,} MiB {rate}")
@@ -237,8 +247,8 @@ def _write_text(corpus: Path, path: Path) -> int:
 
 def _worker(corpus: Path, *arguments: object) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.engine", "--worker", str(corpus), *map(str, arguments)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]).stdout
-    return json.loads(answer)
+    root = Path(__file__).parents[1]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root).stdout)
 
 
 def _check(runs: dict[str, list[dict[str, Any]]]) -> None:
@@ -255,7 +265,12 @@ def _check(runs: dict[str, list[dict[str, Any]]]) -> None:
 def _median(rows: list[dict[str, Any]]) -> dict[str, Any]:
     seconds = [row["seconds"] for row in rows]
     middle = dict(sorted(rows, key=lambda row: row["seconds"])[len(rows) // 2])
-    return {**middle, "seconds": statistics.median(seconds), "spread": [min(seconds), max(seconds)], "rounds": len(rows)}
+    return {
+        **middle,
+        "seconds": statistics.median(seconds),
+        "spread": [min(seconds), max(seconds)],
+        "rounds": len(rows),
+    }
 
 
 def main() -> None:

@@ -21,7 +21,8 @@ def tables() -> str:
     records = {name: _read(f"real_corpora_{name}") for name in CORPORA}
     found = {name: record for name, record in records.items() if record}
     parts = [_leak_table(name, record) for name, record in found.items()]
-    return "\n".join([_identifiers(found), *parts] if parts else [])
+    engine = _read("engine")
+    return "\n".join(([_identifiers(found), *parts] if parts else []) + ([_engine(engine)] if engine else []))
 
 
 def _identifiers(records: dict[str, dict[str, Any]]) -> str:
@@ -69,6 +70,26 @@ def _leak_table(name: str, record: dict[str, Any]) -> str:
         f"### Leaks: {name}\n\n{split['members']} members, {split['heldout']} held-out individuals, "
         f"{split['reference']} in the reference. {machine['cpu']}, {machine['cores']} cores, "
         f"commit {machine['commit']}.\n\n" + _markdown(heads, rows) + f"\nSeconds: {seconds}.\n"
+    )
+
+
+def _engine(record: dict[str, Any]) -> str:
+    words = record["runs"]["wc -w"]["seconds"]
+    rows = [
+        (
+            name,
+            f"{row['seconds']:.2f}",
+            f"{row['seconds'] / words:.1f}",
+            f"{row['peak_mib']:,}" if "peak_mib" in row else "-",
+            f"{row['tokens'] / row['seconds'] / 1e6:.1f}" if "tokens" in row else "-",
+        )
+        for name, row in record["runs"].items()
+    ]
+    heads = ("", "seconds", "times wc -w", "peak memory, MiB", "M tokens/s")
+    rounds, machine = record["runs"]["wc -w"]["rounds"], record["machine"]
+    return (
+        f"### Engine\n\n{record['documents']:,} documents, {record['num_bytes'] / 1e6:,.0f} MB; median of {rounds}. "
+        f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n" + _markdown(heads, rows)
     )
 
 

@@ -67,7 +67,8 @@ def write_tokens(
     -------
     dict
         documents, tokens, words, direct, indirect, protected (words), retention (share of words not protected),
-        blacklisted (surfaces protected beyond their span).
+        blacklisted (surfaces protected beyond their span), pretokens ("bert" or "bytelevel" where each distinct one
+        was tokenised once, "library" where documents went through the tokenizers library whole).
 
     Raises
     ------
@@ -133,6 +134,7 @@ def write_tokens(
         **counts,
         "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
         "blacklisted": blacklist.num_surfaces if blacklist is not None else 0,
+        "pretokens": encoder.path,
     }
 
 
