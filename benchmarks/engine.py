@@ -171,7 +171,7 @@ def tokenise(corpus: Path, method: str, name: str) -> dict[str, Any]:
             encodings = library.encode_batch_fast(texts, add_special_tokens=False)
         tokens = sum(len(encoding.ids) for encoding in encodings)
         sample = [i for encoding in encodings[:200] for i in encoding.ids]
-    return {**clock.spent, "tokens": tokens, "sample": sample}
+    return {**clock.spent, "tokens": tokens, "documents": len(texts), "sample": sample}
 
 
 class _Clock:

@@ -77,9 +77,9 @@ def _engine(record: dict[str, Any]) -> str:
     words = record["runs"]["wc -w"]["seconds"]
     rows = [
         (
-            name,
+            name + (f", {row['documents']:,} documents" if "documents" in row else ""),
             f"{row['seconds']:.2f}",
-            f"{row['seconds'] / words:.1f}",
+            "-" if "documents" in row else f"{row['seconds'] / words:.1f}",
             f"{row['peak_mib']:,}" if "peak_mib" in row else "-",
             f"{row['tokens'] / row['seconds'] / 1e6:.1f}" if "tokens" in row else "-",
         )
