@@ -5,7 +5,8 @@
 //! our own: **a single `-`, `/`, `.` or `:` between two words that both hold a digit joins them**, so that a date, a time, a
 //! phone number or a record number (`2021-03-04`, `12/05`, `555-123-4567`, `10:45`) is one word and not its pieces.
 //!
-//! ASCII documents take a scanner of their own, about ten times as fast; a test holds it to the full rule's answer.
+//! Stretches of ASCII and Latin letters take a scanner of their own, about ten times as fast; what lies between two white
+//! spaces and holds any other character takes the full rule. Tests hold both to the full rule's answer.
 
 use rayon::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
@@ -89,15 +90,7 @@ pub fn check_length(text: &str, row: usize) -> Result<()> {
 /// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
 pub fn for_each_word(text: &str, emit: impl FnMut(usize, usize)) {
     let mut join = NumberJoin { bytes: text.as_bytes(), pending: None, emit };
-    if text.is_ascii() {
-        scan_ascii(text.as_bytes(), |start, end, has_digit| {
-            join.push(start, end, has_digit);
-        });
-    } else {
-        scan_unicode(text, |start, end, has_digit| {
-            join.push(start, end, has_digit);
-        });
-    }
+    scan(text, |start, end, has_digit| join.push(start, end, has_digit));
     join.finish();
 }
 
@@ -130,6 +123,54 @@ impl<F: FnMut(usize, usize)> NumberJoin<'_, F> {
     }
 }
 
+/// The words of the full rule, by the fast scanner wherever it knows every character.
+///
+/// No word reaches across an ASCII white space, and what stands before one changes nothing after it: a mark that hangs on a
+/// space is cut off it either way.
+fn scan(text: &str, mut emit: impl FnMut(usize, usize, bool)) {
+    let bytes = text.as_bytes();
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+    let mut done = 0;
+    while done < bytes.len() {
+        let strange = first_strange(bytes, done);
+        let known = match strange {
+            None => bytes.len(),
+            Some(at) => bytes[done..at].iter().rposition(is_space).map_or(done, |space| done + space + 1),
+        };
+        scan_latin(&bytes[done..known], |start, end, has_digit| emit(done + start, done + end, has_digit));
+        done = known;
+        if let Some(at) = strange {
+            let end = bytes[at..].iter().position(is_space).map_or(bytes.len(), |space| at + space);
+            scan_unicode(&text[known..end], |start, end, has_digit| emit(known + start, known + end, has_digit));
+            done = end;
+        }
+    }
+}
+
+/// Where the first character stands, from `at` on, that is neither ASCII nor a Latin letter of two bytes (U+00C0 to U+024F).
+#[inline]
+fn first_strange(bytes: &[u8], mut at: usize) -> Option<usize> {
+    while at < bytes.len() {
+        // Eight ASCII bytes at a time.
+        while let Some(eight) = bytes.get(at..at + 8) {
+            let eight =
+                u64::from_ne_bytes([eight[0], eight[1], eight[2], eight[3], eight[4], eight[5], eight[6], eight[7]]);
+            if eight & 0x8080_8080_8080_8080 != 0 {
+                break;
+            }
+            at += 8;
+        }
+        match bytes.get(at..)? {
+            [0..=127, ..] => at += 1,
+            [0xc3, 0x97 | 0xb7, ..] => return Some(at), // × and ÷
+            [0xc3..=0xc8, _, ..] | [0xc9, 0x80..=0x8f, ..] => at += 2,
+            [_, ..] => return Some(at),
+            [] => return None,
+        }
+    }
+    None
+}
+
 /// The full rule: UAX #29 segments that hold a letter or a digit.
 pub fn scan_unicode(text: &str, mut emit: impl FnMut(usize, usize, bool)) {
     for (start, segment) in text.split_word_bound_indices() {
@@ -152,8 +193,9 @@ enum Class {
     Underscore,
 }
 
-const CLASSES: [Class; 128] = {
-    let mut classes = [Class::Other; 128];
+/// Of bytes: where `first_strange` finds nothing, every byte beyond ASCII belongs to a letter.
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Letter; 256];
     let mut byte = 0u8;
     while byte < 128 {
         classes[byte as usize] = match byte {
@@ -167,10 +209,10 @@ const CLASSES: [Class; 128] = {
     classes
 };
 
-/// UAX #29 words of ASCII text: runs of letters, digits and `_`; `.` and `'` stay inside a word between two letters or two
+/// UAX #29 words of ASCII and Latin letters: runs of letters, digits and `_`; `.` and `'` stay inside a word between two letters or two
 /// digits, `:` between two letters, `,` and `;` between two digits.
-pub fn scan_ascii(bytes: &[u8], mut emit: impl FnMut(usize, usize, bool)) {
-    let class = |at: usize| bytes.get(at).map_or(Class::Other, |&byte| CLASSES[(byte & 127) as usize]);
+fn scan_latin(bytes: &[u8], mut emit: impl FnMut(usize, usize, bool)) {
+    let class = |at: usize| bytes.get(at).map_or(Class::Other, |&byte| CLASSES[byte as usize]);
     let mut at = 0;
     while at < bytes.len() {
         if class(at) == Class::Other {
@@ -238,22 +280,43 @@ mod tests {
         }
     }
 
-    #[test]
-    fn ascii_scanner_matches_the_full_rule() {
-        let alphabet = b"aZ09_.':,;-/ \n\0@";
+    /// Texts of up to 15 characters of an alphabet, the same each time.
+    fn texts(alphabet: &[char], number: usize) -> impl Iterator<Item = String> {
         let mut state = 1u64;
-        for _ in 0..200_000 {
-            let mut text = String::new();
+        let mut draw = move || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let length = (state >> 60) as usize;
-            for _ in 0..length {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                text.push(alphabet[(state >> 33) as usize % alphabet.len()] as char);
+            (state >> 33) as usize
+        };
+        let alphabet = alphabet.to_vec();
+        (0..number).map(move |_| {
+            let length = draw() % 16;
+            (0..length).map(|_| alphabet[draw() % alphabet.len()]).collect()
+        })
+    }
+
+    fn assert_full_rule(text: &str) {
+        let (mut fast, mut full) = (Vec::new(), Vec::new());
+        scan(text, |a, b, c| fast.push((a, b, c)));
+        scan_unicode(text, |a, b, c| full.push((a, b, c)));
+        assert_eq!(fast, full, "{text:?}");
+    }
+
+    #[test]
+    fn fast_scanner_matches_the_full_rule() {
+        let ascii: Vec<char> = "aZ09_.':,;-/ \n\0@".chars().collect();
+        let mixed: Vec<char> =
+            "aé9ßĀɏ.':,_- \n\t\r×÷’·²½\u{a0}\u{ad}\u{301}\u{e34}\u{200d}\u{5d0}\"田한😀Ⓜ\u{1f1eb}\u{250}ª"
+                .chars()
+                .collect();
+        texts(&ascii, 200_000).chain(texts(&mixed, 400_000)).for_each(|text| assert_full_rule(&text));
+    }
+
+    #[test]
+    fn fast_scanner_matches_the_full_rule_around_every_character() {
+        for c in (0..0x3000).filter_map(char::from_u32) {
+            for text in [format!("a{c}b"), format!("9{c}9"), format!("a {c}b"), format!("{c}"), format!("é{c} 1")] {
+                assert_full_rule(&text);
             }
-            let (mut fast, mut full) = (Vec::new(), Vec::new());
-            scan_ascii(text.as_bytes(), |a, b, c| fast.push((a, b, c)));
-            scan_unicode(&text, |a, b, c| full.push((a, b, c)));
-            assert_eq!(fast, full, "{text:?}");
         }
     }
 }
