@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more t
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small only lose by a second thread: up to 60 times on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

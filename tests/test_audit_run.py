@@ -28,6 +28,8 @@ from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NUM_INDIVIDUALS = 12  # even ones are members, odd ones held out; two documents each
 COMMON = [f"qwcommon{i}" for i in range(10)]
 NAMES = [f"zqname{i}" for i in range(NUM_INDIVIDUALS)]  # direct: two tokens, "zqname" and its number
@@ -38,15 +40,6 @@ ID = {piece: number for number, piece in enumerate(VOCABULARY)}
 #: What must never leave: surfaces, pieces of them, and ids of documents.
 SENTINELS = ("zqname", "xjtrade", "qwcommon", "secretdoc")
 CONFIG = AuditConfig(num_bootstrap=30, batch_size=5, window_length=32, folds=3, graph_shares=(1.0, 0.5), device="cpu")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only wait for their threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def documents_of(individual: int) -> list[list[tuple[list[str], int]]]:

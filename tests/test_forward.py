@@ -30,6 +30,8 @@ from reticent.errors import ArtifactError, TrainingError
 from reticent.trainer.models import head_alone
 from reticent.trainer.windows import SpecialIds
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 VOCAB = 60
 CAUSAL = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
 BARE = SpecialIds(prefix=None, suffix=None, pad=0, mask=None)
@@ -39,15 +41,6 @@ SCORES = ("log_probs", "entropy", "std", "argmax", "rank")
 TOLERANCE = 2e-5
 
 Word = tuple[int, ...] | int
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only wait for their threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def store_of(*documents: list[Word]) -> TokenStore:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,18 +30,11 @@ from reticent.trainer.models import head_alone, load_model, load_tokenizer, spec
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import Batch, cut_windows
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = torch.device("cpu")
 KINDS = [("bert", "ppmlm"), ("gpt2", "ppclm")]
 X = IGNORE_INDEX
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Models this small only lose by a second thread: up to 60 times on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def config(**changes: Any) -> TrainConfig:

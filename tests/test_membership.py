@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,10 @@ from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack, 
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAN = math.nan
 VOCAB = 64
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small only wait for their threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5) -> TokenScores:
