@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from reticent.artifact import holds_results
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches
-from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
+from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, type_name
 from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["Columns", "Corpus", "Format", "open_corpus"]
@@ -232,7 +232,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
         except pa.ArrowException:
             raise CorpusError(
                 f"{file} column {column}: expected a list of (start: int32, end: int32, label: string), got "
-                f"{_shown(array.type)}, or a number out of range"
+                f"{type_name(array.type)}, or a number out of range"
             ) from None
     if pa.types.is_integer(array.type) and name != "text":
         array = array.cast(pa.string())
@@ -240,7 +240,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
         array = pa.nulls(len(array), pa.string())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
         expected = "text" if name == "text" else "text or integers"
-        raise CorpusError(f"{file} column {column}: expected {expected}, got {_shown(array.type)}")
+        raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}")
     bad = _first_invalid(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
@@ -270,11 +270,6 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         raise CorpusError(
             f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
         )
-
-
-def _shown(kind: pa.DataType) -> str:
-    """Name of a type without the names in it: in JSON those are data."""
-    return str(kind).partition("<")[0]
 
 
 def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "SPAN_TYPE",
     "SPLITS",
     "protected_tokens_schema",
+    "type_name",
     "with_version",
 ]
 
@@ -119,3 +120,8 @@ def protected_tokens_schema(vocab_size: int) -> pa.Schema:
         ]
     )
     return with_version(schema, "protected-tokens")
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Name of a type without the names in it: in JSON those are data."""
+    return str(kind).partition("<")[0]

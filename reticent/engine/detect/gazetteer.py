@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect import spans_batch
+from reticent.engine.schema import type_name
 from reticent.errors import CorpusError
 
 __all__ = ["FIELD_LABELS", "GazetteerDetector", "RecordsDetector", "read_lists", "read_records"]
@@ -79,8 +80,9 @@ def _as_text(table: pa.Table, name: str, path: str | Path) -> pa.ChunkedArray:
     try:
         return column.cast(pa.string())
     except pa.ArrowException:
-        kind = str(column.type).partition("<")[0]
-        raise CorpusError(f"{path} column {name}: expected text, numbers or dates, got {kind}") from None
+        raise CorpusError(
+            f"{path} column {name}: expected text, numbers or dates, got {type_name(column.type)}"
+        ) from None
 
 
 class GazetteerDetector:
