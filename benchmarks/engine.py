@@ -35,6 +35,8 @@ TOKENIZERS = ("bert-base-cased", "gpt2")
 TOKENISING = ("reticent", "transformers", "encode_batch_fast")
 #: Documents the slow tokenising peers see; their tokens a second are compared, not their seconds.
 PEER_DOCUMENTS = 2000
+#: Documents whose tokens are compared.
+SAMPLE = 200
 
 
 def make_corpus(folder: Path, documents: int) -> None:
@@ -143,17 +145,15 @@ def tokenise(corpus: Path, method: str, name: str) -> dict[str, Any]:
         made = bytelevel_tokenizer_json(folder / "vocab.json", folder / "merges.txt")
     batches = [batch.column("text") for batch in open_corpus(str(corpus)).batches(columns=("text",))]
     if method == "reticent":
-        encoder, tokens = _rust.TokenEncoder(made), 0
+        encoder, tokens, sample = _rust.TokenEncoder(made), 0, []
         with _Clock() as clock:
             for texts in batches:
                 words = _rust.segment(texts)
                 zeros = np.zeros(words.num_words, dtype=np.uint8)
-                tokens += len(encoder.encode(texts, words, zeros, zeros).input_ids)
-        first = batches[0][: min(len(batches[0]), 200)]
-        ids = _rust.TokenEncoder(made).encode(
-            first, words := _rust.segment(first), z := np.zeros(words.num_words, np.uint8), z
-        )
-        return {**clock.spent, "tokens": tokens, "sample": ids.input_ids.tolist(), "path": encoder.path}
+                encoded = encoder.encode(texts, words, zeros, zeros)
+                tokens += int(encoded.doc_offsets[-1])
+                sample = sample or encoded.input_ids[: encoded.doc_offsets[: SAMPLE + 1][-1]].tolist()
+        return {**clock.spent, "tokens": tokens, "sample": sample, "path": encoder.path}
     texts = [text for batch in batches for text in batch.to_pylist()][:PEER_DOCUMENTS]
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
@@ -165,12 +165,12 @@ def tokenise(corpus: Path, method: str, name: str) -> dict[str, Any]:
         with _Clock() as clock:
             found = fast(texts, add_special_tokens=False, return_offsets_mapping=True)
             tokens = sum(len(found[number].word_ids) for number in range(len(texts)))
-        sample = [i for row in found["input_ids"][:200] for i in row]
+        sample = [i for row in found["input_ids"][:SAMPLE] for i in row]
     else:
         with _Clock() as clock:
             encodings = library.encode_batch_fast(texts, add_special_tokens=False)
         tokens = sum(len(encoding.ids) for encoding in encodings)
-        sample = [i for encoding in encodings[:200] for i in encoding.ids]
+        sample = [i for encoding in encodings[:SAMPLE] for i in encoding.ids]
     return {**clock.spent, "tokens": tokens, "documents": len(texts), "sample": sample}
 
 

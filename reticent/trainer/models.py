@@ -255,9 +255,13 @@ def head_alone(model: PreTrainedModel) -> Any:
     """Return the module that alone makes the model's logits of the last hidden states, or None; tried once a model."""
     if model not in _heads:
         head = getattr(model, "cls", None) or getattr(model, "lm_head", None)
-        if head is None or model.base_model is model or any(getattr(model.config, n, None) for n in _AFTER_THE_HEAD):
-            head = None
-        _heads[model] = head if head is not None and _makes_the_logits(model, head) else None
+        alone = (
+            head is not None
+            and model.base_model is not model
+            and not any(getattr(model.config, name, None) for name in _AFTER_THE_HEAD)
+            and _makes_the_logits(model, head)
+        )
+        _heads[model] = head if alone else None
     return _heads[model]
 
 
