@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::{MAX_K, NgramIndex};
+use crate::index::{Lookup, MAX_K, NgramIndex};
 use crate::text::Texts;
 use crate::words::Words;
 
@@ -68,11 +68,11 @@ impl Settings {
 pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
-    index.lookup();
+    let lookup = index.lookup()?;
     let parts: Vec<(Vec<u8>, Vec<u8>)> = (0..texts.len())
         .into_par_iter()
         .map(|row| {
-            let (starts, rare) = minimal_starts(index, texts.get(row), words.of(row), settings);
+            let (starts, rare) = minimal_starts(index, lookup, texts.get(row), words.of(row), settings);
             (apply(settings.policy, settings.n, &starts, &rare), starts)
         })
         .collect();
@@ -89,11 +89,11 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
 /// that counts may hold.
 fn minimal_starts(
     index: &NgramIndex,
+    lookup: &Lookup,
     text: &str,
     bounds: (&[u32], &[u32]),
     settings: Settings,
 ) -> (Vec<u8>, Vec<bool>) {
-    let lookup = index.lookup();
     let (from, to) = bounds;
     let num_words = from.len();
     let mut starts = vec![0u8; num_words];
@@ -119,7 +119,7 @@ fn minimal_starts(
                 continue;
             }
             match lookup.pair(n, left - 1, right - 1) {
-                Some((rank, support)) if u32::from(support) >= settings.k => ids[i] = rank + 1,
+                Some((rank, support)) if support >= settings.k => ids[i] = rank + 1,
                 _ => starts[i] |= 1 << (n - 1),
             }
         }
