@@ -72,6 +72,17 @@ impl Plan {
         plan
     }
 
+    /// The partition of two ids + 1, or `NO_PAIR` where one is 0.
+    #[inline(always)]
+    fn partition_of(&self, left: u32, right: u32) -> u16 {
+        if left == 0 || right == 0 { NO_PAIR } else { self.partitions[((left - 1) >> self.shift) as usize] }
+    }
+
+    #[inline(always)]
+    fn key(&self, partition: usize, left: u32, right: u32) -> u64 {
+        u64::from(left - 1 - self.first_left[partition]) * self.num_ids + u64::from(right - 1)
+    }
+
     fn name(&self, id: u64) -> u64 {
         self.names.get(id as usize).map_or(id, |&name| u64::from(name))
     }
@@ -202,30 +213,25 @@ fn scatter<E: Entry, S: Share>(
     let mut lists: Vec<Spool<E>> = (0..plan.num_partitions()).map(|_| Spool::new(store)).collect();
     let mut last_unit = vec![u32::MAX; lists.len()];
     let mut order = Spool::new(store);
-    let (num_ids, shift) = (plan.num_ids, plan.shift);
+    let mut numbers: Vec<u16> = Vec::new();
     share.documents(|unit, ids| {
-        for (at, &left) in ids.iter().enumerate() {
-            let right = ids.get(at + 1).copied().unwrap_or(0);
-            if left == 0 || right == 0 {
-                if next {
-                    order.push(NO_PAIR)?;
-                }
+        numbers.clear();
+        numbers.extend(ids.windows(2).map(|pair| plan.partition_of(pair[0], pair[1])));
+        numbers.resize(ids.len(), NO_PAIR);
+        for (pair, &number) in ids.windows(2).zip(&numbers) {
+            if number == NO_PAIR {
                 continue;
             }
-            let left = left - 1;
-            let number = plan.partitions[(left >> shift) as usize] as usize;
-            let key = u64::from(left - plan.first_left[number]) * num_ids + u64::from(right - 1);
+            let number = number as usize;
+            let key = plan.key(number, pair[0], pair[1]);
             let list = &mut lists[number];
             if last_unit[number] != unit {
                 last_unit[number] = unit;
                 list.push(E::NEW_UNIT)?;
             }
             list.push(E::new(key))?;
-            if next {
-                order.push(number as u16)?;
-            }
         }
-        Ok(())
+        if next { order.extend(&numbers) } else { Ok(()) }
     })?;
     Ok((lists, order))
 }
@@ -334,9 +340,8 @@ impl<E: Entry> Tables<E> {
             let mut start = 0;
             for &end in &ends {
                 let mut result = Spool::new(store);
-                for &pair in &self.numbers[start..end] {
-                    result.push(self.ranks[pair as usize])?;
-                }
+                self.numbers[start..end].iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
+                result.extend(&self.numbers[start..end])?;
                 results.push(result);
                 start = end;
             }
@@ -397,15 +402,23 @@ fn gather(
 ) -> Result<Spool<u32>> {
     let mut stream = Spool::new(store);
     let mut order = order.into_reader();
-    while let Some(number) = order.next()? {
-        if number == NO_PAIR {
-            stream.push(0)?;
-            continue;
+    let (mut numbers, mut ids) = (Vec::new(), Vec::new());
+    loop {
+        numbers.clear();
+        ids.clear();
+        order.read(1 << 12, &mut numbers)?;
+        if numbers.is_empty() {
+            return Ok(stream);
         }
-        match results[number as usize].next()? {
-            Some(0) | None => stream.push(0)?,
-            Some(rank) => stream.push(rank + first_rank[number as usize])?,
+        for &number in &numbers {
+            ids.push(match number {
+                NO_PAIR => 0,
+                _ => match results[number as usize].next()? {
+                    Some(0) | None => 0,
+                    Some(rank) => rank + first_rank[number as usize],
+                },
+            });
         }
+        stream.extend(&ids)?;
     }
-    Ok(stream)
 }

@@ -24,6 +24,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyNgramIndex>()?;
     module.add_function(wrap_pyfunction!(py_segment, module)?)?;
     module.add_function(wrap_pyfunction!(hash_units, module)?)?;
+    module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
     module.add_function(wrap_pyfunction!(fold_surfaces, module)?)
 }
@@ -357,6 +359,18 @@ fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyRes
     let hashes =
         (0..ids.len()).map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed)).collect();
     Ok(PyArray1::from_vec(py, hashes))
+}
+
+/// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
+#[pyfunction]
+fn resolve_threads(num_threads: usize) -> usize {
+    crate::pool::resolve(num_threads)
+}
+
+/// The instruction set that words are cut with on this machine.
+#[pyfunction]
+fn instruction_set() -> &'static str {
+    crate::classes::InstructionSet::detect().name()
 }
 
 /// The first row that is not valid UTF-8, or None.
