@@ -83,13 +83,14 @@ class Corpus:
         work: Callable[[int, pa.RecordBatch], None],
         *,
         columns: Sequence[str] = REQUIRED,
-        batch_rows: int = 1024,
         num_threads: int = 1,
+        frugal: bool = False,
     ) -> None:
         """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
-        them than threads, they take turns at one. Memory is bounded by a batch a thread.
+        them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` batches are
+        small and what the reader has freed goes back to the system at once, for some more seconds.
 
         Raises
         ------
@@ -97,12 +98,19 @@ class Corpus:
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
         self.scan()
+        batch_rows = 256 if frugal else 1024
         stretches, document = [], 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             for groups, row in _stretches(row_groups(file), batch_rows) if self.format == "parquet" else [(None, 0)]:
                 stretches.append((document + row, self._read(file, columns, batch_rows, groups, row)))
             document += num_rows
-        in_threads(stretches, work, num_threads)
+
+        def work_and_release(first: int, batch: pa.RecordBatch) -> None:
+            work(first, batch)
+            del batch
+            pa.default_memory_pool().release_unused()
+
+        in_threads(stretches, work_and_release if frugal else work, num_threads)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).

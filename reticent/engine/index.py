@@ -122,14 +122,15 @@ def build_index(
             if progress:
                 progress(done)
 
-    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
+    limited = config.memory_limit is not None
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, frugal=limited)
     if done != len(keep):
         raise CorpusError("the documents have changed since they were scanned; start again")
     return builder.finish(min_support=config.min_support)
 
 
 #: What reading takes beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
-BYTES_PER_READER = 12 << 20
+BYTES_PER_READER = 24 << 20
 #: The least the builder can work with.
 LEAST_BYTES = 32 << 20
 
@@ -137,6 +138,7 @@ LEAST_BYTES = 32 << 20
 def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
     if memory_limit is None:
         return None
+    pa.default_memory_pool().release_unused()
     used = resident_bytes() + num_threads * BYTES_PER_READER
     if memory_limit < used + LEAST_BYTES:
         raise PolicyError(
