@@ -242,6 +242,7 @@ def synth_documents(
     languages: Sequence[str],
     words_per_document: int,
     documents_per_individual: float,
+    vocabulary: int = 0,
     num_threads: int = 0,
 ) -> ArrowBatch:
     """Return generated documents in the columns of ``schema.DOCUMENTS`` (doc_id, individual_id, text, …, spans)."""

@@ -86,6 +86,9 @@ def synth(
     individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
     words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
     documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
+    vocabulary: Annotated[
+        int, typer.Option(help="Invented words that notes draw from, for a corpus as rich as a real one: 350000.")
+    ] = 0,
     public_documents: Annotated[
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
@@ -105,6 +108,7 @@ def synth(
         num_individuals=individuals,
         words_per_document=words_per_document,
         documents_per_individual=documents_per_individual,
+        vocabulary=vocabulary,
         public_documents=public_documents,
         languages=tuple(language or ("en", "fr")),
         seed=seed,
@@ -114,6 +118,7 @@ def synth(
         "individuals": individuals,
         "words": words_per_document,
         "documents": documents_per_individual,
+        "vocabulary": vocabulary,
         "public": public_documents,
         "languages": list(config.languages),
         "seed": seed,
