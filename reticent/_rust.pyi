@@ -88,8 +88,8 @@ class NgramIndex:
     def min_support(self) -> int: ...
     @property
     def surface(self) -> str: ...
-    def words(self) -> ArrowBatch:
-        """Return columns word, support, occurrences; in byte order of the word."""
+    def words(self, start: int = 0, length: int | None = None) -> ArrowBatch:
+        """Return columns word, support, occurrences, in byte order of the word: all, or these rows."""
     def num_ngrams(self, n: int) -> int:
         """Distinct n-grams of the level, n >= 2."""
     def level(self, n: int, start: int = 0, length: int | None = None) -> ArrowBatch:
@@ -194,6 +194,9 @@ def resolve_threads(num_threads: int) -> int:
 
 def instruction_set() -> str:
     """Return what words are cut with on this machine: "avx2" or "table"."""
+
+def release_memory() -> None:
+    """Give memory that was freed back to the system."""
 
 def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
     """Return the XXH3-64 of each id under a seed; it never changes."""

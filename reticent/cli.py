@@ -50,6 +50,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warn
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory the count of n-grams may use, e.g. 4GB; what does not fit goes to disk beside the results.",
+    ),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
 Set = Annotated[
     list[str] | None,
@@ -138,12 +145,13 @@ def run(
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
+    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a job: documents in; models, evidence and a report out. What is up to date is not run again."""
-    _execute(_load(job, settings), until.value, quiet, as_json)
+    _execute(_load(job, _limit(memory_limit) + (settings or [])), until.value, quiet, as_json)
 
 
 @app.command()
@@ -170,6 +178,7 @@ def index(
         ),
     ] = None,
     max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words.")] = 1,
+    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -193,7 +202,7 @@ def index(
     if (out / "job.json").exists():  # what later commands chose stays theirs
         earlier = _read_job(out)
         values |= {name: earlier[name] for name in ("protect", "model", "train", "audit")}
-    _execute(_job(values, settings), "index", quiet, as_json)
+    _execute(_job(values, _limit(memory_limit) + (settings or [])), "index", quiet, as_json)
 
 
 @app.command()
@@ -336,6 +345,10 @@ def _read_job(run_folder: Path) -> dict[str, Any]:
             f"{run_folder}: not a run folder (no job.json); start with `reticent index` or `reticent run`"
         )
     return {**load_job(run_folder / "job.json").model_dump(), "out": str(run_folder)}
+
+
+def _limit(memory_limit: str | None) -> list[str]:
+    return [] if memory_limit is None else [f"memory_limit={json.dumps(memory_limit)}"]
 
 
 def _load(path: Path, settings: list[str] | None) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,10 @@ class Run:
         from reticent.engine.index import IndexConfig, build_index, write_index
 
         config = IndexConfig(
-            max_n=self.job.index.max_n, surface=self.job.index.surface, num_threads=self.job.num_threads
+            max_n=self.job.index.max_n,
+            surface=self.job.index.surface,
+            num_threads=self.job.num_threads,
+            memory_limit=self.job.memory_limit,
         )
         inputs = {**self._corpus_input(), "split": self._fingerprint("split")}
         for name, splits in (("index", (MEMBERS,)), ("index-joint", (MEMBERS, HELDOUT))):
@@ -163,7 +167,13 @@ class Run:
                 with self.progress.task(
                     f"index of {' and '.join(splits)}", self.corpus.num_documents, "documents"
                 ) as advance:
-                    index = build_index(self.corpus, self.individuals, splits=splits, config=config, progress=advance)
+                    index = build_index(
+                        self.corpus,
+                        self.individuals,
+                        splits=splits,
+                        config=replace(config, spill_folder=folder),
+                        progress=advance,
+                    )
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
                 write_index(index, folder)
 

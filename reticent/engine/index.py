@@ -7,6 +7,7 @@ that one individual uses, so they are as secret as the documents.
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import sys
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexConfig", "build_index", "open_index", "write_index"]
 
-ROWS_PER_GROUP = 1 << 20
+ROWS_PER_GROUP = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,9 @@ LEAST_BYTES = 32 << 20
 def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
     if memory_limit is None:
         return None
+    from reticent import _rust
+
+    _rust.release_memory()
     pa.default_memory_pool().release_unused()
     used = resident_bytes() + num_threads * BYTES_PER_READER
     if memory_limit < used + LEAST_BYTES:
@@ -161,15 +165,19 @@ def write_index(index: NgramIndex, folder: Path | str) -> None:
     """Write the tables of an index into ``folder``; equal indexes give byte-equal files."""
     folder = Path(folder)
     about = {f"reticent.{key}": str(value) for key, value in _about(index).items()}
-    words = pa.table(pa.record_batch(index.words()))
-    words = words.replace_schema_metadata({**(with_version(words.schema, "index-words").metadata or {}), **about})
-    pq.write_table(words, folder / "words.parquet", compression="zstd")
+    schema = with_version(pa.record_batch(index.words(0, 0)).schema, "index-words")
+    schema = schema.with_metadata({**(schema.metadata or {}), **about})
+    _write(folder / "words.parquet", schema, index.num_words, index.words)
     for n in range(2, index.max_n + 1):
         schema = with_version(pa.record_batch(index.level(n, 0, 0)).schema, "index-ngrams")
-        with pq.ParquetWriter(folder / f"ngrams_{n}.parquet", schema, compression="zstd") as writer:
-            for start in range(0, max(index.num_ngrams(n), 1), ROWS_PER_GROUP):
-                rows = pa.record_batch(index.level(n, start, ROWS_PER_GROUP))
-                writer.write_batch(rows.replace_schema_metadata(schema.metadata))
+        _write(folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), functools.partial(index.level, n))
+
+
+def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, max(num_rows, 1), ROWS_PER_GROUP):
+            rows = pa.record_batch(read(start, ROWS_PER_GROUP))
+            writer.write_batch(rows.replace_schema_metadata(schema.metadata))
 
 
 def open_index(path: Path | str) -> NgramIndex:

@@ -26,6 +26,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hash_units, module)?)?;
     module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
+    module.add_function(wrap_pyfunction!(release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
     module.add_function(wrap_pyfunction!(fold_surfaces, module)?)
 }
@@ -211,12 +212,14 @@ impl PyNgramIndex {
         self.0.surface.name()
     }
 
-    /// Columns word, support, occurrences; in byte order of the word.
-    fn words(&self) -> PyResult<ArrowBatch> {
+    /// Columns word, support, occurrences, in byte order of the word: all, or `length` rows from `start` on.
+    #[pyo3(signature = (start=0, length=None))]
+    fn words(&self, start: usize, length: Option<usize>) -> PyResult<ArrowBatch> {
+        let rows = rows(start, length, self.0.words.len());
         batch(vec![
-            ("word", Arc::new(LargeStringArray::from_iter_values(self.0.words.iter()))),
-            ("support", Arc::new(UInt32Array::from(self.0.support.clone()))),
-            ("occurrences", Arc::new(UInt64Array::from(self.0.occurrences.clone()))),
+            ("word", Arc::new(LargeStringArray::from_iter_values(rows.clone().map(|id| self.0.words.get(id))))),
+            ("support", Arc::new(UInt32Array::from(self.0.support[rows.clone()].to_vec()))),
+            ("occurrences", Arc::new(UInt64Array::from(self.0.occurrences[rows].to_vec()))),
         ])
     }
 
@@ -229,8 +232,8 @@ impl PyNgramIndex {
     #[pyo3(signature = (n, start=0, length=None))]
     fn level(&self, py: Python<'_>, n: usize, start: usize, length: Option<usize>) -> PyResult<ArrowBatch> {
         let level = self.level_of(n)?;
-        let start = start.min(level.len());
-        let length = length.unwrap_or(level.len()).min(level.len() - start);
+        let rows = rows(start, length, level.len());
+        let (start, length) = (rows.start, rows.len());
         let (mut keys, mut support) = (Vec::with_capacity(length), Vec::with_capacity(length));
         py.detach(|| {
             level.keys.read(start, length, &mut keys, false)?;
@@ -341,6 +344,12 @@ impl PyNgramIndex {
     }
 }
 
+/// `length` rows from `start` on, as far as there are.
+fn rows(start: usize, length: Option<usize>, num_rows: usize) -> std::ops::Range<usize> {
+    let start = start.min(num_rows);
+    start..start + length.unwrap_or(num_rows).min(num_rows - start)
+}
+
 impl PyNgramIndex {
     fn level_of(&self, n: usize) -> PyResult<&Level> {
         if n < 2 || n > self.0.max_n {
@@ -365,6 +374,12 @@ fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyRes
 #[pyfunction]
 fn resolve_threads(num_threads: usize) -> usize {
     crate::pool::resolve(num_threads)
+}
+
+/// Give memory that was freed back to the system.
+#[pyfunction]
+fn release_memory(py: Python<'_>) {
+    py.detach(crate::pool::release_memory);
 }
 
 /// The instruction set that words are cut with on this machine.
