@@ -12,7 +12,6 @@ import numba
 import numpy as np
 
 __all__ = [
-    "cover_words",
     "cut_documents",
     "document_lowest",
     "document_ranks",
@@ -21,6 +20,7 @@ __all__ = [
     "draw_words",
     "gather_windows",
     "number_tuples",
+    "protected_words",
     "word_slots",
     "words_all",
 ]
@@ -168,27 +168,35 @@ def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarra
 
 
 @_jit
-def cover_words(ngram_starts: np.ndarray, offsets: np.ndarray, max_n: int) -> np.ndarray:
-    """A minimum set of words that meets every n-gram (policy "cover"), as a bool array (W,).
+def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, max_n: int) -> np.ndarray:
+    """Words that a policy protects, bool (W,), from where the minimal identifying n-grams start.
 
-    Greedy by right end: a word is taken when an n-gram ends there that begins after the last one taken.
+    The same as ``NgramIndex.protect`` without ``max_document_frequency``, for any policy and any ``max_n`` up to the
+    one that ``ngram_starts`` was made with: one look-up of the n-grams serves them all.
 
     Parameters
     ----------
-    ngram_starts : uint8 array, shape (W,), bit n - 1 where an n-gram of n words starts; of words, not of tokens: a
-        word without a token of its own would be missing from the middle of an n-gram
+    ngram_starts : uint8 array, shape (W,), bit n - 1 where a minimal n-gram of n words starts. Of words, not of tokens:
+        two words can share a token, whose n-grams then would all start at the first
     offsets : int64 array, shape (D + 1,), in words
-    max_n : int, 1 to 8; longer n-grams are not looked at
+    policy : number of the policy in :data:`reticent.engine.protect.POLICIES` (all, last, cover, paper)
     """
     taken = np.zeros(len(ngram_starts), dtype=np.bool_)
     for document in range(len(offsets) - 1):
-        free = offsets[document]
-        for end in range(offsets[document], offsets[document + 1]):
-            for start in range(end, max(free, end - max_n + 1) - 1, -1):
-                if ngram_starts[start] >> (end - start) & 1:
-                    taken[end] = True
-                    free = end + 1
-                    break
+        begin, stop = offsets[document], offsets[document + 1]
+        free = begin
+        for last in range(begin, stop):
+            # From the shortest n-gram that ends here: the cover takes its last word unless it holds a taken one.
+            for first in range(last, max(begin, last - max_n + 1) - 1, -1):
+                if not ngram_starts[first] >> (last - first) & 1:
+                    continue
+                if policy == 0:
+                    taken[first : last + 1] = True
+                elif policy == 3:
+                    taken[max(begin, last + 1 - max_n) : min(stop, first + max_n)] = True
+                elif policy == 1 or first >= free:
+                    taken[last] = True
+                    free = last + 1
     return taken
 
 
@@ -279,7 +287,7 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
             continue
         num_kept = max(int(len(part) * share), 1)
         total = 0.0
-        for value in np.sort(np.partition(part, num_kept - 1)[:num_kept]):  # sorted: rounds the same in any order
+        for value in np.partition(part, num_kept - 1)[:num_kept]:
             total += value
         means[document] = total / num_kept
     return means
