@@ -45,6 +45,12 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
 
 
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table, figures to the right."""
+    lines = [heads, ["---" if number == 0 else "---:" for number in range(len(heads))], *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
 def write_record(name: str, result: dict[str, Any], size: str) -> Path:
     """Write ``record/<name>.json``; toy runs check correctness only and leave no record."""
     path = RECORD / f"{name}.json"
