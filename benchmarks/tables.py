@@ -23,7 +23,7 @@ def tables() -> str:
     records = {name: _read(f"real_corpora_{name}") for name in CORPORA}
     found = {name: record for name, record in records.items() if record}
     parts = [_leak_table(name, record) for name, record in found.items()]
-    others = [(_engine, _read("engine")), (_kernels, _read("kernels"))]
+    others = [(_engine, _read("engine")), (_large, _read("large")), (_kernels, _read("kernels"))]
     return "\n".join(
         ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
     )
@@ -90,6 +90,30 @@ def _engine(record: dict[str, Any]) -> str:
                 markdown(("shape", "here", "published"), shape_rows(record["shape"])),
             ]
         )
+    )
+
+
+def _large(record: dict[str, Any]) -> str:
+    machine, runs = record["machine"], {name: record[name] for name in ("pilot", "large")}
+    rows = [
+        (
+            f"{run['documents']:,}",
+            f"{run['num_bytes'] / 1e9:.2f}",
+            *(f"{run[key]:,.1f}" for key in ("seconds", "cpu_seconds")),
+            *("-" if run[key] is None else f"{run[key] / 1e9:.2f}" for key in ("memory_limit", "peak_bytes")),
+            f"{max(run['spill_files_bytes'], run['disk_used_bytes']) / 1e9:.2f}",
+        )
+        for run in runs.values()
+    ]
+    told = ""
+    if "extrapolated" in record:
+        far = record["extrapolated"]
+        told = f"\nExtrapolated to {far['documents']:,}: {far['seconds']:,.0f} s. Basis: {far['basis']}.\n"
+        rows.append((f"{far['documents']:,}", "-", f"{far['seconds']:,.1f}", f"{far['cpu_seconds']:,.1f}", *"---"))
+    heads = ("documents", "GB of text", "seconds", "CPU seconds", "memory limit, GB", "at its peak, GB", "spill, GB")
+    return (
+        f"### Larger than memory\n\nn = 1..3. {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_mib']:,} MiB, commit {machine['commit']}.\n\n" + markdown(heads, rows) + told
     )
 
 
