@@ -29,22 +29,25 @@ INDIVIDUALS, RESAMPLES = 20_000, 200
 
 
 class Corpus:
-    """Token and word arrays of the shape of a tokenised corpus: 900 tokens a document, 1.3 a word."""
+    """Token and word arrays of the shape of a tokenised corpus: 700 words a document, of 400,000 distinct ones."""
 
     def __init__(self, num_tokens: int, seed: int = 0):
         random = np.random.default_rng(seed)
-        lengths = random.integers(600, 1200, max(1, num_tokens // 900))
-        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self.num_tokens = int(self.offsets[-1])
-        self.documents = np.repeat(np.arange(len(lengths)), lengths)
-        # A few words are most of a text; the tail makes the distinct tuples many.
-        self.input_ids = np.minimum(random.pareto(0.6, self.num_tokens) * 30, 29_999).astype(np.uint16)
-        begins = random.random(self.num_tokens) < 1 / 1.3
-        begins[self.offsets[:-1]] = True
-        running = np.cumsum(begins)
-        self.word_ids = (running - np.repeat(running[self.offsets[:-1]], lengths)).astype(np.int32)
-        punctuation = begins & np.append(begins[1:], True) & (random.random(self.num_tokens) < 0.15)
-        self.word_ids[punctuation] = -1
+        # The rarer a word the more tokens it has; word 0 is what stands outside words.
+        pieces = np.minimum(np.log10(np.arange(400_000) + 10).astype(np.int64), 5)
+        spelling = random.integers(0, 30_000, pieces.sum()).astype(np.uint16)
+        words = np.minimum(random.pareto(0.7, max(1, int(num_tokens / 1.48))) * 30, 399_999).astype(np.int64)
+        sizes = pieces[words]
+        begins = np.cumsum(sizes) - sizes
+        within = np.arange(sizes.sum()) - np.repeat(begins, sizes)
+        self.num_tokens = len(within)
+        self.input_ids = spelling[np.repeat((np.cumsum(pieces) - pieces)[words], sizes) + within]
+        num_documents = max(1, len(words) // 700)
+        bounds = np.sort(random.choice(len(words), num_documents - 1, replace=False)) if num_documents > 1 else []
+        bounds = np.concatenate([[0], bounds, [len(words)]]).astype(np.int64)
+        self.offsets = np.append(begins, self.num_tokens)[bounds].astype(np.int64)
+        place = np.arange(len(words)) - np.repeat(bounds[:-1], np.diff(bounds))
+        self.word_ids = np.repeat(np.where(words == 0, -1, place), sizes).astype(np.int32)
         self.flags = ((random.random(self.num_tokens) < 0.05) * 2).astype(np.uint8)
         self.log_probs = -random.exponential(3, self.num_tokens).astype(np.float32)
         self.log_probs[random.random(self.num_tokens) < 0.1] = np.nan
