@@ -15,6 +15,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -99,22 +100,26 @@ def index(corpus: Path, memory_limit: int | None) -> dict[str, Any]:
 
 
 class _Spill(threading.Thread):
-    """The most that was on the disk beside the corpus: files of the work folder, and what the file system lost."""
+    """The most that a process had on the disk beside the corpus: its nameless open files, and files of its folder."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, process: subprocess.Popen[str], folder: Path):
         super().__init__(daemon=True)
-        self.folder, self.files, self.used = folder, 0, 0
-        self._before, self._done = shutil.disk_usage(folder).used, threading.Event()
+        self.process, self.folder, self.most = process, folder, 0
 
     def run(self) -> None:
-        while not self._done.wait(0.2):
-            self.files = max(self.files, _bytes_under(self.folder))
-            self.used = max(self.used, shutil.disk_usage(self.folder).used - self._before)
+        while self.process.poll() is None:
+            self.most = max(self.most, _bytes_under(self.folder) + self._nameless())
+            time.sleep(0.1)
 
-    def stop(self) -> dict[str, int]:
-        self._done.set()
-        self.join()
-        return {"spill_files_bytes": self.files, "disk_used_bytes": self.used}
+    def _nameless(self) -> int:
+        total = 0
+        for path in Path(f"/proc/{self.process.pid}/fd").glob("*"):
+            try:
+                about = path.stat()
+            except OSError:  # it was closed meanwhile
+                continue
+            total += about.st_blocks * 512 if stat.S_ISREG(about.st_mode) and about.st_nlink == 0 else 0
+        return total
 
 
 def _bytes_under(folder: Path) -> int:
@@ -135,31 +140,33 @@ def measure(folder: Path, documents: int, memory_limit: int | None) -> dict[str,
     command = [sys.executable, "-m", "benchmarks.large", "--worker", str(corpus)]
     if memory_limit is not None:
         command += ["--memory-limit", str(memory_limit)]
-    spill = _Spill(scratch)
-    spill.start()
-    # Everything temporary goes to the scratch folder, where it is measured.
+    # Everything temporary goes to the scratch folder.
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment).stdout
-    spilled = spill.stop()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+    spill = _Spill(process, scratch)
+    spill.start()
+    answer = process.communicate()[0]
+    spill.join()
+    assert process.returncode == 0, f"the worker ended with {process.returncode}"
     shutil.rmtree(corpus)
     shutil.rmtree(scratch)
     found = json.loads(answer)
     assert found["documents"] == made["documents"], "the index holds other documents than were generated"
-    return {**made, **found, **spilled}
+    return {**made, **found, "spill_bytes": spill.most}
 
 
 def fitting(documents: int, free_disk: int, free_memory: int, pilot: dict[str, Any]) -> int:
     """The most documents, up to ``documents``, whose corpus and spill fit into the free disk, and, where no memory
     limit can be set, whose counting fits into the free memory.
 
-    >>> pilot = {"documents": 100, "disk_bytes": 1000, "num_bytes": 1000, "disk_used_bytes": 0, "spill_files_bytes": 0}
+    >>> pilot = {"documents": 100, "disk_bytes": 1000, "num_bytes": 1000, "spill_bytes": 0}
     >>> pilot |= {"memory_limit": 1, "before_bytes": 0, "peak_bytes": 700}
     >>> fitting(10**6, 100_000, 0, pilot), fitting(50, 100_000, 0, pilot)
     (3400, 50)
     >>> fitting(10**6, 100_000, 1000, pilot | {"memory_limit": None})
     100
     """
-    spill = max(pilot["disk_used_bytes"], pilot["spill_files_bytes"])
+    spill = pilot["spill_bytes"]
     if spill < pilot["num_bytes"] // 10:  # the pilot fitted into memory: it does not tell
         spill = int(ASSUMED_SPILL * pilot["num_bytes"])
     each = (pilot["disk_bytes"] + spill) / pilot["documents"]
@@ -215,13 +222,12 @@ def run(
 
 def _print(name: str, found: dict[str, Any]) -> None:
     limit = found["memory_limit"]
-    beside = max(found["spill_files_bytes"], found["disk_used_bytes"])
     print(
         f"{name}: {found['documents']:,} documents, {found['num_bytes'] / 1e9:.2f} GB of text, "
         f"{found['disk_bytes'] / 1e9:.2f} GB as Parquet: {found['seconds']:,.1f} s, "
         f"{found['cpu_seconds']:,.1f} CPU s, {found['peak_bytes'] / 1e9:.2f} GB of memory at its peak "
         f"({'no limit' if limit is None else f'limit {limit / 1e9:.2f}'}), "
-        f"{beside / 1e9:.2f} GB beside the corpus on the disk"
+        f"{found['spill_bytes'] / 1e9:.2f} GB beside the corpus on the disk"
     )
 
 

@@ -101,7 +101,7 @@ def _large(record: dict[str, Any]) -> str:
             f"{run['num_bytes'] / 1e9:.2f}",
             *(f"{run[key]:,.1f}" for key in ("seconds", "cpu_seconds")),
             *("-" if run[key] is None else f"{run[key] / 1e9:.2f}" for key in ("memory_limit", "peak_bytes")),
-            f"{max(run['spill_files_bytes'], run['disk_used_bytes']) / 1e9:.2f}",
+            f"{run['spill_bytes'] / 1e9:.2f}",
         )
         for run in runs.values()
     ]
