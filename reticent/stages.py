@@ -164,11 +164,14 @@ def corpus_section(run: Run) -> dict[str, Any]:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
     distributions only (the seed's Figs. 5, 6 and 14), margin of support, retention and unicity.
     """
+    from reticent.artifact import require_kind
     from reticent.audit.statistics import clopper_pearson
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.index import open_index
     from reticent.engine.stats import corpus_statistics, detected_spans
 
+    for name in ("split", "spans", "index"):
+        require_kind(run.folder / name, name)
     with run.progress.task("statistics", run.corpus.num_documents, "documents") as advance:
         statistics = corpus_statistics(
             run.corpus,

@@ -1,8 +1,8 @@
 """Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or a person.
 
-They are the seed's Figs. 5, 6 and 14 (identifiers and words per individual, individuals per word, identifiers by n), the
-margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and, for
-direct identifiers, spans; no tokenizer and no model.
+They are the seed's Figs. 5, 6 and 14 (identifiers and words per individual, individuals per word, identifiers by n),
+the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
+for direct identifiers, spans; no tokenizer and no model.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def corpus_statistics(
 
     Parameters
     ----------
-    index : of the same documents
+    index : of the documents of ``splits``
     policy : what is protected; ``k`` is the line, and n-grams are looked at up to the index's ``max_n``
     spans : direct identifiers; without them no word is direct
     seed : of the sets of shared words that are drawn
@@ -97,7 +97,7 @@ def corpus_statistics(
     Raises
     ------
     CorpusError
-        The documents hold no word, or one that is not in the index.
+        The documents hold no word, or others than the index does.
 
     Cost: one pass over the text (two with spans); 5 bytes a word for the stream and 5 more for each n.
     """
@@ -105,6 +105,10 @@ def corpus_statistics(
     table = pa.record_batch(index.words())
     if not len(flags):
         raise CorpusError("the members' documents hold no word")
+    if len(flags) != index.num_occurrences:
+        raise CorpusError(
+            f"the index holds {index.num_occurrences:,} words, the documents {len(flags):,}; run index again"
+        )
     support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
@@ -252,9 +256,8 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
     """Rows of the n-grams whose support is just below and just above k."""
-    occurrences = np.bincount(np.minimum(support, MAX_K), minlength=MAX_K + 1)
     return [
-        {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(occurrences[s])}
+        {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
     ]
 
