@@ -77,14 +77,18 @@ def statistics(
     )
 
 
-@pytest.fixture
-def spans(tmp_path: Path) -> SpanReader:
+def read_spans(folder: Path, spans: Sequence[tuple[int, int, int, str]]) -> SpanReader:
     rows = [
         {"document": d, "doc_id": f"d{d}", "start": start, "end": end, "label": label, "detector": "x", "score": 1.0}
-        for d, start, end, label in SPANS_OF_DOCUMENTS
+        for d, start, end, label in spans
     ]
-    pq.write_table(pa.Table.from_pylist(rows, SPANS), tmp_path / "spans.parquet")
-    return SpanReader(tmp_path)
+    pq.write_table(pa.Table.from_pylist(rows, SPANS), folder / "spans.parquet")
+    return SpanReader(folder)
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> SpanReader:
+    return read_spans(tmp_path, SPANS_OF_DOCUMENTS)
 
 
 def test_statistics_of_four_documents_worked_by_hand(spans: SpanReader) -> None:
@@ -142,6 +146,15 @@ def test_identifiers_by_n_of_four_documents_worked_by_hand(spans: SpanReader) ->
         (1, 1): (2, 3), (1, 2): (2, 6), (2, 1): (3, 4), (2, 2): (1, 2),
         **{(n, support): (0, 0) for n in (1, 2) for support in (3, 4, 5, 6)},
     }  # fmt: skip
+
+
+def test_an_ngram_holds_a_direct_word_wherever_that_stands_in_it(tmp_path: Path) -> None:
+    documents = [(0, "he then saw Ann today"), (1, "Bea"), (1, "then")]
+    spans = read_spans(tmp_path, [(0, 12, 15, "NAME"), (1, 0, 3, "AGE")])
+    rows = statistics(documents, spans=spans, max_n=4)["identifiers_by_n"]
+    assert [row["all"]["occurrences"] for row in rows] == [5, 4, 3, 2]
+    assert [row["all"]["occurrences_direct"] for row in rows] == [2, 2, 2, 2]
+    assert [row["minimal"]["occurrences_direct"] for row in rows] == [2, 0, 0, 0]
 
 
 def test_statistics_are_json_and_name_neither_words_nor_people(spans: SpanReader) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import LOOKS, SOFT, faces_of, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.figure import LOOKS, PAPER, SOFT, faces_of, new_panel, say, spread, styled, to_svg, whiskers
 
 __all__ = ["corpus_panels", "write_corpus_plots"]
 
@@ -152,7 +152,7 @@ def _bars_by_n(rows: Sequence[dict[str, Any]], what: str, name: str, title: str,
         axis.bar(x, height, width=0.36, color=LOOKS[look].light, label=kind)
         if what == "occurrences":
             inner = [row[kind]["occurrences_direct"] or 0 for row in rows]
-            axis.bar(x, inner, width=0.36, facecolor="none", edgecolor="#fefefe", hatch="////", linewidth=0)
+            axis.bar(x, inner, width=0.36, facecolor="none", edgecolor=PAPER, hatch="////", linewidth=0)
         said.append(f"{kind}: " + ", ".join(f"{h:,} of {row['n']} words" for h, row in zip(height, rows, strict=True)))
     axis.set_xticks([row["n"] for row in rows])
     axis.set(xlabel="words in the sequence (n)", ylabel=f"{what} sequences" if what == "distinct" else what)
