@@ -204,8 +204,8 @@ def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
 def check_utf8(texts: _ArrowArray) -> int | None:
     """Return the first row that is not valid UTF-8, or None."""
 
-def fold_surfaces(words: _ArrowArray) -> ArrowBatch:
-    """Return the coarse surface of each string, column ``word``: what leaks are matched on."""
+def apply_surface(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
+    """Return the surface of each string, column ``word``: what words are counted by, or leaks matched on."""
 
 def cover_spans(
     texts: _ArrowArray,

@@ -287,14 +287,45 @@ def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False)
 
 
 @app.command()
-def stats(run_folder: RunFolder) -> None:
-    """Print the corpus and identifier statistics of a run as JSON (needs the stage protect)."""
+def stats(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|JOB.toml",
+            help="A run folder that has its index, or a job file, whose documents are split, searched and indexed "
+            "first. Neither needs a model.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for stats.json and its figures (SVG, PNG); without it the JSON is printed."
+        ),
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+) -> None:
+    """Count what identifies people in the documents: by person, word and n; how near to the line; what is left to
+    learn from; and how often a few words that many people use still point to one person. No count of few people.
+    """
+    from reticent.audit.corpus_plots import write_corpus_plots
+    from reticent.audit.report import published_corpus
     from reticent.job import Run
     from reticent.stages import corpus_section
 
-    job_run = Run(_job(_read_job(run_folder), None))
-    job_run.require_models()
-    print(json.dumps(corpus_section(job_run), indent=1))
+    if source.is_file():
+        job_run = Run(_load(source, settings), _progress(quiet))
+        job_run.execute("index")
+    else:
+        job_run = Run(_job(_read_job(source), settings), _progress(quiet))
+    found = json.dumps(published_corpus(corpus_section(job_run), job_run.job.audit.small_cell), indent=1)
+    if out is None:
+        print(found)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "stats.json").write_text(found + "\n", encoding="utf-8")
+    for path in [out / "stats.json", *write_corpus_plots(json.loads(found), out)]:
+        print(path)
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from reticent.progress import Progress
 
 if TYPE_CHECKING:
     from reticent.engine.detect.gazetteer import RecordsDetector
+    from reticent.engine.protect import Policy
 
 __all__ = ["STAGES", "Run"]
 
@@ -183,17 +184,9 @@ class Run:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""
         from reticent.engine.detect.spans import SpanReader
         from reticent.engine.index import open_index
-        from reticent.engine.protect import Policy
         from reticent.engine.tokens import write_tokens
 
-        settings = self.job.protect
-        policy = Policy(
-            k=settings.k,
-            n=settings.n,
-            policy=settings.policy,
-            scopes=settings.scopes,
-            max_document_frequency=settings.max_document_frequency,
-        )
+        settings, policy = self.job.protect, self.policy
         for model in self.job.model:
             tokenizer = self._tokenizer_json(model)
             variants = [
@@ -400,6 +393,13 @@ class Run:
 
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    @property
+    def policy(self) -> Policy:
+        """What is protected."""
+        from reticent.engine.protect import Policy
+
+        return Policy(**self.job.protect.model_dump())
 
     def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
         """Epoch -> model folder, for one trained recipe."""

@@ -28,7 +28,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
-    module.add_function(wrap_pyfunction!(fold_surfaces, module)?)
+    module.add_function(wrap_pyfunction!(apply_surface, module)?)
 }
 
 /// Words of a batch of documents.
@@ -395,12 +395,14 @@ fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     Ok(crate::text::first_invalid(&array))
 }
 
-/// The coarse surface (`fold`) of each string: what leaks are matched on.
+/// The surface of each string: what words are counted by (`exact`, `casefold`) or leaks matched on (`fold`).
 #[pyfunction]
-fn fold_surfaces(words: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
+#[pyo3(signature = (words, *, surface))]
+fn apply_surface(words: &Bound<'_, PyAny>, surface: &str) -> PyResult<ArrowBatch> {
     let words = import_texts(words, "word")?;
-    let folded = (0..words.len()).map(|row| Surface::Fold.apply(words.get(row)).into_owned());
-    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(folded)))])
+    let surface = Surface::parse(surface).map_err(to_py_err)?;
+    let applied = (0..words.len()).map(|row| surface.apply(words.get(row)).into_owned());
+    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(applied)))])
 }
 
 /// A batch of named columns.
