@@ -29,7 +29,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ArtifactError
+from reticent.errors import ArtifactError, ReticentError
 
 __all__ = [
     "ArtifactWriter",
@@ -310,9 +310,11 @@ def _reason(error: OSError) -> str:
 
 
 def _errno(error: Exception) -> int | None:
-    """The system's error number; the tokenizers and safetensors libraries raise exceptions of their own, and quote it."""
+    """The system's error number; libraries written in Rust raise exceptions of their own, and quote it."""
     if isinstance(error, OSError):
         return error.errno
+    if isinstance(error, ReticentError):
+        return None
     quoted = re.search(r"\(os error (\d+)\)", str(error))
     return int(quoted[1]) if quoted else None
 
@@ -388,13 +390,12 @@ def _leftovers(path: Path) -> list[Path]:
 
 def _interrupted(folder: Path) -> list[Path]:
     """Places in a run folder, links followed, beside which a writer left something."""
-    found, seen = set(), set()
+    found = set()
     for name, folders, files in os.walk(folder, followlinks=True):
         real = Path(os.path.realpath(name))
-        if real in seen or MANIFEST in files:
+        if MANIFEST in files:
             folders.clear()
             continue
-        seen.add(real)
         for entry in (*folders, *files):
             if match := re.fullmatch(r"\.(.+)\.(old|tmp-[0-9a-f]{12})", entry):
                 # A folder in .old is ours where there is a result, in it or in its place.
@@ -402,7 +403,8 @@ def _interrupted(folder: Path) -> list[Path]:
                     found.add(real / match[1])
             elif (real / entry).is_symlink() and _leftovers(there := Path(os.path.realpath(real / entry))):
                 found.add(there)
-        folders[:] = [entry for entry in folders if not entry.startswith(".")]
+        deepest = len(Path(name).relative_to(folder).parts) == 2  # tokens/MODEL/VARIANT
+        folders[:] = [entry for entry in folders if not entry.startswith(".") and not deepest]
     return sorted(found)
 
 
@@ -428,15 +430,15 @@ def _wipe(path: Path) -> None:
 def _undisturbed() -> Iterator[None]:
     """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
     came: list[int] = []
-    handlers: dict[int, Any] = {}
+    handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():  # which alone gets them
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            handlers[number] = signal.signal(number, lambda number, _: came.append(number))
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handlers[each] = signal.signal(each, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        for each, handler in handlers.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
         for number in came:
             signal.raise_signal(number)
 

@@ -118,13 +118,11 @@ def test_a_writer_killed_after_the_replacement_leaves_the_new_artefact(tmp_path:
 
 
 def test_leftovers_of_other_artefacts_are_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / ".index-joint.tmp-123"
-    other.mkdir()
-    odd = tmp_path / "in[d]ex"
-    (tmp_path / ".in[d]ex.tmp-1").mkdir()
-    (tmp_path / ".index.tmp-1").mkdir()
-    write(odd)
-    assert leftovers(tmp_path) == [".index-joint.tmp-123", ".index.tmp-1"]
+    others = [".index-joint.tmp-0123456789ab", ".index.tmp-0123456789ab", ".in[d]ex.tmp-1.tmp-0123456789ab"]
+    for name in (*others, ".in[d]ex.tmp-0123456789ab"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "in[d]ex")
+    assert leftovers(tmp_path) == sorted(others)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -732,7 +732,9 @@ def test_an_empty_folder_and_one_that_was_left_before_the_first_job_file_are_tak
 ) -> None:
     for name in ("empty", "killed"):
         (tmp_path / name).mkdir()
-    (tmp_path / "killed" / "job.tmp").write_text("{")
+    (tmp_path / "killed" / ".job.json.lock").touch()
+    (tmp_path / "killed" / ".job.json.tmp-0123456789ab").write_text("{")
     for name in ("empty", "killed"):
         assert run(values_of(hospital, tmp_path / name), "split").made == ["split"]
         assert sorted(path.name for path in (tmp_path / name).glob("[!.]*")) == ["job.json", "split"]
+        assert {path.name for path in (tmp_path / name).glob(".*")} == {".job.json.lock", ".split.lock"}
