@@ -468,8 +468,8 @@ def fill_all(cases: dict[str, Case], every: int = 1, part: tuple[int, int] = (1,
         for start, once in (("old", False), ("nothing", True)):
             grown = [change for change in case.changes[start] if change.call in GROWING]
             numbers = [at + 1 for at in range(len(grown)) if name != "whole" or _is_of_a_model(grown, at)]
-            if name == "whole":  # seconds each: half of them in each way
-                numbers = numbers[once::2]
+            if name == "whole":  # seconds each: a sixth of them in each way
+                numbers = numbers[3 * once :: 6]
             for number in numbers[:: every if name != "artefact" else 1][part[0] - 1 :: part[1]]:
                 outcome, wrong = full_disk_trial(case, start, number, once=once)
                 row = f"{name} over {start}, {'for one change' if once else 'from a change on'}"
