@@ -22,7 +22,9 @@ def tables() -> str:
     found = {name: record for name, record in records.items() if record}
     parts = [_leak_table(name, record) for name, record in found.items()]
     engine = _read("engine")
-    return "\n".join(([_identifiers(found), *parts] if parts else []) + ([_engine(engine)] if engine else []))
+    kill = _read("kill")
+    others = ([_engine(engine)] if engine else []) + ([_kill(kill)] if kill else [])
+    return "\n".join(([_identifiers(found), *parts] if parts else []) + others)
 
 
 def _identifiers(records: dict[str, dict[str, Any]]) -> str:
@@ -90,6 +92,19 @@ def _engine(record: dict[str, Any]) -> str:
     return (
         f"### Engine\n\n{record['documents']:,} documents, {record['num_bytes'] / 1e6:,.0f} MB; median of {rounds}. "
         f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n" + _markdown(heads, rows)
+    )
+
+
+def _kill(record: dict[str, Any]) -> str:
+    outcomes = ("trials", "already done", "got by without", "wrong")
+    rows = [
+        (how, row, *(counts.get(outcome, 0) for outcome in outcomes))
+        for how, table in record["tables"].items()
+        for row, counts in table.items()
+    ]
+    machine = record["machine"]
+    return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + _markdown(
+        ("", "case", *outcomes), rows
     )
 
 
