@@ -149,7 +149,7 @@ def _kill(record: dict[str, Any]) -> str:
         for row, counts in table.items()
     ]
     machine = record["machine"]
-    return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + _markdown(
+    return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + markdown(
         ("", "case", *outcomes), rows
     )
 

@@ -536,6 +536,7 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "index"
+    monkeypatch.setitem(artifact.FORMATS, "index", 1)
     write(path)
     old = fingerprint(path)
     monkeypatch.setitem(artifact.FORMATS, "index", 2)
@@ -548,7 +549,10 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     assert fingerprint(path) != old  # and what was made from the old one is not current either
 
 
-def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(tmp_path: Path) -> None:
+def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(artifact.FORMATS, "index", 1)
     path = tmp_path / "index"
     write(path)
     manifest = json.loads((path / "manifest.json").read_text())
