@@ -8,6 +8,7 @@ pub mod error;
 pub mod gazetteer;
 pub mod index;
 pub mod intern;
+pub mod memo;
 pub mod pool;
 pub mod pretokens;
 pub mod protect;
