@@ -29,6 +29,8 @@ pub struct TokenEncoder {
     special: HashSet<u32>,
     unknown: Option<u32>,
     cut: Option<Cut>,
+    /// What the normaliser does to visible ASCII: to lower case, or nothing.
+    lowercase: bool,
     /// One for each thread that encodes.
     memories: Vec<Mutex<Memory>>,
     /// Buffers of earlier batches: their pages are there already.
@@ -43,17 +45,6 @@ struct Piece {
     end: u32,
 }
 
-/// A token as Python gets it.
-#[derive(Clone, Copy, Default)]
-struct Token {
-    id: u32,
-    /// Word of the document, -1 for none.
-    word: i32,
-    flags: u8,
-    /// Of the words whose first token this is.
-    starts: u8,
-}
-
 /// What a thread has met.
 struct Memory {
     pretokens: Interner,
@@ -61,29 +52,32 @@ struct Memory {
     bounds: Vec<usize>,
     pieces: Vec<Piece>,
     chunks: Memo<Chunk>,
-    /// Tokens, then words, of the chunks that are more than two tokens or more than one word.
+    /// Tokens of the chunks of three to eight tokens and up to one word.
+    blocks: Vec<Block>,
+    /// Tokens, then words, of longer chunks.
     parts: Vec<Part>,
 }
 
 /// A chunk's tokens and words.
 #[derive(Clone, Copy, Default)]
 struct Chunk {
-    /// Of up to two tokens and up to one word; of more, the number of the first part and nothing.
+    /// Of up to two tokens and up to one word; of more, the number of the block or of the first part.
     ids: [u32; 2],
     num_tokens: u8,
     num_words: u8,
     /// Bytes of its first word.
     start: u8,
     end: u8,
-    /// Of up to two tokens: bit i where token i meets the word.
+    /// Of up to eight tokens and up to one word: bit i where token i meets the word.
     meets: u8,
 }
 
-impl Chunk {
-    #[inline(always)]
-    fn is_small(self) -> bool {
-        self.num_tokens <= 2 && self.num_words <= 1
-    }
+/// Up to eight tokens of a chunk with up to one word.
+#[derive(Clone, Copy)]
+struct Block {
+    ids: [u32; 8],
+    /// -1 where a token does not meet the word, else 0.
+    misses: [i32; 8],
 }
 
 /// A chunk of the text at hand, and what is remembered of it.
@@ -121,6 +115,7 @@ impl Memory {
             bounds: vec![0],
             pieces: Vec::new(),
             chunks: Memo::new(16),
+            blocks: Vec::new(),
             parts: Vec::new(),
         }
     }
@@ -162,9 +157,11 @@ impl TokenEncoder {
             .filter(|&(&id, token)| token.special && Some(id) != unknown)
             .map(|(&id, _)| id)
             .collect();
-        let parsed = serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+        let parsed: serde_json::Value =
+            serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+        let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
-        Ok(Self { tokenizer, special, unknown, cut: Cut::of(&parsed), memories, spares: Mutex::default() })
+        Ok(Self { tokenizer, special, unknown, cut: Cut::of(&parsed), lowercase, memories, spares: Mutex::default() })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -193,15 +190,15 @@ impl TokenEncoder {
                 let mut memory = self.memory();
                 let mut tokens = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
                 let mut lengths = Vec::with_capacity(rows.len());
-                tokens.clear();
+                tokens.len = 0;
                 for row in rows {
-                    let before = tokens.len();
+                    let before = tokens.len;
                     let range = words.first(row)..words.first(row + 1);
                     let document =
                         Document { words: words.of(row), flags: &flags[range.clone()], starts: &ngram_starts[range] };
                     self.encode_one(texts.get(row), document, &mut memory, &mut tokens)
                         .map_err(|error| Error::Corpus(format!("document {row} of the batch: {error}")))?;
-                    lengths.push((tokens.len() - before) as i64);
+                    lengths.push((tokens.len - before) as i64);
                 }
                 Ok((tokens, lengths))
             })
@@ -222,17 +219,17 @@ impl TokenEncoder {
         let mut jobs = Vec::with_capacity(tokens.shares.len());
         for share in &tokens.shares {
             let (ids, words, own_flags, starts);
-            (ids, input_ids) = input_ids.split_at_mut(share.len());
-            (words, word_ids) = word_ids.split_at_mut(share.len());
-            (own_flags, flags) = flags.split_at_mut(share.len());
-            (starts, ngram_starts) = ngram_starts.split_at_mut(share.len());
+            (ids, input_ids) = input_ids.split_at_mut(share.len);
+            (words, word_ids) = word_ids.split_at_mut(share.len);
+            (own_flags, flags) = flags.split_at_mut(share.len);
+            (starts, ngram_starts) = ngram_starts.split_at_mut(share.len);
             jobs.push((share, ids, words, own_flags, starts));
         }
         jobs.into_par_iter().for_each(|(share, ids, words, flags, starts)| {
-            let places = ids.iter_mut().zip(words).zip(flags).zip(starts);
-            for (token, (((id, word), flag), start)) in share.tokens().iter().zip(places) {
-                (*id, *word, *flag, *start) = (token.id, token.word, token.flags, token.starts);
-            }
+            ids.copy_from_slice(&share.ids[..share.len]);
+            words.copy_from_slice(&share.words[..share.len]);
+            flags.copy_from_slice(&share.flags[..share.len]);
+            starts.copy_from_slice(&share.starts[..share.len]);
         });
         self.spares.lock().unwrap_or_else(PoisonError::into_inner).extend(tokens.shares);
     }
@@ -248,7 +245,7 @@ impl TokenEncoder {
     }
 
     fn encode_one(&self, text: &str, document: Document<'_>, memory: &mut Memory, tokens: &mut Buffer) -> Result<()> {
-        let before = tokens.len();
+        let before = tokens.len;
         if let Some(cut) = self.cut {
             if self.encode_chunks(cut, text, document, memory, tokens)? {
                 return Ok(());
@@ -256,7 +253,7 @@ impl TokenEncoder {
             tokens.truncate(before);
         }
         let mut aligner = Aligner::new(document.words);
-        let push = |piece: Piece| tokens.push(document.token(piece.id, aligner.meet(piece), 0));
+        let push = |piece: Piece| document.push(piece.id, aligner.meet(piece), 0, tokens);
         match self.cut {
             Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
             None => self.tokenise(text, push),
@@ -272,7 +269,8 @@ impl TokenEncoder {
         memory: &mut Memory,
         tokens: &mut Buffer,
     ) -> Result<bool> {
-        if memory.parts.len() > MAX_PIECES {
+        if memory.parts.len() + memory.blocks.len() > MAX_PIECES {
+            memory.blocks.clear();
             memory.parts.clear();
             memory.chunks.clear();
         }
@@ -302,8 +300,15 @@ impl TokenEncoder {
                 if chunk.num_words > 0 && !lies(word, start, chunk.start, chunk.end) {
                     return Ok(false);
                 }
-                if chunk.is_small() {
-                    tokens.push_small(chunk, word, document);
+                if chunk.num_words <= 1 && chunk.num_tokens <= 8 {
+                    tokens.make_room();
+                    if chunk.num_tokens <= 2 {
+                        let misses = [i32::from(chunk.meets & 1) - 1, i32::from(chunk.meets >> 1) - 1];
+                        tokens.push_of_word(chunk, chunk.ids, misses, word, document);
+                    } else {
+                        let Block { ids, misses } = memory.blocks[chunk.ids[0] as usize];
+                        tokens.push_of_word(chunk, ids, misses, word, document);
+                    }
                     word += usize::from(chunk.num_words);
                     continue;
                 }
@@ -315,7 +320,7 @@ impl TokenEncoder {
                 }
                 for part in parts {
                     let met = Met { first: part.first.into(), last: part.last.into(), fresh: part.fresh.into() };
-                    tokens.push(document.token(part.id, met, word));
+                    document.push(part.id, met, word, tokens);
                 }
                 word += words.len();
             }
@@ -350,7 +355,7 @@ impl TokenEncoder {
         let mut aligner = Aligner::new(own);
         self.tokenise_by_pretokens(cut, &text[chunk], memory, |piece| {
             let met = aligner.meet(Piece { id: piece.id, start: piece.start + start, end: piece.end + start });
-            tokens.push(document.token(piece.id, met, word));
+            document.push(piece.id, met, word, tokens);
             if key.is_some() {
                 // Up to 15 words, all of them in up to 15 bytes.
                 parts.push(Part { id: piece.id, first: met.first as u8, last: met.last as u8, fresh: met.fresh as u8 });
@@ -361,15 +366,25 @@ impl TokenEncoder {
             let (first, last) = words.clone().next().unwrap_or_default();
             let mut known =
                 Chunk { num_tokens, num_words: num_words as u8, start: first, end: last, ..Chunk::default() };
-            if known.is_small() {
-                for (i, part) in parts.iter().enumerate() {
-                    known.ids[i] = part.id;
-                    known.meets |= u8::from(part.first < part.last) << i;
-                }
-            } else {
+            if num_words > 1 || num_tokens > 8 {
                 known.ids[0] = memory.parts.len() as u32;
                 memory.parts.append(&mut parts);
                 memory.parts.extend(words.map(|(first, last)| Part { id: 0, first, last, fresh: 0 }));
+            } else {
+                let mut block = Block { ids: [0; 8], misses: [-1; 8] };
+                for (i, part) in parts.iter().enumerate() {
+                    block.ids[i] = part.id;
+                    if part.first < part.last {
+                        block.misses[i] = 0;
+                        known.meets |= 1 << i;
+                    }
+                }
+                if num_tokens <= 2 {
+                    known.ids = [block.ids[0], block.ids[1]];
+                } else {
+                    known.ids[0] = memory.blocks.len() as u32;
+                    memory.blocks.push(block);
+                }
             }
             memory.chunks.insert(key, known);
         }
@@ -402,7 +417,7 @@ impl TokenEncoder {
             let first = memory.bounds.last().copied().unwrap_or(0);
             let pieces = &mut memory.pieces;
             pieces.truncate(first); // of a pretoken that failed
-            self.tokenise(pretoken, |piece| pieces.push(piece))?;
+            self.tokenise_pretoken(cut, pretoken, |piece| pieces.push(piece))?;
             memory.pretokens.intern(pretoken);
             memory.bounds.push(memory.pieces.len());
             memory.pieces[first..].iter().for_each(|&piece| at(piece));
@@ -410,29 +425,54 @@ impl TokenEncoder {
         })
     }
 
-    /// The library's own answer.
-    fn tokenise(&self, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
-        // The library's message may quote the text: only its existence is passed on.
-        let encoding =
-            self.tokenizer.encode(text, false).map_err(|_| Error::Corpus("the tokenizer failed on it".into()))?;
-        for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
-            let id = match self.unknown {
-                _ if !self.special.contains(&id) => id,
-                Some(unknown) => unknown,
-                None => {
-                    let message = "it spells a special token, and the tokenizer has no unknown token";
-                    return Err(Error::Corpus(message.into()));
-                }
-            };
-            push(Piece { id, start: start as u32, end: end as u32 });
+    /// The library's own answer for a pretoken; where it is visible ASCII, from the library's model alone.
+    fn tokenise_pretoken(&self, cut: Cut, pretoken: &str, mut push: impl FnMut(Piece)) -> Result<()> {
+        let word = pretoken.strip_prefix(' ').unwrap_or(pretoken);
+        if !word.bytes().all(|byte| byte.is_ascii_graphic()) || pretoken.is_empty() {
+            return self.tokenise(pretoken, push);
+        }
+        // A byte-level model has its own name for the space, of two bytes.
+        let (name, longer) = match cut {
+            Cut::ByteLevel if word.len() < pretoken.len() => (format!("\u{120}{word}"), 1),
+            _ if self.lowercase => (word.to_ascii_lowercase(), 0),
+            _ => (word.to_owned(), 0),
+        };
+        let tokens = self.tokenizer.get_model().tokenize(&name).map_err(|_| failed())?;
+        for token in tokens {
+            let (start, end) = token.offsets;
+            let place = |at: usize| at.saturating_sub(longer) as u32;
+            push(Piece { id: self.allowed(token.id)?, start: place(start), end: place(end) });
         }
         Ok(())
     }
+
+    /// The library's own answer.
+    fn tokenise(&self, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
+        let encoding = self.tokenizer.encode(text, false).map_err(|_| failed())?;
+        for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
+            push(Piece { id: self.allowed(id)?, start: start as u32, end: end as u32 });
+        }
+        Ok(())
+    }
+
+    /// An id that a text may come to: the unknown token in the place of a special one.
+    fn allowed(&self, id: u32) -> Result<u32> {
+        match self.unknown {
+            _ if !self.special.contains(&id) => Ok(id),
+            Some(unknown) => Ok(unknown),
+            None => Err(Error::Corpus("it spells a special token, and the tokenizer has no unknown token".into())),
+        }
+    }
+}
+
+/// The library's message may quote the text: only its existence is passed on.
+fn failed() -> Error {
+    Error::Corpus("the tokenizer failed on it".into())
 }
 
 impl Tokens {
     pub fn len(&self) -> usize {
-        self.shares.iter().map(Buffer::len).sum()
+        self.shares.iter().map(|share| share.len).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -453,68 +493,86 @@ fn shares(texts: &Texts) -> Vec<Range<usize>> {
     shares
 }
 
-/// Tokens that grow in place: what lies beyond `len` is room.
+/// Columns that grow in place: what lies beyond `len` is room, as much in each.
 #[derive(Default)]
 struct Buffer {
-    room: Vec<Token>,
+    ids: Vec<u32>,
+    words: Vec<i32>,
+    flags: Vec<u8>,
+    starts: Vec<u8>,
     len: usize,
 }
 
+/// Byte i is all ones where bit i of the index is.
+const SPREAD: [u64; 256] = {
+    let mut spread = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let mut i = 0;
+        while i < 8 {
+            if bits >> i & 1 != 0 {
+                spread[bits] |= 0xff << (8 * i);
+            }
+            i += 1;
+        }
+        bits += 1;
+    }
+    spread
+};
+
+/// The next N places of a column that has room for them.
+#[inline(always)]
+fn places<T, const N: usize>(column: &mut [T], at: usize) -> &mut [T; N] {
+    match column[at..].first_chunk_mut() {
+        Some(places) => places,
+        None => unreachable!("room was made"),
+    }
+}
+
 impl Buffer {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-    }
-
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    fn tokens(&self) -> &[Token] {
-        &self.room[..self.len]
-    }
-
-    /// Two places at the end, whether they are needed or not.
+    /// Room for eight tokens.
     #[inline(always)]
-    fn next_two(&mut self) -> &mut [Token; 2] {
-        if self.room.len() < self.len + 2 {
+    fn make_room(&mut self) {
+        if self.ids.len() < self.len + 8 {
             self.grow();
-        }
-        match self.room[self.len..].first_chunk_mut() {
-            Some(places) => places,
-            None => unreachable!("room was made"),
         }
     }
 
     #[cold]
     fn grow(&mut self) {
-        self.room.resize((self.len * 2).max(1 << 12), Token::default());
+        let room = (self.len * 2).max(1 << 12);
+        self.ids.resize(room, 0);
+        self.words.resize(room, 0);
+        self.flags.resize(room, 0);
+        self.starts.resize(room, 0);
     }
 
+    /// The tokens of a chunk of up to N tokens and up to one word, which is `word`: N are written where there is room, and
+    /// as many counted as there are.
     #[inline(always)]
-    fn push(&mut self, token: Token) {
-        self.next_two()[0] = token;
-        self.len += 1;
-    }
-
-    /// The tokens of a chunk of up to two tokens and one word, which is `word`.
-    #[inline(always)]
-    fn push_small(&mut self, chunk: Chunk, word: usize, document: Document<'_>) {
-        let flags = document.flags.get(word).copied().unwrap_or(0);
-        let starts = document.starts.get(word).copied().unwrap_or(0);
-        let token = |i: usize, is_first: bool| {
-            let meets = chunk.meets >> i & 1 != 0;
-            Token {
-                id: chunk.ids[i],
-                word: if meets { word as i32 } else { -1 },
-                flags: if meets { flags } else { 0 },
-                starts: if meets && is_first { starts } else { 0 },
-            }
-        };
-        *self.next_two() = [token(0, true), token(1, chunk.meets & 1 == 0)];
+    fn push_of_word<const N: usize>(
+        &mut self,
+        chunk: Chunk,
+        ids: [u32; N],
+        misses: [i32; N],
+        word: usize,
+        document: Document<'_>,
+    ) {
+        let meets = usize::from(chunk.meets);
+        let spread = |of: &[u8]| u64::from(of.get(word).copied().unwrap_or(0)) * 0x0101_0101_0101_0101;
+        let flags = spread(document.flags) & SPREAD[meets];
+        let starts = spread(document.starts) & SPREAD[meets & meets.wrapping_neg()];
+        *places(&mut self.ids, self.len) = ids;
+        let words: &mut [i32; N] = places(&mut self.words, self.len);
+        for i in 0..N {
+            words[i] = word as i32 | misses[i];
+        }
+        *places(&mut self.flags, self.len) = flags.to_le_bytes();
+        *places(&mut self.starts, self.len) = starts.to_le_bytes();
         self.len += usize::from(chunk.num_tokens);
     }
 }
@@ -529,14 +587,16 @@ struct Document<'a> {
 
 impl Document<'_> {
     /// A token by the words it meets, which are counted from word `base`.
-    #[inline(always)]
-    fn token(&self, id: u32, met: Met, base: usize) -> Token {
+    fn push(&self, id: u32, met: Met, base: usize, tokens: &mut Buffer) {
         let (first, last, fresh) = (base + met.first as usize, base + met.last as usize, base + met.fresh as usize);
-        if first == last {
-            return Token { id, word: -1, flags: 0, starts: 0 };
-        }
         let or = |of: &[u8]| of.iter().fold(0, |all, one| all | one);
-        Token { id, word: first as i32, flags: or(&self.flags[first..last]), starts: or(&self.starts[fresh..last]) }
+        tokens.make_room();
+        let at = tokens.len;
+        tokens.ids[at] = id;
+        tokens.words[at] = if first < last { first as i32 } else { -1 };
+        tokens.flags[at] = or(&self.flags[first..last]);
+        tokens.starts[at] = or(&self.starts[fresh..last]);
+        tokens.len += 1;
     }
 }
 
