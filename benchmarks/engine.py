@@ -1,10 +1,12 @@
-"""How fast are n-grams counted and tokens made, beside the tools one would otherwise use?
+"""How fast are n-grams counted and tokens made, and in how much memory, beside the tools one would otherwise use?
 
 A corpus by `reticent synth` (or any, by path) is counted and tokenised by us and by named peers, each in a process of
-its own, in turns, over several rounds. Counts must agree before a time is shown. Peers that count integers get the
-words already cut and numbered by us: their times are for counting alone, ours are from Parquet to the written index.
+its own (``engine_workers.py``), in turns, over several rounds. Counts and tokens must agree before a time is shown.
+One command prints every row, the goals P1 to P9 with what they came to, and writes ``record/engine.json``.
 
-    python -m benchmarks.engine [--documents 50000] [--corpus FOLDER] [--rounds 3]
+    python -m benchmarks.engine [--documents 50000] [--corpus FOLDER] [--rounds 3] [--only counting] …
+
+What a row's time includes is said in `INCLUDES`, by the first words of its name.
 """
 
 from __future__ import annotations
@@ -12,283 +14,322 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from benchmarks.engine_goals import INCLUDES, goals, shape_rows
+from benchmarks.record_io import DATA, markdown, spread, write_record
 
-from benchmarks.record_io import DATA, write_record
-
-#: What a round runs; (method, n, k). The first of each n is the one the others are held to.
-COUNTING = [
-    ("reticent", 1, 2), ("polars min/max", 1, 2), ("polars n_unique", 1, 2), ("python dict", 1, 2),
-    ("reticent", 3, 2), ("reticent", 3, 10), ("polars min/max", 3, 2), ("polars n_unique", 3, 10),
-]  # fmt: skip
+PARTS = ("counting", "tokens", "growth", "memory")
 TOKENIZERS = ("bert-base-cased", "gpt2")
-TOKENISING = ("reticent", "transformers", "encode_batch_fast")
-#: Documents the slow tokenising peers see; their tokens a second are compared, not their seconds.
-PEER_DOCUMENTS = 2000
-#: Documents whose tokens are compared.
-SAMPLE = 200
+#: Documents of each growth step, as shares of ``--documents``: 12.5k to 200k for 50k.
+GROWTH = (0.25, 0.5, 1, 2, 4)
+#: The memory limit that is tried, as a share of the text; no less than a Python process with Arrow needs.
+LIMIT_SHARE, LEAST_LIMIT = 0.5, 256 << 20
+ROOT = Path(__file__).parents[1]
+#: The split stage wants a held-out individual: a twentieth is held out, and the *joint* index, over everybody, is read.
+COMMAND = ["-c", "from reticent.cli import main; main()", "index"]
+SETTINGS = ["--quiet", "--set", "split.heldout=0.05"]
 
 
-def make_corpus(folder: Path, documents: int) -> None:
-    """Write a corpus of the shape of the published one: 2.5 documents an individual, 700 words a document."""
-    from reticent.engine.synthetic import SynthConfig, synthesize
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One thing a round runs. ``corpus`` is "whole", "tenth" or a number of documents."""
 
-    config = SynthConfig(
-        num_individuals=max(documents * 2 // 5, 2), words_per_document=700, documents_per_individual=2.5
-    )
-    synthesize(folder, config)
-
-
-# ------------------------------------------------------------------ workers: one process each
-
-
-def count_reticent(corpus: Path, n: int, k: int) -> dict[str, Any]:
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.index import IndexConfig, build_index, write_index
-    from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
-    from reticent.engine.split import SplitConfig, split_individuals
-
-    everybody = (MEMBERS, HELDOUT, REFERENCE)
-    documents = open_corpus(str(corpus))
-    individuals = split_individuals(documents, SplitConfig())
-    with tempfile.TemporaryDirectory() as out, _Clock() as clock:
-        index = build_index(documents, individuals, splits=everybody, config=IndexConfig(max_n=n))
-        write_index(index, out)
-    import pyarrow as pa
-
-    supports = [pa.record_batch(index.words())] + [pa.record_batch(index.level(level)) for level in range(2, n + 1)]
-    kept = [int(np.count_nonzero(table.column("support").to_numpy() >= k)) for table in supports]
-    return {**clock.spent, "kept": kept}
+    name: str
+    part: str
+    task: str
+    corpus: str = "whole"
+    n: int = 1
+    k: int = 2
+    more: dict[str, Any] = field(default_factory=dict)
 
 
-def _word_ids(corpus: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Integer words, their individuals and documents, in the order of the corpus; not timed."""
-    import pyarrow as pa
+def counting_rows() -> Iterator[Row]:
+    def peer(method: str, n: int, k: int = 2, corpus: str = "whole", **more: Any) -> Row:
+        shown = f"{method}{', end to end' if more else ''}, n = 1..{n}, k = {k}"
+        return Row(
+            name=shown + (", a tenth" if corpus == "tenth" else ""),
+            part="counting", task="peer", corpus=corpus, n=n, k=k, more={"method": method, **more},
+        )  # fmt: skip
 
-    from reticent import _rust
-    from reticent.engine.corpus import open_corpus
-
-    documents = open_corpus(str(corpus))
-    ids, units, docs = [], [], []
-    names: dict[str, int] = {}
-    people: dict[str, int] = {}
-    done = 0
-    for batch in documents.batches(columns=("individual_id", "text")):
-        words = _rust.segment(batch.column("text"))
-        encoded = pa.record_batch(words.surfaces(batch.column("text"))).column(0).dictionary_encode()
-        mapping = np.array([names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()], np.uint32)
-        ids.append(mapping[encoded.indices.to_numpy()] if len(mapping) else np.empty(0, np.uint32))
-        owners = [people.setdefault(one, len(people)) for one in batch.column("individual_id").to_pylist()]
-        lengths = np.diff(words.doc_offsets)
-        units.append(np.repeat(np.array(owners, np.uint32), lengths))
-        docs.append(np.repeat(np.arange(done, done + len(owners), dtype=np.uint32), lengths))
-        done += len(owners)
-    return np.concatenate(ids), np.concatenate(units), np.concatenate(docs), len(names)
-
-
-def count_polars(corpus: Path, n: int, k: int, *, minmax: bool) -> dict[str, Any]:
-    import polars as pl
-
-    ids, units, docs, size = _word_ids(corpus)
-    kept = []
-    with _Clock() as clock:
-        for level in range(1, n + 1):
-            length = len(ids) - level + 1
-            key = ids[:length].astype(np.uint64)
-            for ahead in range(1, level):
-                key = key * np.uint64(size) + ids[ahead : ahead + length]
-            frame = pl.DataFrame({"key": key, "unit": units[:length]})
-            if level > 1:
-                frame = frame.filter(pl.Series(docs[:length] == docs[level - 1 :]))
-            query = frame.lazy().group_by("key")
-            if minmax:
-                counted = query.agg(low=pl.col("unit").min(), high=pl.col("unit").max())
-                enough = pl.col("low") != pl.col("high")
-            else:
-                counted = query.agg(support=pl.col("unit").n_unique())
-                enough = pl.col("support") >= k
-            kept.append(int(counted.select(enough.sum()).collect(engine="streaming").item()))
-    return {**clock.spent, "kept": kept}
+    yield Row(name="reticent, n = 1..3, min_support = 10", part="counting", task="reticent", n=3, k=10,
+              more={"min_support": 10})  # fmt: skip
+    for n, detectors in ((1, "[]"), (3, "[]"), (3, '["rules"]')):
+        what = "" if detectors == "[]" else ", with the rules detector"
+        yield Row(name=f"reticent index, n = 1..{n}{what}", part="counting", task="command", n=n,
+                  more={"detectors": detectors})  # fmt: skip
+    for n in (1, 3):
+        yield peer("polars min/max", n)
+        yield peer("polars n_unique", n, 10)
+        yield peer("duckdb min/max", n)
+        yield peer("duckdb count(distinct)", n, 10)
+    for method, k in (("polars min/max", 2), ("polars n_unique", 10), ("duckdb min/max", 2)):
+        yield peer(method, 3, k, end_to_end=True)
+    yield peer("python dict", 1)
+    yield peer("scikit-learn CountVectorizer", 1)
+    for n in (1, 3):
+        yield Row(name=f"reticent, n = 1..{n}, a tenth", part="counting", task="reticent", corpus="tenth", n=n)
+    yield peer("python dict", 3, corpus="tenth")
+    yield peer("scikit-learn CountVectorizer", 3, corpus="tenth")
+    yield peer("networkx", 1, corpus="tenth")
 
 
-def count_python(corpus: Path, n: int, k: int) -> dict[str, Any]:
-    ids, units, _, _ = _word_ids(corpus)
-    words, people = ids.tolist(), units.tolist()
-    with _Clock() as clock:
-        first: dict[int, int] = {}
-        shared: set[int] = set()
-        for word, person in zip(words, people, strict=True):
-            if first.setdefault(word, person) != person:
-                shared.add(word)
-    return {**clock.spent, "kept": [len(shared)]}
+def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool) -> list[Row]:
+    """Return what a round runs, ours first."""
+    found = []
+    if "counting" in parts or "memory" in parts:
+        found += [Row(name=f"reticent, n = 1..{n}", part="memory", task="reticent", n=n) for n in (1, 3)]
+        if limited:
+            limit = max(int(LIMIT_SHARE * num_bytes), LEAST_LIMIT)
+            found.append(Row(name="reticent, n = 1..3, memory limit", part="memory", task="reticent", n=3,
+                             more={"memory_limit": limit}))  # fmt: skip
+    if "counting" in parts:
+        found += counting_rows()
+    if "tokens" in parts:
+        for name in TOKENIZERS:
+            if not (DATA / "tokenizer_vocabs" / name).is_dir():
+                print(f"skipped {name}: no such vocabulary under RETICENT_DATA", file=sys.stderr)
+                continue
+            for method in ("reticent", "transformers", "encode_batch_fast"):
+                task = "tokens_reticent" if method == "reticent" else "tokens_peer"
+                more = {"name": name} | ({} if method == "reticent" else {"method": method})
+                found.append(Row(name=f"{method}, {name}", part="tokens", task=task, more=more))
+    if "growth" in parts:
+        for share in GROWTH:
+            size = str(max(int(documents * share), 1))
+            found.append(Row(name=f"growth, {int(size):,} documents", part="growth", task="reticent", corpus=size, n=3))
+    return found
 
 
-def tokenise(corpus: Path, method: str, name: str) -> dict[str, Any]:
-    from reticent import _rust
-    from reticent.engine.corpus import open_corpus
-    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-
-    folder = DATA / "tokenizer_vocabs" / name
-    if (folder / "vocab.txt").exists():
-        made = wordpiece_tokenizer_json(folder / "vocab.txt")
-    else:
-        made = bytelevel_tokenizer_json(folder / "vocab.json", folder / "merges.txt")
-    batches = [batch.column("text") for batch in open_corpus(str(corpus)).batches(columns=("text",))]
-    if method == "reticent":
-        encoder, tokens, sample = _rust.TokenEncoder(made), 0, []
-        with _Clock() as clock:
-            for texts in batches:
-                words = _rust.segment(texts)
-                zeros = np.zeros(words.num_words, dtype=np.uint8)
-                encoded = encoder.encode(texts, words, zeros, zeros)
-                tokens += int(encoded.doc_offsets[-1])
-                sample = sample or encoded.input_ids[: encoded.doc_offsets[: SAMPLE + 1][-1]].tolist()
-        return {**clock.spent, "tokens": tokens, "sample": sample, "path": encoder.path}
-    texts = [text for batch in batches for text in batch.to_pylist()][:PEER_DOCUMENTS]
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    library = Tokenizer.from_str(made)
-    library.encode_special_tokens = True
-    if method == "transformers":
-        fast = PreTrainedTokenizerFast(tokenizer_object=library)
-        with _Clock() as clock:
-            found = fast(texts, add_special_tokens=False, return_offsets_mapping=True)
-            tokens = sum(len(found[number].word_ids) for number in range(len(texts)))
-        sample = [i for row in found["input_ids"][:SAMPLE] for i in row]
-    else:
-        with _Clock() as clock:
-            encodings = library.encode_batch_fast(texts, add_special_tokens=False)
-        tokens = sum(len(encoding.ids) for encoding in encodings)
-        sample = [i for encoding in encodings[:SAMPLE] for i in encoding.ids]
-    return {**clock.spent, "tokens": tokens, "documents": len(texts), "sample": sample}
+# ------------------------------------------------------------------ running
 
 
-class _Clock:
-    """Wall and processor seconds of a block, and the peak memory of the process at its end."""
-
-    def __enter__(self) -> _Clock:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.spent = {
-            "seconds": time.perf_counter() - self._wall,
-            "cpu_seconds": time.process_time() - self._cpu,
-            "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        }
+def _worker(task: str, paths: dict[str, Path], **arguments: Any) -> dict[str, Any]:
+    request = json.dumps({"task": task, "paths": {key: str(path) for key, path in paths.items()}, **arguments})
+    command = [sys.executable, "-m", "benchmarks.engine_workers", request]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout)
 
 
-METHODS: dict[str, Callable[[Path, int, int], dict[str, Any]]] = {
-    "reticent": count_reticent,
-    "polars min/max": lambda corpus, n, k: count_polars(corpus, n, k, minmax=True),
-    "polars n_unique": lambda corpus, n, k: count_polars(corpus, n, k, minmax=False),
-    "python dict": count_python,
-}
-
-
-# ------------------------------------------------------------------ the runner
-
-
-def run(size: str, documents: int | None = None, corpus: Path | None = None, rounds: int = 3) -> dict[str, Any]:
-    """Measure everything and write ``record/engine.json``; `AssertionError` where counts or tokens differ."""
-    documents = documents or (400 if size == "toy" else 50_000)
-    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        if corpus is None:
-            make_corpus(Path(folder), documents)
-            corpus = Path(folder) / "documents"
-        text = Path(folder) / "text.txt"
-        num_bytes = _write_text(corpus, text)
-        runs: dict[str, list[dict[str, Any]]] = {}
-        for _ in range(1 if size == "toy" else rounds):
-            start = time.perf_counter()
-            subprocess.run(
-                ["wc", "-w", str(text)], check=True, capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
-            )
-            runs.setdefault("wc -w", []).append({"seconds": time.perf_counter() - start})
-            for method, n, k in COUNTING:
-                runs.setdefault(f"{method}, n = 1..{n}, k = {k}", []).append(_worker(corpus, "count", method, n, k))
-            for name in TOKENIZERS:
-                if (DATA / "tokenizer_vocabs" / name).is_dir():
-                    for method in TOKENISING:
-                        runs.setdefault(f"{method}, {name}", []).append(_worker(corpus, "tokens", method, name))
-    _check(runs)
-    result = {
-        "num_bytes": num_bytes,
-        "documents": documents,
-        "runs": {name: _median(rows) for name, rows in runs.items()},
+def _timed(command: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """Wall, processor seconds and peak memory of a whole process."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})}, cwd=ROOT)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, f"{command[0]} ended with {process.returncode}"
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_bytes": usage.ru_maxrss * 1024,
     }
-    for name, row in result["runs"].items():
-        rate = f"{row['tokens'] / row['seconds'] / 1e6:9.2f} M tokens/s" if "tokens" in row else ""
-        print(f"{name:36s} {row['seconds']:8.3f} s  {row.get('peak_mib', 0):6,} MiB {rate}")
+
+
+class Corpora:
+    """The documents of a benchmark: the whole, its first tenth, the growth steps; and what is derived from them."""
+
+    def __init__(self, folder: Path, corpus: Path | None, documents: int | None, parts: tuple[str, ...]):
+        self.folder, self._made = folder, {}
+        self.generated = corpus is None
+        if corpus is None:
+            assert documents
+            (folder / "synth").mkdir()
+            largest = documents * max(GROWTH) if "growth" in parts else documents
+            # A corpus begins with every smaller one, so the steps are cut from the largest.
+            _worker("make_corpus", {"folder": folder / "synth"}, documents=int(largest))
+            self.source = folder / "synth" / "documents"
+            self.whole = self.take(documents)
+        else:
+            self.source = self.whole = corpus
+            if documents:
+                self.whole = self.take(documents)
+        self.text = _worker("write_text", {"corpus": self.whole, "path": folder / "text.txt"})
+        self.documents, self.num_bytes = self.text["documents"], self.text["num_bytes"]
+        self.shape = _worker("shape", {"corpus": self.whole})
+        if not self.generated:  # a given corpus is not made larger: the steps end at what it has
+            self.step_scale = 1 / max(GROWTH)
+        else:
+            self.step_scale = 1.0
+
+    def take(self, documents: int) -> Path:
+        path = self.folder / f"first-{documents}"
+        if not path.exists():
+            found = _worker("take_documents", {"corpus": self.source, "out": path}, documents=documents)["documents"]
+            assert found == documents, f"the corpus has {found} documents, {documents} are asked for"
+        return path
+
+    def path(self, name: str) -> Path:
+        if name == "whole":
+            return self.whole
+        return self.take(max(self.documents // 10, 1) if name == "tenth" else int(name))
+
+    def numbered(self, name: str) -> Path:
+        path = self.folder / f"numbered-{name}.npz"
+        if not path.exists():
+            _worker("number", {"corpus": self.path(name), "out": path})
+        return path
+
+
+def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
+    corpus = corpora.path(row.corpus)
+    if row.task == "peer":
+        paths = {"corpus": corpus, "numbered": corpora.numbered(row.corpus)}
+        return _worker("peer", paths, n=row.n, k=row.k, **row.more)
+    if row.task == "command":
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-", dir=corpora.folder) as out:
+            options = [str(corpus), "--out", out, "--max-n", str(row.n), *SETTINGS]
+            spent = _timed([sys.executable, *COMMAND, *options, "--set", f"detect.detectors={row.more['detectors']}"],
+                           {"PYTHONPATH": str(ROOT)})  # fmt: skip
+            kept = _worker("kept_in_files", {"folder": Path(out) / "index-joint"}, n=row.n, k=row.k)
+        return {**spent, **kept}
+    if row.task == "reticent":
+        return _worker("reticent", {"corpus": corpus}, n=row.n, k=row.k, **row.more)
+    return _worker(row.task, {"corpus": corpus}, **row.more)
+
+
+def run(
+    size: str,
+    documents: int | None = None,
+    corpus: Path | None = None,
+    rounds: int = 3,
+    parts: tuple[str, ...] = PARTS,
+    training_rate: float | None = None,
+) -> dict[str, Any]:
+    """Measure, print and write ``record/engine.json``; `AssertionError` where counts or tokens differ."""
+    if corpus is None:
+        documents = documents or (400 if size == "toy" else 50_000)
+    if size == "toy":
+        rounds = 1
+    from benchmarks.engine_workers import can_limit_memory
+
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        corpora = Corpora(Path(folder), corpus, documents, parts)
+        steps = int(corpora.documents * corpora.step_scale)
+        todo = rows(parts, steps, corpora.num_bytes, can_limit_memory())
+        runs: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(rounds):
+            words = _timed(["wc", "-w", str(Path(folder) / "text.txt")], {"LC_ALL": "C.UTF-8"})
+            del words["peak_bytes"]  # Linux counts what its parent held
+            runs.setdefault("wc -w", []).append(words)
+            for row in todo:
+                runs.setdefault(row.name, []).append(_run_row(row, corpora))
+                print(".", end="", flush=True)
+        print()
+    _check(todo, runs)
+    about = {key: corpora.shape[key] for key in corpora.shape}
+    shown = {name: _summary(found) for name, found in runs.items()}
+    reached = goals(runs, corpora.num_bytes, about, training_rate)
+    result = {
+        "documents": corpora.documents, "num_bytes": corpora.num_bytes, "generated": corpora.generated,
+        "rounds": rounds, "parts": list(parts), "shape": about, "runs": shown, "goals": reached,
+    }  # fmt: skip
+    _print(result)
     write_record("engine", result, size)
     return result
 
 
-def _write_text(corpus: Path, path: Path) -> int:
-    import pyarrow.parquet as pq
-
-    with path.open("w", encoding="utf-8") as file:
-        for part in sorted(corpus.glob("*.parquet")) if corpus.is_dir() else [corpus]:
-            for text in pq.read_table(part, columns=["text"]).column("text").to_pylist():
-                file.write(text + "\n")
-    return path.stat().st_size
-
-
-def _worker(corpus: Path, *arguments: object) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.engine", "--worker", str(corpus), *map(str, arguments)]
-    root = Path(__file__).parents[1]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=root).stdout)
-
-
-def _check(runs: dict[str, list[dict[str, Any]]]) -> None:
-    kept: dict[tuple[int, int], list[int]] = {}
-    for method, n, k in COUNTING:
-        for row in runs[f"{method}, n = 1..{n}, k = {k}"]:
-            assert kept.setdefault((n, k), row["kept"]) == row["kept"], f"{method} counts otherwise at n = {n}, k = {k}"
-    for name in TOKENIZERS:
-        samples = [row.pop("sample") for method in TOKENISING for row in runs.get(f"{method}, {name}", [])]
-        shortest = min(map(len, samples), default=0)
-        assert all(sample[:shortest] == samples[0][:shortest] for sample in samples), f"{name}: tokens differ"
+def _check(todo: list[Row], runs: dict[str, list[dict[str, Any]]]) -> None:
+    """Hold every answer to the first of its kind; ours is the first."""
+    kept: dict[tuple[str, int, int], list[int]] = {}
+    samples: dict[str, list[int]] = {}
+    for row in todo:
+        for found in runs[row.name]:
+            for k, counts in found.get("kept", {}).items():
+                for n, count in enumerate(counts, 1):
+                    first = kept.setdefault((row.corpus, n, int(k)), count)
+                    assert first == count, f"{row.name}: {count} {n}-grams of support {k}, others count {first}"
+            if "sample" in found:
+                sample = found.pop("sample")
+                first_ids = samples.setdefault(row.more["name"], sample)
+                shortest = min(len(sample), len(first_ids))
+                assert shortest > 0, f"{row.name}: no token was compared"
+                assert sample[:shortest] == first_ids[:shortest], f"{row.name}: tokens differ"
 
 
-def _median(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    seconds = [row["seconds"] for row in rows]
-    middle = dict(sorted(rows, key=lambda row: row["seconds"])[len(rows) // 2])
+def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians and spreads of the times, the greatest peak, and what does not change."""
+    one = {key: value for key, value in found[0].items() if key not in ("seconds", "cpu_seconds", "kept")}
+    peaks = [each["peak_bytes"] for each in found if "peak_bytes" in each]
     return {
-        **middle,
-        "seconds": statistics.median(seconds),
-        "spread": [min(seconds), max(seconds)],
-        "rounds": len(rows),
+        **one,
+        **({"peak_bytes": max(peaks)} if peaks else {}),
+        "seconds": spread([each["seconds"] for each in found]),
+        "cpu_seconds": spread([each["cpu_seconds"] for each in found]),
     }
+
+
+def _print(result: dict[str, Any]) -> None:
+    print(f"{result['documents']:,} documents, {result['num_bytes'] / 1e6:,.0f} MB, {result['rounds']} rounds\n")
+    print(markdown(*run_table(result)))
+    print(markdown(*goal_table(result)))
+    print(markdown(("shape", "here", "published"), shape_rows(result["shape"])))
+    for name, what in INCLUDES.items():
+        print(f"{name}: {what}")
+
+
+def run_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and rows of the times."""
+    heads = ("", "seconds", "spread", "CPU seconds", "memory before, MiB", "at its peak, MiB", "M tokens/s")
+    table = []
+    for name, row in record["runs"].items():
+        seconds, documents = row["seconds"], row.get("documents")
+        table.append(
+            (
+                name + (f", {documents:,} documents" if documents else ""),
+                f"{seconds['median']:.2f}",
+                f"{seconds['low']:.2f} to {seconds['high']:.2f}",
+                f"{row['cpu_seconds']['median']:.2f}",
+                *(f"{row[key] >> 20:,}" if row.get(key) else "-" for key in ("before_bytes", "peak_bytes")),
+                f"{row['tokens'] / seconds['median'] / 1e6:.1f}" if "tokens" in row else "-",
+            )
+        )
+    return heads, table
+
+
+def goal_table(record: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and rows of the goals."""
+    table = []
+    for goal in record["goals"]:
+        value = goal["value"]
+        shown = (f"{value['median']:.3g}", f"{value['low']:.3g} to {value['high']:.3g}")
+        met = "goal" if _reaches(goal, "goal") else "first" if _reaches(goal, "first") else "no"
+        table.append((goal["id"], goal["what"], *shown, goal["first"], goal["goal"], met))
+    return ("", "what", "here", "spread", "first", "goal", "reached"), table
+
+
+def _reaches(goal: dict[str, Any], column: str) -> bool:
+    if goal[column] == "-":
+        return False
+    sign, bound = goal[column].split()
+    number = float(bound.rstrip("x"))
+    value = goal["value"]["median"]
+    return value <= number if sign == "<=" else value >= number
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int)
-    parser.add_argument("--corpus", type=Path, help="folder of Parquet documents instead of generated ones")
+    parser.add_argument("--documents", type=int, help="default 50,000, or all of --corpus")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        help="Parquet documents instead of generated ones: a file or a folder, "
+        "with the columns doc_id, individual_id and text",
+    )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=PARTS, action="append", help="repeat for several; all of them if not given")
+    parser.add_argument("--training-rate", type=float, help="measured tokens a second of training, for P9")
     parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
-    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.worker:
-        corpus, task, method, *rest = arguments.worker
-        if task == "count":
-            print(json.dumps(METHODS[method](Path(corpus), int(rest[0]), int(rest[1]))))
-        else:
-            print(json.dumps(tokenise(Path(corpus), method, rest[0])))
-        return
-    run(arguments.size, arguments.documents, arguments.corpus, arguments.rounds)
+    run(
+        arguments.size, arguments.documents, arguments.corpus, arguments.rounds,
+        tuple(arguments.only or PARTS), arguments.training_rate,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 RECORD = Path(__file__).parent / "record"
@@ -26,7 +28,7 @@ def machine() -> dict[str, Any]:
     ).stdout.strip()
     import torch
 
-    packages = ("torch", "transformers", "tokenizers", "polars", "pyarrow", "numba", "numpy")
+    packages = ("torch", "transformers", "tokenizers", "polars", "duckdb", "scikit-learn", "pyarrow", "numba", "numpy")
     return {
         "cpu": cpu,
         "cores": os.cpu_count(),
@@ -36,6 +38,17 @@ def machine() -> dict[str, Any]:
         "versions": {name: version(name) for name in packages},
         "commit": commit or None,
     }
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return median, least and greatest, and how many there are."""
+    return {"median": median(values), "low": min(values), "high": max(values), "n": len(values)}
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table, figures to the right."""
+    lines = [heads, ["---" if number == 0 else "---:" for number in range(len(heads))], *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
 
 
 def write_record(name: str, result: dict[str, Any], size: str) -> Path:

@@ -9,7 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import RECORD
+from benchmarks.engine import goal_table, run_table
+from benchmarks.engine_goals import shape_rows
+from benchmarks.record_io import RECORD, markdown
 
 PAGE = Path(__file__).parent / "README.md"
 START = "<!-- what follows is written by benchmarks.tables -->\n"
@@ -21,8 +23,10 @@ def tables() -> str:
     records = {name: _read(f"real_corpora_{name}") for name in CORPORA}
     found = {name: record for name, record in records.items() if record}
     parts = [_leak_table(name, record) for name, record in found.items()]
-    engine = _read("engine")
-    return "\n".join(([_identifiers(found), *parts] if parts else []) + ([_engine(engine)] if engine else []))
+    others = [(_engine, _read("engine")), (_large, _read("large")), (_kernels, _read("kernels"))]
+    return "\n".join(
+        ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
+    )
 
 
 def _identifiers(records: dict[str, dict[str, Any]]) -> str:
@@ -45,7 +49,7 @@ def _identifiers(records: dict[str, dict[str, Any]]) -> str:
     rows += [(f"seconds: {stage}", *(f"{i['seconds'][stage]:.3f}" for i in found.values())) for stage in stages]
     for key, what in (("peak_mib_engine", "the identifiers"), ("peak_mib", "the whole job")):
         rows += [(f"peak memory of {what}, MiB", *(f"{record[key]:,}" for record in records.values()))]
-    return "### Identifiers\n\n" + _markdown(("", *records), rows)
+    return "### Identifiers\n\n" + markdown(("", *records), rows)
 
 
 def _leak_table(name: str, record: dict[str, Any]) -> str:
@@ -69,27 +73,66 @@ def _leak_table(name: str, record: dict[str, Any]) -> str:
     return (
         f"### Leaks: {name}\n\n{split['members']} members, {split['heldout']} held-out individuals, "
         f"{split['reference']} in the reference. {machine['cpu']}, {machine['cores']} cores, "
-        f"commit {machine['commit']}.\n\n" + _markdown(heads, rows) + f"\nSeconds: {seconds}.\n"
+        f"commit {machine['commit']}.\n\n" + markdown(heads, rows) + f"\nSeconds: {seconds}.\n"
     )
 
 
 def _engine(record: dict[str, Any]) -> str:
-    words = record["runs"]["wc -w"]["seconds"]
+    machine = record["machine"]
+    made = "made by reticent synth" if record["generated"] else "of a given corpus"
+    return (
+        f"### Engine\n\n{record['documents']:,} documents {made}, {record['num_bytes'] / 1e6:,.0f} MB; median of "
+        f"{record['rounds']}. {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n"
+        + "\n".join(
+            [
+                markdown(*goal_table(record)),
+                markdown(*run_table(record)),
+                markdown(("shape", "here", "published"), shape_rows(record["shape"])),
+            ]
+        )
+    )
+
+
+def _large(record: dict[str, Any]) -> str:
+    machine, runs = record["machine"], {name: record[name] for name in ("pilot", "large")}
     rows = [
         (
-            name + (f", {row['documents']:,} documents" if "documents" in row else ""),
-            f"{row['seconds']:.2f}",
-            "-" if "documents" in row else f"{row['seconds'] / words:.1f}",
-            f"{row['peak_mib']:,}" if "peak_mib" in row else "-",
-            f"{row['tokens'] / row['seconds'] / 1e6:.1f}" if "tokens" in row else "-",
+            f"{run['documents']:,}",
+            f"{run['num_bytes'] / 1e9:.2f}",
+            *(f"{run[key]:,.1f}" for key in ("seconds", "cpu_seconds")),
+            *("-" if run[key] is None else f"{run[key] / 1e9:.2f}" for key in ("memory_limit", "peak_bytes")),
+            f"{run['spill_bytes'] / 1e9:.2f}",
         )
-        for name, row in record["runs"].items()
+        for run in runs.values()
     ]
-    heads = ("", "seconds", "times wc -w", "peak memory, MiB", "M tokens/s")
-    rounds, machine = record["runs"]["wc -w"]["rounds"], record["machine"]
+    told = ""
+    if "extrapolated" in record:
+        far = record["extrapolated"]
+        told = f"\nExtrapolated to {far['documents']:,}: {far['seconds']:,.0f} s. Basis: {far['basis']}.\n"
+        rows.append((f"{far['documents']:,}", "-", f"{far['seconds']:,.1f}", f"{far['cpu_seconds']:,.1f}", *"---"))
+    heads = ("documents", "GB of text", "seconds", "CPU seconds", "memory limit, GB", "at its peak, GB", "spill, GB")
     return (
-        f"### Engine\n\n{record['documents']:,} documents, {record['num_bytes'] / 1e6:,.0f} MB; median of {rounds}. "
-        f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n" + _markdown(heads, rows)
+        f"### Larger than memory\n\nn = 1..3. {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_mib']:,} MiB, commit {machine['commit']}.\n\n" + markdown(heads, rows) + told
+    )
+
+
+def _kernels(record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    rows = [
+        (
+            name,
+            f"{row['entries'] / 1e6:.1f}",
+            f"{row['numba']['median']:.3f}",
+            f"{row['numpy']['median']:.3f}",
+            f"{row['numpy']['median'] / row['numba']['median']:.1f}",
+        )
+        for name, row in record["rows"].items()
+    ]
+    return (
+        f"### Kernels\n\n{record['num_tokens'] / 1e6:.1f} M tokens; processor seconds, median of "
+        f"{next(iter(record['rows'].values()))['numba']['n']}. {machine['cpu']}, one thread, "
+        f"commit {machine['commit']}.\n\n" + markdown(("", "M entries", "Numba", "NumPy", "NumPy / Numba"), rows)
     )
 
 
@@ -99,11 +142,6 @@ def _shown(estimate: dict[str, Any] | None) -> str:
     if estimate["low"] is None:
         return f"{estimate['value']:.3f}"
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
-
-
-def _markdown(heads: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    lines = [heads, tuple("---" if number == 0 else "---:" for number in range(len(heads))), *rows]
-    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
 
 
 def _read(name: str) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ Every function raises `CorpusError` for texts it cannot use, `PolicyError` for s
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
@@ -50,15 +51,27 @@ class Words:
 class IndexBuilder:
     """Collects documents for an `NgramIndex`; finished once."""
 
-    def __new__(cls, *, max_n: int = 1, surface: _Surface | str = "exact", num_threads: int = 0) -> IndexBuilder: ...
+    def __new__(
+        cls,
+        *,
+        max_n: int = 1,
+        surface: _Surface | str = "exact",
+        num_threads: int = 0,
+        memory_limit: int | None = None,
+        folder: Path | str | None = None,
+    ) -> IndexBuilder:
+        """``memory_limit``: bytes beside what the process uses now; the rest goes to a nameless file in ``folder``."""
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
-        """Add documents, each owned by its unit (individual or household); returns the number of words."""
+        """Add documents, each owned by its unit (individual or household); returns the number of words.
+
+        Works in the calling thread; many threads may call at once.
+        """
     def finish(self, *, min_support: int = 2) -> NgramIndex:
         """Count; n-grams under ``min_support`` are not extended."""
 
 @final
 class NgramIndex:
-    """How many units use each word and each n-gram; supports of n-grams (n >= 2) saturate at 255."""
+    """How many units use each word and each n-gram."""
 
     @property
     def max_n(self) -> int: ...
@@ -75,10 +88,12 @@ class NgramIndex:
     def min_support(self) -> int: ...
     @property
     def surface(self) -> str: ...
-    def words(self) -> ArrowBatch:
-        """Return columns word, support, occurrences; in byte order of the word."""
-    def level(self, n: int) -> ArrowBatch:
-        """Return columns left, right, support of the n-grams, n >= 2; sorted by (left, right)."""
+    def words(self, start: int = 0, length: int | None = None) -> ArrowBatch:
+        """Return columns word, support, occurrences, in byte order of the word: all, or these rows."""
+    def num_ngrams(self, n: int) -> int:
+        """Distinct n-grams of the level, n >= 2."""
+    def level(self, n: int, start: int = 0, length: int | None = None) -> ArrowBatch:
+        """Return columns left, right, support of the n-grams, n >= 2, sorted by (left, right): all, or these rows."""
     @staticmethod
     def from_tables(
         words: _ArrowArray,
@@ -93,6 +108,13 @@ class NgramIndex:
         """Return the index of these tables; `ArtifactError` when they do not fit together."""
     def merge(self, other: NgramIndex) -> NgramIndex:
         """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
+    def prune(self, min_support: int) -> NgramIndex:
+        """Return the index that the same documents give with a greater ``min_support``."""
+    def update(
+        self, removed: NgramIndex, added: NgramIndex, k: int
+    ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
+        """Return this index less the documents of ``removed``, with those of ``added``; and for each n how many n-grams
+        are new, gone, identifying now and were not, shared now and were not. All with ``min_support`` 1."""
     def protect(
         self,
         texts: _ArrowArray,
@@ -167,14 +189,23 @@ class Gazetteer:
 def segment(texts: _ArrowArray, *, num_threads: int = 0) -> Words:
     """Return the words of documents (UAX #29, numbers kept whole)."""
 
+def resolve_threads(num_threads: int) -> int:
+    """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core."""
+
+def instruction_set() -> str:
+    """Return what words are cut with on this machine: "avx2" or "table"."""
+
+def release_memory() -> None:
+    """Give memory that was freed back to the system."""
+
 def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
     """Return the XXH3-64 of each id under a seed; it never changes."""
 
 def check_utf8(texts: _ArrowArray) -> int | None:
     """Return the first row that is not valid UTF-8, or None."""
 
-def fold_surfaces(words: _ArrowArray) -> ArrowBatch:
-    """Return the coarse surface of each string, column ``word``: what leaks are matched on."""
+def apply_surface(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
+    """Return the surface of each string, column ``word``: what words are counted by, or leaks matched on."""
 
 def cover_spans(
     texts: _ArrowArray,
@@ -214,6 +245,7 @@ def synth_documents(
     languages: Sequence[str],
     words_per_document: int,
     documents_per_individual: float,
+    vocabulary: int = 0,
     num_threads: int = 0,
 ) -> ArrowBatch:
     """Return generated documents in the columns of ``schema.DOCUMENTS`` (doc_id, individual_id, text, …, spans)."""

@@ -49,7 +49,7 @@ FORMATS = {
     "synth": 1,
     "split": 1,
     "spans": 1,
-    "index": 1,
+    "index": 2,
     "foundation": 1,
     "tokens": 1,
     "models": 1,

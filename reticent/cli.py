@@ -50,6 +50,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warn
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory the count of n-grams may use, e.g. 4GB; what does not fit goes to disk beside the results.",
+    ),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
 Set = Annotated[
     list[str] | None,
@@ -86,6 +93,9 @@ def synth(
     individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
     words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
     documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
+    vocabulary: Annotated[
+        int, typer.Option(help="Invented words that notes draw from, for a corpus as rich as a real one: 350000.")
+    ] = 0,
     public_documents: Annotated[
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
@@ -105,6 +115,7 @@ def synth(
         num_individuals=individuals,
         words_per_document=words_per_document,
         documents_per_individual=documents_per_individual,
+        vocabulary=vocabulary,
         public_documents=public_documents,
         languages=tuple(language or ("en", "fr")),
         seed=seed,
@@ -114,6 +125,7 @@ def synth(
         "individuals": individuals,
         "words": words_per_document,
         "documents": documents_per_individual,
+        "vocabulary": vocabulary,
         "public": public_documents,
         "languages": list(config.languages),
         "seed": seed,
@@ -133,12 +145,13 @@ def run(
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
     ] = Stage.REPORT,
+    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a job: documents in; models, evidence and a report out. What is up to date is not run again."""
-    _execute(_load(job, settings), until.value, quiet, as_json)
+    _execute(_load(job, _limit(memory_limit) + (settings or [])), until.value, quiet, as_json)
 
 
 @app.command()
@@ -165,6 +178,7 @@ def index(
         ),
     ] = None,
     max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words.")] = 1,
+    memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -188,7 +202,7 @@ def index(
     if (out / "job.json").exists():  # what later commands chose stays theirs
         earlier = _read_job(out)
         values |= {name: earlier[name] for name in ("protect", "model", "train", "audit")}
-    _execute(_job(values, settings), "index", quiet, as_json)
+    _execute(_job(values, _limit(memory_limit) + (settings or [])), "index", quiet, as_json)
 
 
 @app.command()
@@ -273,14 +287,45 @@ def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False)
 
 
 @app.command()
-def stats(run_folder: RunFolder) -> None:
-    """Print the corpus and identifier statistics of a run as JSON (needs the stage protect)."""
+def stats(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|JOB.toml",
+            help="A run folder that has its index, or a job file, whose documents are split, searched and indexed "
+            "first. Neither needs a model.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for stats.json and its figures (SVG, PNG); without it the JSON is printed."
+        ),
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+) -> None:
+    """Count what identifies people in the documents: by person, word and n; how near to the line; what is left to
+    learn from; and how often a few words that many people use still point to one person. No count of few people.
+    """
+    from reticent.audit.corpus_plots import write_corpus_plots
+    from reticent.audit.report import published_corpus
     from reticent.job import Run
     from reticent.stages import corpus_section
 
-    job_run = Run(_job(_read_job(run_folder), None))
-    job_run.require_models()
-    print(json.dumps(corpus_section(job_run), indent=1))
+    if source.is_file():
+        job_run = Run(_load(source, settings), _progress(quiet))
+        job_run.execute("index")
+    else:
+        job_run = Run(_job(_read_job(source), settings), _progress(quiet))
+    found = json.dumps(published_corpus(corpus_section(job_run), job_run.job.audit.small_cell), indent=1)
+    if out is None:
+        print(found)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "stats.json").write_text(found + "\n", encoding="utf-8")
+    for path in [out / "stats.json", *write_corpus_plots(json.loads(found), out)]:
+        print(path)
 
 
 def main() -> None:
@@ -331,6 +376,10 @@ def _read_job(run_folder: Path) -> dict[str, Any]:
             f"{run_folder}: not a run folder (no job.json); start with `reticent index` or `reticent run`"
         )
     return {**load_job(run_folder / "job.json").model_dump(), "out": str(run_folder)}
+
+
+def _limit(memory_limit: str | None) -> list[str]:
+    return [] if memory_limit is None else [f"memory_limit={json.dumps(memory_limit)}"]
 
 
 def _load(path: Path, settings: list[str] | None) -> Any:

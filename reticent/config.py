@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from reticent.errors import PolicyError
 from reticent.trainer.recipes import get_recipe
@@ -172,6 +172,8 @@ class Job(Section):
     out: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     num_threads: int = Field(default=0, ge=0)
+    #: Memory the stage index may use, "4GB" say; what does not fit is written beside the results while it counts.
+    memory_limit: ByteSize | None = None
     corpus: CorpusSection
     split: SplitSection = SplitSection()
     detect: DetectSection = DetectSection()

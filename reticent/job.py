@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from reticent.progress import Progress
 
 if TYPE_CHECKING:
     from reticent.engine.detect.gazetteer import RecordsDetector
+    from reticent.engine.protect import Policy
 
 __all__ = ["STAGES", "Run"]
 
@@ -154,7 +156,10 @@ class Run:
         from reticent.engine.index import IndexConfig, build_index, write_index
 
         config = IndexConfig(
-            max_n=self.job.index.max_n, surface=self.job.index.surface, num_threads=self.job.num_threads
+            max_n=self.job.index.max_n,
+            surface=self.job.index.surface,
+            num_threads=self.job.num_threads,
+            memory_limit=self.job.memory_limit,
         )
         inputs = {**self._corpus_input(), "split": self._fingerprint("split")}
         for name, splits in (("index", (MEMBERS,)), ("index-joint", (MEMBERS, HELDOUT))):
@@ -163,7 +168,13 @@ class Run:
                 with self.progress.task(
                     f"index of {' and '.join(splits)}", self.corpus.num_documents, "documents"
                 ) as advance:
-                    index = build_index(self.corpus, self.individuals, splits=splits, config=config, progress=advance)
+                    index = build_index(
+                        self.corpus,
+                        self.individuals,
+                        splits=splits,
+                        config=replace(config, spill_folder=folder),
+                        progress=advance,
+                    )
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
                 write_index(index, folder)
 
@@ -173,17 +184,9 @@ class Run:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""
         from reticent.engine.detect.spans import SpanReader
         from reticent.engine.index import open_index
-        from reticent.engine.protect import Policy
         from reticent.engine.tokens import write_tokens
 
-        settings = self.job.protect
-        policy = Policy(
-            k=settings.k,
-            n=settings.n,
-            policy=settings.policy,
-            scopes=settings.scopes,
-            max_document_frequency=settings.max_document_frequency,
-        )
+        settings, policy = self.job.protect, self.policy
         for model in self.job.model:
             tokenizer = self._tokenizer_json(model)
             variants = [
@@ -390,6 +393,13 @@ class Run:
 
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    @property
+    def policy(self) -> Policy:
+        """What is protected."""
+        from reticent.engine.protect import Policy
+
+        return Policy(**self.job.protect.model_dump())
 
     def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
         """Epoch -> model folder, for one trained recipe."""

@@ -161,28 +161,36 @@ def gather_evidence(run: Run) -> dict[str, Any]:
 
 
 def corpus_section(run: Run) -> dict[str, Any]:
-    """Statistics of the corpus and its identifiers: counts and distributions only (the seed's Figs. 5 and 6)."""
+    """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
+    distributions only (the seed's Figs. 5, 6 and 14), margin of support, retention and unicity.
+    """
+    from reticent.artifact import require_kind
+    from reticent.audit.statistics import clopper_pearson
+    from reticent.engine.detect.spans import SpanReader
     from reticent.engine.index import open_index
-    from reticent.engine.stats import corpus_statistics, detected_spans, retention_by_policy
-    from reticent.engine.store import open_tokens
+    from reticent.engine.stats import corpus_statistics, detected_spans
 
-    first = run.job.model[0].name
-    protect = run.job.protect
-    index = open_index(run.folder / "index")
-    statistics = corpus_statistics(
-        open_tokens(run.folder / f"tokens/{first}/train"),
-        index.words(),
-        run.individuals,
-        k=protect.k,
-        n=protect.n,
-        policy=protect.policy,
-    )
+    for name in ("split", "spans", "index"):
+        require_kind(run.folder / name, name)
+    with run.progress.task("statistics", run.corpus.num_documents, "documents") as advance:
+        statistics = corpus_statistics(
+            run.corpus,
+            run.individuals,
+            open_index(run.folder / "index"),
+            policy=run.policy,
+            spans=SpanReader(run.folder / "spans"),
+            seed=run.job.seed,
+            progress=advance,
+            num_threads=run.job.num_threads,
+        )
+    for row in statistics["unicity"]:
+        found, n = row.pop("num_singled_out"), row.pop("num_units")
+        low, high = clopper_pearson(found, n) if n else (None, None)
+        about = {"level": 0.95, "n": n, "unit": statistics["unit"], "method": "Clopper-Pearson"}
+        row["share"] = {"value": found / n if n else None, "low": low, "high": high, **about}
     individual = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     statistics["detected"] = detected_spans(
         run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
-    )
-    statistics["retention_by_policy"] = retention_by_policy(
-        run.corpus, run.individuals, index, k=protect.k, num_threads=run.job.num_threads
     )
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
     return statistics

@@ -203,11 +203,10 @@ def test_adding_an_individual_never_lowers_a_support(corpus: list[tuple[str, int
     assert all(after[gram] >= count for gram, count in before.items())
 
 
-def test_supports_of_ngrams_saturate_and_of_words_do_not() -> None:
+def test_supports_are_exact_however_many() -> None:
     index = build([("common pair", unit) for unit in range(300)], max_n=2)
     assert pa.record_batch(index.words()).column("support").to_pylist() == [300, 300]
-    assert pa.record_batch(index.level(2)).column("support").to_pylist() == [255]
-    assert protected(index, ["common pair"], k=255, n=2) == [set()]
+    assert pa.record_batch(index.level(2)).column("support").to_pylist() == [300]
 
 
 def test_unknown_words_are_identifying() -> None:

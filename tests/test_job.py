@@ -326,6 +326,16 @@ def test_members_alone_shape_what_training_sees_and_the_audit_sees_both_sides(fi
         assert tokens.num_documents == num_documents[side].sum()
 
 
+def test_statistics_say_what_the_tokens_were_protected_with(finished: Path, hospital: Path) -> None:
+    counts = read_manifest(finished / "tokens" / "toy" / "train").counts
+    found = corpus_section(Run(parse_job(values_of(hospital, finished))))
+    assert found["unit"] == "household"
+    assert (found["num_documents"], found["num_words"]) == (counts["documents"], counts["words"])
+    assert found["retention"] == {"cover": counts["retention"]}
+    for part, key in (("direct", "direct"), ("indirect", "indirect"), ("both", "protected")):
+        assert found["protected"][part] == counts[key] / counts["words"]
+
+
 @pytest.mark.parametrize("small_cell", [5, 75])
 def test_labels_found_in_too_few_individuals_are_not_told_apart(
     finished: Path, hospital: Path, small_cell: int

@@ -6,11 +6,26 @@ import itertools
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.engine.kernels import cut_documents, draw_words, gather_windows, word_slots
+from reticent.engine import kernels
+from reticent.engine.kernels import (
+    cut_documents,
+    document_lowest,
+    document_ranks,
+    document_sums,
+    draw_counts,
+    draw_words,
+    gather_windows,
+    number_tuples,
+    protected_words,
+    word_slots,
+    words_all,
+)
+from reticent.engine.protect import POLICIES
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -197,8 +212,171 @@ def test_word_slots_matches_oracle(documents: list[list[tuple[int, int]]]) -> No
     assert (starts.dtype, lengths.dtype, numbers.dtype) == (np.int64, np.int32, np.int64)
 
 
-@pytest.mark.parametrize("kernel", [cut_documents, gather_windows, draw_words, word_slots])
-def test_kernels_release_the_interpreter_lock_and_start_no_threads(kernel: object) -> None:
-    options = kernel.targetoptions  # type: ignore[attr-defined]
+Starts = list[list[set[int]]]  # documents of words: the lengths of the n-grams that start at each
+
+
+@st.composite
+def ngram_starts(draw: st.DrawFn) -> Starts:
+    documents = draw(st.lists(st.integers(0, 9), max_size=3))
+    lengths = st.sets(st.integers(1, 3), max_size=2)
+    return [[{n for n in draw(lengths) if at + n <= size} for at in range(size)] for size in documents]
+
+
+def intervals_of(document: list[set[int]], max_n: int) -> list[range]:
+    return [range(at, at + n) for at, found in enumerate(document) for n in sorted(found) if n <= max_n]
+
+
+def protected_by_hand(document: list[set[int]], policy: str, max_n: int) -> set[int]:
+    intervals = intervals_of(document, max_n)
+    if policy == "all":
+        return {word for words in intervals for word in words}
+    if policy == "last":
+        return {words[-1] for words in intervals}
+    size = len(document)
+    windows = [range(at, at + n) for n in range(1, max_n + 1) for at in range(size - n + 1)]
+    return {word for window in windows for words in intervals if {*words} <= {*window} for word in window}
+
+
+def flat_starts(documents: Starts) -> tuple[np.ndarray, np.ndarray]:
+    bits = [sum(1 << (n - 1) for n in found) for document in documents for found in document]
+    return np.array(bits, dtype=np.uint8), offsets_of([len(document) for document in documents])
+
+
+@settings(max_examples=150, deadline=None)
+@given(ngram_starts(), st.sampled_from(["all", "last", "paper"]), st.integers(1, 3))
+def test_protected_words_matches_oracle(documents: Starts, policy: str, max_n: int) -> None:
+    starts, offsets = flat_starts(documents)
+    taken = protected_words(starts, offsets, POLICIES.index(policy), max_n)
+    expected = [at in protected_by_hand(d, policy, max_n) for d in documents for at in range(len(d))]
+    assert taken.tolist() == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(ngram_starts(), st.integers(1, 3))
+def test_cover_meets_every_ngram_with_as_few_words_as_any_set(documents: Starts, max_n: int) -> None:
+    starts, offsets = flat_starts(documents)
+    taken = protected_words(starts, offsets, POLICIES.index("cover"), max_n)
+    for number, document in enumerate(documents):
+        mine = np.flatnonzero(taken[offsets[number] : offsets[number + 1]]).tolist()
+        intervals = intervals_of(document, max_n)
+        assert all({*mine} & {*words} for words in intervals)
+        smaller = itertools.combinations(range(len(document)), len(mine) - 1) if mine else ()
+        assert not any(all({*few} & {*words} for words in intervals) for few in smaller)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), min_size=1, max_size=8), st.integers(2, 3))
+def test_protected_words_are_those_of_the_core_for_every_policy_and_n(documents: list[list[str]], k: int) -> None:
+    from reticent import _rust
+
+    texts = pa.array([" ".join(words) for words in documents], pa.large_string())
+    builder = _rust.IndexBuilder(max_n=3)
+    builder.add(texts, np.arange(len(texts), dtype=np.uint32))
+    index, words = builder.finish(), _rust.segment(texts)
+    _, starts = index.protect(texts, words, k=k, n=3)
+    for number, policy in enumerate(POLICIES):
+        for n in (1, 2, 3):
+            flags, _ = index.protect(texts, words, k=k, n=n, policy=policy)
+            assert (protected_words(starts, words.doc_offsets, number, n) == (flags > 0)).all(), (policy, n)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 15), st.integers(0, 4)), max_size=30),
+    st.sampled_from([np.uint16, np.int32, np.int64]),
+)
+def test_number_tuples_matches_oracle(places: list[tuple[int, int]], dtype: type) -> None:
+    values = np.array([0, 1, 1, 0, 1, 2, 0, 0, 0, 0, 1, 1, 0, 1, 2, 2, 1, 0, 0, 1], dtype=dtype)
+    if dtype != np.uint16:
+        values[values == 2] = -1  # a token that was not predicted
+    starts, lengths = (np.array([place[i] for place in places], dtype=np.int64) for i in range(2))
+    seen: dict[tuple[int, ...], int] = {}
+    expected = [seen.setdefault(tuple(values[at : at + n].tolist()), len(seen)) for at, n in places]
+    numbers, first = number_tuples(values, starts, lengths)
+    assert numbers.tolist() == expected
+    assert first.tolist() == [expected.index(number) for number in range(len(seen))]
+
+
+def test_number_tuples_grows_past_its_first_table() -> None:
+    values = np.random.default_rng(0).integers(0, 5000, 20_000)
+    numbers, first = number_tuples(values, np.arange(20_000), np.ones(20_000, dtype=np.int32))
+    assert len(first) == len(np.unique(values)) > 2048
+    assert (values[first][numbers] == values).all()
+
+
+documents_of_values = st.lists(
+    st.lists(st.sampled_from([-2.5, -1.0, -1.0, 0.0, np.nan, -np.inf]), max_size=9), max_size=5
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents_of_values, st.sampled_from([0.2, 0.5, 1.0]))
+def test_document_lowest_matches_oracle(documents: list[list[float]], share: float) -> None:
+    values = np.array([value for document in documents for value in document], dtype=np.float32)
+    means = document_lowest(values, offsets_of([len(document) for document in documents]), share)
+    for document, mean in zip(documents, means, strict=True):
+        scored = sorted(value for value in document if not math.isnan(value))
+        kept = scored[: max(int(len(scored) * share), 1)]
+        np.testing.assert_allclose(mean, sum(kept) / len(kept) if kept else np.nan)
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents_of_values)
+def test_document_sums_matches_oracle(documents: list[list[float]]) -> None:
+    values = np.array([value for document in documents for value in document], dtype=np.float32)
+    totals, counts = document_sums(values, ~np.isnan(values), offsets_of([len(document) for document in documents]))
+    scored = [[value for value in document if not math.isnan(value)] for document in documents]
+    assert totals.tolist() == [sum(document) for document in scored]
+    assert counts.tolist() == [len(document) for document in scored]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4), max_size=9), max_size=5))
+def test_document_ranks_matches_oracle(documents: list[list[int]]) -> None:
+    keys = np.array([float(key) for document in documents for key in document])
+    expected = [sum((k, j) < (key, i) for j, k in enumerate(d)) for d in documents for i, key in enumerate(d)]
+    assert document_ranks(keys, offsets_of([len(document) for document in documents])).tolist() == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.booleans(), max_size=4), max_size=8))
+def test_words_all_matches_oracle(words: list[list[bool]]) -> None:
+    values = np.array([value for word in words for value in word], dtype=bool)
+    lengths = np.array([len(word) for word in words], dtype=np.int32)
+    starts = offsets_of(lengths.tolist())[:-1]
+    assert words_all(values, starts, lengths).tolist() == [all(word) for word in words]
+
+
+def counts_by_hand(seed: int, row: int, num: int) -> list[int]:
+    """Splitmix64 from the hash of (seed, row, num, 0); the upper 53 bits of each number are a share of num."""
+    state, counts = hash_of(seed, row, num, 0), [0] * num
+    for _ in range(num):
+        state = (state + GOLDEN) & MASK
+        counts[int((mix(state) >> 11) * (num * 2.0**-53))] += 1
+    return counts
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 5), st.integers(0, 1000), st.integers(0, 2**63 - 1))
+def test_draw_counts_matches_oracle(num: int, rows: int, first: int, seed: int) -> None:
+    out = np.full((rows, num), 7.0)
+    draw_counts(seed, first, out)
+    assert out.tolist() == [counts_by_hand(seed, first + row, num) for row in range(rows)]
+
+
+def test_draw_counts_has_the_mean_and_spread_of_drawing_with_replacement() -> None:
+    out = np.empty((4000, 50))
+    draw_counts(3, 0, out)
+    assert (out.sum(axis=1) == 50).all()
+    # Binomial(50, 1/50): mean 1, variance 0.98; six standard errors of 4,000 draws.
+    assert abs(out.mean(axis=0) - 1).max() < 6 * math.sqrt(0.98 / 4000)
+    assert abs(out.var(axis=0) - 0.98).max() < 6 * math.sqrt((3 * 0.98**2 + 0.98) / 4000)
+    # Cov of two counts is -1/50.
+    assert abs(np.corrcoef(out[:, 0], out[:, 1])[0, 1] + 1 / 49) < 6 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("name", kernels.__all__)
+def test_kernels_release_the_interpreter_lock_and_start_no_threads(name: str) -> None:
+    options = getattr(kernels, name).targetoptions
     assert options["nogil"]
     assert not options.get("parallel")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reticent.audit import figure, membership_plots, plots
+from reticent.audit import corpus_plots, figure, membership_plots, plots
 
 NUM_MEMBERS, NUM_HELDOUT = 40, 30
 
@@ -83,6 +83,22 @@ def model(recipe: str, objective: str, epoch: int, leaked: int = 20, auc: float 
     }  # fmt: skip
 
 
+def near_the_line(curve: dict[str, Any]) -> dict[str, Any]:
+    """What the documents hold by n, by support and by set, as `corpus_statistics` and the stage say it."""
+    kinds = {"distinct": 700, "occurrences": 900, "occurrences_direct": 400, "per_individual": curve}
+    kept = {"distinct": 500, "occurrences": 8100}
+    rows = [{"n": n, "all": {**kinds, "distinct": 700 * n}, "minimal": kinds, "kept": kept} for n in (1, 2, 3)]
+    share = {**estimate(0.0, 0.0, 0.1, n=200), "unit": "individual", "method": "Clopper-Pearson"}
+    return {
+        "unit": "individual",
+        "identifiers_by_n": rows,
+        "identifying_words": {part: {"distinct": 690, "occurrences": 930} for part in ("direct", "indirect", "both")},
+        "margin": [{"n": n, "support": s, "distinct": 600 // s, "occurrences": 900} for n in (1, 2, 3, 4)
+                   for s in range(1, 7)],
+        "unicity": [{"m": m, "share": {**share, "value": 0.1 * (m - 1), "high": 0.1 * m}} for m in range(1, 11)],
+    }  # fmt: skip
+
+
 def tiny_audit() -> dict[str, Any]:
     """A whole audit of two objectives with three recipes each, by hand."""
     models = []
@@ -108,6 +124,7 @@ def tiny_audit() -> dict[str, Any]:
                 "distinct": {"x": [1.0, 2.0, 40.0], "y": [0.57, 0.8, 1.0]},
                 "occurrences": {"x": [1.0, 2.0, 40.0], "y": [0.1, 0.3, 1.0]},
             },
+            **near_the_line(curve),
             "detected": [{"label": "NAME", "detector": "rules", "num_spans": 90, "num_documents": 80,
                           "num_individuals": 70},
                          {"label": "NAME", "detector": "gold", "num_spans": 95, "num_documents": 79,
@@ -137,7 +154,7 @@ def two_berts(one: str = "bert", other: str = "camembert") -> dict[str, Any]:
 def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
     models = audit["models"]
     return {
-        "identifiers": plots.identifiers_panels(audit["corpus"]),
+        **corpus_plots.corpus_panels(audit["corpus"]),
         "tradeoff": plots.tradeoff_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
@@ -162,13 +179,24 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         figures[name] = drawn_figure
         return f"<svg>{name}</svg>"
 
-    for module in (plots, membership_plots):
+    for module in (corpus_plots, plots, membership_plots):
         monkeypatch.setattr(module, "to_svg", keep)
     return figures
 
 
 def test_every_figure_renders_from_tiny_evidence(panels: dict[str, list[str]]) -> None:
-    expected = {"identifiers": 3, "tradeoff": 2, "excess": 2, "ngrams": 2, "low_cost": 6, "auc": 2, "roc": 2}
+    expected = {
+        "identifiers": 3,
+        "by_n": 3,
+        "margin": 3,
+        "unicity": 1,
+        "tradeoff": 2,
+        "excess": 2,
+        "ngrams": 2,
+        "low_cost": 6,
+        "auc": 2,
+        "roc": 2,
+    }
     assert {name: len(svgs) for name, svgs in panels.items()} == expected
     for svg in (svg for svgs in panels.values() for svg in svgs):
         root = ElementTree.fromstring(svg)
@@ -211,7 +239,7 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
             entry["recipe"] = name
             entry["membership"] = {"loss": entry["membership"]["loss"], name: entry["membership"]["zlib"]}
     all_panels(audit)
-    assert len(drawn) == 19
+    assert len(drawn) == 26
     for panel, shown in drawn.items():
         box, (width, height) = shown.get_tightbbox(), shown.get_size_inches()
         assert box.x0 >= -0.01, panel
@@ -228,7 +256,7 @@ def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> No
     for audit in (two_berts(name, f"{name}-2"), quiet):
         drawn.clear()
         all_panels(audit)
-        assert len(drawn) == 27
+        assert len(drawn) == 34
         for panel, shown in drawn.items():
             box, (width, _) = shown.get_tightbbox(), shown.get_size_inches()
             assert box.x1 <= width + 0.01, panel
@@ -239,7 +267,18 @@ def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> No
 
 def test_sections_of_one_objective_are_drawn_apart_and_by_name() -> None:
     panels = all_panels(two_berts())
-    expected = {"identifiers": 3, "tradeoff": 3, "excess": 3, "ngrams": 3, "low_cost": 9, "auc": 3, "roc": 3}
+    expected = {
+        "identifiers": 3,
+        "by_n": 3,
+        "margin": 3,
+        "unicity": 1,
+        "tradeoff": 3,
+        "excess": 3,
+        "ngrams": 3,
+        "low_cost": 9,
+        "auc": 3,
+        "roc": 3,
+    }
     assert {name: len(svgs) for name, svgs in panels.items()} == expected
     labels = {name: [ElementTree.fromstring(svg).attrib["aria-label"] for svg in svgs] for name, svgs in panels.items()}
     one, other, causal = labels["tradeoff"]
@@ -294,7 +333,7 @@ def test_nothing_to_draw_gives_no_panel() -> None:
         for key, value in model("clm", "clm", 4).items()
         if key in ("recipe", "objective", "epoch", "utility", "privacy")
     }
-    assert plots.identifiers_panels({"k": 2}) == []
+    assert corpus_plots.corpus_panels({"k": 2}) == {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
     for models in ([], [bare]):
         assert plots.excess_panels(models) == []
         assert plots.ngram_panels(models) == []

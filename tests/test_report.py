@@ -18,9 +18,18 @@ import pytest
 from rich.console import Console
 from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
-from reticent.audit import membership, membership_plots, plots
+from reticent.audit import corpus_plots, membership, membership_plots, plots
 from reticent.audit.findings import plain_findings
-from reticent.audit.report import ATTACKS_ABOUT, POLICIES_ABOUT, ends, leaks, published, value, write_report
+from reticent.audit.report import (
+    ATTACKS_ABOUT,
+    POLICIES_ABOUT,
+    ends,
+    leaks,
+    published,
+    published_corpus,
+    value,
+    write_report,
+)
 from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
 from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
@@ -70,6 +79,8 @@ def page(folder: Path) -> Page:
 @pytest.fixture
 def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Page]:
     """Render without figures, which test_plots covers: they take most of the time."""
+    panels: dict[str, list[str]] = {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
+    monkeypatch.setattr(corpus_plots, "corpus_panels", lambda _: panels)
     for module in (plots, membership_plots):
         for name in module.__all__:
             if name.endswith("_panels"):
@@ -521,7 +532,7 @@ def test_one_objective_is_enough(objective: str, tmp_path: Path) -> None:
     page = parsed(write_report(tmp_path, audit))
     other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
     assert other not in text_of(page.find("body"))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 1 + 1 + 1 + 3 + 1 + 2
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 1 + 1 + 3 + 1 + 2
 
 
 def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
@@ -542,6 +553,10 @@ def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
         "identifiers_per_individual",
         "words_per_individual",
         "individuals_per_word",
+        "identifying_words",
+        "identifiers_by_n",
+        "margin",
+        "unicity",
         "detected",
         "protected",
         "retention",
@@ -711,3 +726,52 @@ def test_a_model_that_learned_little_is_not_praised() -> None:
     assert "No causal model gets 10 % of ordinary words right" in said["sure"]
     assert "Train the causal models further" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
+
+
+# ------------------------------------------------------------------ the documents
+
+
+def test_few_ngrams_are_not_counted() -> None:
+    corpus = tiny_audit()["corpus"]
+    corpus["identifiers_by_n"][1]["all"] |= {"distinct": 4, "occurrences": 90}
+    corpus["identifiers_by_n"][2]["minimal"] |= {"occurrences_direct": 3}
+    corpus["identifying_words"]["direct"] |= {"distinct": 2, "occurrences": 2}
+    corpus["margin"][0] |= {"distinct": 0, "occurrences": 0}
+    corpus["margin"][1] |= {"distinct": 4, "occurrences": 900}
+    found = published_corpus(corpus, 5)
+    closed = {"distinct": None, "occurrences": None}
+    assert {key: found["identifiers_by_n"][1]["all"][key] for key in closed} == closed
+    assert found["identifiers_by_n"][2]["minimal"]["occurrences_direct"] is None
+    assert found["identifiers_by_n"][2]["minimal"]["occurrences"] == 900
+    assert found["identifying_words"]["direct"] == closed
+    assert found["margin"][:2] == [
+        {"n": 1, "support": 1, "distinct": 0, "occurrences": 0}, {"n": 1, "support": 2, **closed},
+    ]  # fmt: skip
+    assert found["margin"][2:] == corpus["margin"][2:]
+    steps = found["identifiers_by_n"][0]["all"]["per_individual"]["y"]
+    assert steps == found["words_per_individual"]["y"] != corpus["words_per_individual"]["y"]
+
+
+def test_sets_that_single_out_few_people_are_a_bound() -> None:
+    corpus = tiny_audit()["corpus"]
+    corpus["unicity"] = [
+        {"m": m, "share": {**estimate(value, value / 2, (1 + value) / 2, n=n), "unit": "individual"}}
+        for m, (value, n) in enumerate([(0.0, 100), (0.03, 100), (0.4, 100), (0.98, 100), (1.0, 4)], start=1)
+    ]
+    shares = [row["share"] for row in published_corpus(corpus, 5)["unicity"]]
+    assert [(share["value"], share.get("bound")) for share in shares] == [
+        (0.0, None), (0.05, "below"), (0.4, None), (0.95, "above"), (None, None),
+    ]  # fmt: skip
+    assert shares[4]["n"] is None
+
+
+def test_the_limits_say_how_often_shared_words_single_out(page: Page, tmp_path: Path) -> None:
+    limits = section(page, "limits")
+    assert "of random sets of 10 words, each used by 2 people or more, a share of 0.90 has only one person" in limits
+    assert "interval 0.00 to 1.00" in limits
+    audit = tiny_audit()
+    audit["corpus"]["unit"] = "household"
+    for row in audit["corpus"]["unicity"][4:]:  # fewer have so many
+        row["share"] = {**row["share"], "n": 150}
+    limits = section(parsed(write_report(tmp_path, audit)), "limits")
+    assert "of random sets of 4 words, each used by 2 people or more, a share of 0.30 has only one household" in limits

@@ -1,8 +1,10 @@
-"""Statistics of a corpus: a hospital of four people worked by hand, and nothing in them that names anybody."""
+"""Statistics of a corpus: a hospital of four people worked by hand, brute force, and nothing that names anybody."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,78 +14,97 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_index import ngrams, oracle, supports
 
-from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPANS, SPLITS
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.protect import POLICIES, Policy
+from reticent.engine.schema import INDIVIDUALS, SPANS, SPLITS
 from reticent.engine.split import Individuals
-from reticent.engine.stats import cdf, corpus_statistics, detected_spans
-from reticent.engine.store import TokenStore
+from reticent.engine.stats import NUM_SAMPLES, cdf, corpus_statistics, detected_spans
 from reticent.errors import CorpusError
 
-#: Tokens of each word: "Ann" is two of them, and the full stop belongs to no word.
-TOKENS = {"Ann": [10, 11], "Bob": [10], "has": [12], "flu": [13], ".": [14]}
-BOTH = DIRECT | INDIRECT
-DOCUMENTS: list[tuple[int, list[tuple[str, int]]]] = [
-    (0, [("Ann", BOTH), ("has", 0), ("flu", DIRECT), (".", 0)]),
-    (0, [("Ann", BOTH), ("has", 0), ("has", 0)]),
-    (2, [("Bob", INDIRECT), ("has", 0), ("flu", 0), (".", 0)]),
-    (5, []),
-]
-WORDS = pa.table({"word": ["Ann", "Bob", "flu", "has"], "support": [1, 1, 2, 2], "occurrences": [2, 1, 2, 4]})
+Documents = Sequence[tuple[int, str]]
+DOCUMENTS = [(0, "Ann has flu."), (0, "Ann has has"), (2, "Bob has flu."), (5, "")]
+#: Ann is a name, wherever she stands; the age in the first document is one there only.
+SPANS_OF_DOCUMENTS = [(0, 0, 3, "NAME"), (0, 8, 11, "AGE")]
 
 
-def store_of(documents: list[tuple[int, list[tuple[str, int]]]]) -> TokenStore:
-    input_ids, word_ids, flags, offsets = [], [], [], [0]
-    for _, words in documents:
-        number = 0
-        for word, flag in words:
-            input_ids += TOKENS[word]
-            word_ids += [-1 if word == "." else number] * len(TOKENS[word])
-            flags += [flag] * len(TOKENS[word])
-            number += word != "."
-        offsets.append(len(input_ids))
-    return TokenStore(
-        np.array(input_ids, np.uint16),
-        np.array(word_ids, np.int32),
-        np.array(flags, np.uint8),
-        np.zeros(len(flags), np.uint8),
-        np.array(offsets, np.int64),
-        np.array([individual for individual, _ in documents], np.uint32),
-        pa.array([f"d{i}" for i in range(len(documents))]),
-    )
+class Corpus:
+    """Documents in memory, two a batch."""
+
+    def __init__(self, documents: Documents):
+        self.table = pa.table(
+            {
+                "doc_id": [f"d{i}" for i in range(len(documents))],
+                "individual_id": pa.array([f"p{individual}" for individual, _ in documents], pa.string()),
+                "text": pa.array([text for _, text in documents], pa.large_string()),
+            }
+        )
+
+    def batches(self, *, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        yield from self.table.select(columns).to_batches(max_chunksize=2)
 
 
-def individuals_of(num: int) -> Individuals:
+def individuals_of(num: int, units: Sequence[int] | None = None) -> Individuals:
+    """``num`` members; the units are households where they are given."""
     sides = pa.DictionaryArray.from_arrays(pa.array([0] * num, pa.int8()), pa.array(SPLITS))
     codes = pa.array(range(num), pa.uint32())
-    columns = [pa.array([f"p{i}" for i in range(num)]), codes, codes, sides, pa.array([1] * num, pa.uint32())]
+    unit = codes if units is None else pa.array(units, pa.uint32())
+    columns = [pa.array([f"p{i}" for i in range(num)]), codes, unit, sides, pa.array([1] * num, pa.uint32())]
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
 
-def statistics(documents: Any = None, words: pa.Table = WORDS, **options: Any) -> dict[str, Any]:
-    store = store_of(DOCUMENTS if documents is None else documents)
-    batch = words.combine_chunks().to_batches()
-    empty = pa.RecordBatch.from_pylist([], words.schema)
-    options = {"k": 2, "n": 1, "policy": "all", **options}
-    return corpus_statistics(store, batch[0] if batch else empty, individuals_of(6), **options)
+def statistics(
+    documents: Documents = DOCUMENTS,
+    *,
+    units: Sequence[int] | None = None,
+    max_n: int = 2,
+    spans: SpanReader | None = None,
+    indexed: Documents | None = None,
+    seed: int = 0,
+    **policy: Any,
+) -> dict[str, Any]:
+    individuals = individuals_of(6, units)
+    index = build_index(Corpus(indexed or documents), individuals, config=IndexConfig(max_n=max_n))  # type: ignore[arg-type]
+    return corpus_statistics(
+        Corpus(documents),  # type: ignore[arg-type]
+        individuals,
+        index,
+        policy=Policy(**policy),
+        spans=spans,
+        seed=seed,
+    )
 
 
-def test_statistics_of_four_documents_worked_by_hand() -> None:
-    found = statistics()
-    assert found["num_documents"] == 4
-    assert found["num_words"] == 9
-    assert found["num_distinct_words"] == 4
-    assert (found["k"], found["n"], found["policy"]) == (2, 1, "all")
+def read_spans(folder: Path, spans: Sequence[tuple[int, int, int, str]]) -> SpanReader:
+    rows = [
+        {"document": d, "doc_id": f"d{d}", "start": start, "end": end, "label": label, "detector": "x", "score": 1.0}
+        for d, start, end, label in spans
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, SPANS), folder / "spans.parquet")
+    return SpanReader(folder)
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> SpanReader:
+    return read_spans(tmp_path, SPANS_OF_DOCUMENTS)
+
+
+def test_statistics_of_four_documents_worked_by_hand(spans: SpanReader) -> None:
+    found = statistics(spans=spans)
+    assert (found["num_documents"], found["num_words"], found["num_distinct_words"]) == (4, 9, 4)
+    assert (found["k"], found["n"], found["policy"], found["unit"]) == (2, 1, "all", "individual")
     assert found["share_types_identifying"] == 2 / 4  # Ann and Bob
     assert found["share_occurrences_identifying"] == pytest.approx(3 / 9)
     assert found["protected"] == pytest.approx({"direct": 3 / 9, "indirect": 3 / 9, "both": 4 / 9})
     assert found["retention"] == pytest.approx({"all": 5 / 9})
     # Individuals 0, 2 and 5 have 2, 0 and 0 distinct direct words, 1, 1 and 0 indirect ones; 6, 3 and 0 words.
     third = pytest.approx([0.333333, 1.0])
-    assert found["identifiers_per_individual"]["direct"] == {"x": [0, 2], "y": pytest.approx([0.666667, 1.0])}
-    assert found["identifiers_per_individual"]["indirect"] == {"x": [0, 1], "y": third}
-    assert found["identifiers_per_individual"]["both"] == {
-        "x": [0, 1, 2],
-        "y": pytest.approx([0.333333, 0.666667, 1.0]),
+    assert found["identifiers_per_individual"] == {
+        "direct": {"x": [0, 2], "y": pytest.approx([0.666667, 1.0])},
+        "indirect": {"x": [0, 1], "y": third},
+        "both": {"x": [0, 1, 2], "y": pytest.approx([0.333333, 0.666667, 1.0])},
     }
     assert found["words_per_individual"] == {"x": [0, 3, 6], "y": pytest.approx([0.333333, 0.666667, 1.0])}
     assert found["individuals_per_word"] == {
@@ -92,20 +113,145 @@ def test_statistics_of_four_documents_worked_by_hand() -> None:
     }
 
 
-def test_statistics_are_json_and_name_neither_words_nor_people() -> None:
-    text = json.dumps(statistics(), allow_nan=False)
+def test_identifiers_by_n_of_four_documents_worked_by_hand(spans: SpanReader) -> None:
+    found = statistics(spans=spans)
+    assert found["identifying_words"] == {
+        "direct": {"distinct": 2, "occurrences": 3},  # Ann twice, and flu once
+        "indirect": {"distinct": 2, "occurrences": 3},  # Ann twice, Bob
+        "both": {"distinct": 3, "occurrences": 4},
+    }
+    words, pairs = found["identifiers_by_n"]
+    for kind in ("all", "minimal"):
+        curve = {"x": [0, 1], "y": pytest.approx([0.333333, 1.0])}
+        assert words[kind] == {"distinct": 2, "occurrences": 3, "occurrences_direct": 2, "per_individual": curve}
+    # Identifying: Ann has (twice), has has, Bob has; only the second holds no identifying word. Kept: has flu.
+    assert pairs["all"] == {
+        "distinct": 3,
+        "occurrences": 4,
+        "occurrences_direct": 2,
+        "per_individual": {"x": [0, 1, 2], "y": pytest.approx([0.333333, 0.666667, 1.0])},
+    }
+    assert pairs["minimal"] == {
+        "distinct": 1,
+        "occurrences": 1,
+        "occurrences_direct": 0,
+        "per_individual": {"x": [0, 1], "y": pytest.approx([0.666667, 1.0])},
+    }
+    assert [row["kept"] for row in (words, pairs)] == [
+        {"distinct": 2, "occurrences": 6},
+        {"distinct": 1, "occurrences": 2},
+    ]
+    near = {(row["n"], row["support"]): (row["distinct"], row["occurrences"]) for row in found["margin"]}
+    assert near == {
+        (1, 1): (2, 3), (1, 2): (2, 6), (2, 1): (3, 4), (2, 2): (1, 2),
+        **{(n, support): (0, 0) for n in (1, 2) for support in (3, 4, 5, 6)},
+    }  # fmt: skip
+
+
+def test_an_ngram_holds_a_direct_word_wherever_that_stands_in_it(tmp_path: Path) -> None:
+    documents = [(0, "he then saw Ann today"), (1, "Bea"), (1, "then")]
+    spans = read_spans(tmp_path, [(0, 12, 15, "NAME"), (1, 0, 3, "AGE")])
+    rows = statistics(documents, spans=spans, max_n=4)["identifiers_by_n"]
+    assert [row["all"]["occurrences"] for row in rows] == [5, 4, 3, 2]
+    assert [row["all"]["occurrences_direct"] for row in rows] == [2, 2, 2, 2]
+    assert [row["minimal"]["occurrences_direct"] for row in rows] == [2, 0, 0, 0]
+
+
+def test_statistics_are_json_and_name_neither_words_nor_people(spans: SpanReader) -> None:
+    text = json.dumps(statistics(spans=spans), allow_nan=False)
     assert not any(name in text for name in ("Ann", "Bob", "flu", "d0", "p0"))
 
 
-def test_words_are_told_apart_by_all_their_tokens() -> None:
-    documents = [(0, [("Ann", DIRECT), ("Bob", DIRECT), ("Ann", DIRECT)])]  # [10, 11] and [10]
-    assert statistics(documents)["identifiers_per_individual"]["direct"] == {"x": [2], "y": [1.0]}
+words = st.sampled_from(["a", "b", "c", "d"])
+corpora = st.lists(st.tuples(st.integers(0, 5), st.lists(words, max_size=7).map(" ".join)), min_size=1, max_size=9)
 
 
-@pytest.mark.parametrize("documents", [[(0, [])], [(0, [(".", 0)])], []])
-def test_documents_without_a_word_have_no_statistics(documents: Any) -> None:
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.sampled_from([None, [0, 0, 1, 1, 2, 3]]), st.integers(2, 4), st.integers(1, 3))
+def test_counts_match_the_oracle(documents: Documents, units: list[int] | None, k: int, max_n: int) -> None:
+    tokens = [text.split() for _, text in documents]
+    if not any(tokens):
+        return
+    found = statistics(documents, units=units, max_n=max_n, k=k)
+    unit_of = units or list(range(6))
+    counts = supports([(text, unit_of[individual]) for individual, text in documents], max_n)
+    occurrences = Counter(gram for words in tokens for n in range(1, max_n + 1) for gram in ngrams(words, n))
+    present = sorted({individual for individual, _ in documents})
+    assert found["unit"] == ("household" if len({unit_of[i] for i in present}) < len(present) else "individual")
+    near = {(row["n"], row["support"]): (row["distinct"], row["occurrences"]) for row in found["margin"]}
+    for n in range(1, max_n + 1):
+        row = found["identifiers_by_n"][n - 1]
+        rare = {gram for gram, support in counts.items() if support < k and len(gram) == n}
+        least = {g for g in rare if n == 1 or (counts[g[1:]] >= k and counts[g[:-1]] >= k)}
+        kept = {gram for gram, support in counts.items() if support >= k and len(gram) == n}
+        for kind, grams in (("all", rare), ("minimal", least)):
+            owned = defaultdict(set)
+            for (individual, _), document in zip(documents, tokens, strict=True):
+                owned[individual] |= set(ngrams(document, n)) & grams
+            assert row[kind]["distinct"] == len(grams)
+            assert row[kind]["occurrences"] == sum(occurrences[gram] for gram in grams)
+            assert row[kind]["per_individual"] == cdf(np.array([len(owned[individual]) for individual in present]))
+        assert row["kept"] == {"distinct": len(kept), "occurrences": sum(occurrences[gram] for gram in kept)}
+        for support in range(max(1, k - 2), k + 5):
+            grams = {gram for gram, s in counts.items() if s == support and len(gram) == n}
+            assert near.pop((n, support)) == (len(grams), sum(occurrences[gram] for gram in grams))
+    assert not near
+    rows = {(row["policy"], row["n"]): row["retention"] for row in found["retention_by_policy"]}
+    assert rows == pytest.approx(
+        {
+            (policy, n): 1 - sum(len(oracle(t, counts, k, n, policy)) for t in tokens) / sum(map(len, tokens))
+            for policy in POLICIES
+            for n in range(1, max_n + 1)
+        }
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(corpora, st.integers(0, 9))
+def test_unicity_counts_every_unit_and_single_sets_match_the_oracle(documents: Documents, seed: int) -> None:
+    if not any(text for _, text in documents):
+        return
+    units = [0, 0, 1, 1, 2, 3]
+    counts = supports([(text, units[individual]) for individual, text in documents], 1)
+    owned = defaultdict(set)
+    for individual, text in documents:
+        owned[units[individual]] |= {word for word in text.split() if counts[(word,)] >= 2}
+    found = {row["m"]: row for row in statistics(documents, units=units, seed=seed)["unicity"]}
+    assert list(found) == list(range(1, 11))
+    assert len(owned) <= NUM_SAMPLES
+    for m, row in found.items():
+        assert row["num_units"] == sum(len(words) >= m for words in owned.values())
+    top = max(map(len, owned.values()))
+    if top:  # who has exactly this many has one set of them
+        alone = [not any(o != u and owned[u] <= owned[o] for o in owned) for u in owned if len(owned[u]) == top]
+        assert found[top]["num_singled_out"] == sum(alone)
+    assert found[1]["num_singled_out"] == 0
+
+
+def test_the_draws_depend_on_the_seed() -> None:
+    random = np.random.default_rng(1)
+    documents = [(i % 6, " ".join(random.choice(list("abcdefghijkl"), 6))) for i in range(6)]
+    drawn = [
+        [row["num_singled_out"] for row in statistics(documents, seed=seed)["unicity"]] for seed in (0, 0, 1, 2, 3)
+    ]
+    assert drawn[0] == drawn[1]
+    assert any(other != drawn[0] for other in drawn[2:])
+
+
+@pytest.mark.parametrize("documents", [[(0, "")], [(0, " . "), (1, "")]])
+def test_documents_without_a_word_have_no_statistics(documents: Documents) -> None:
     with pytest.raises(CorpusError, match="hold no word"):
-        statistics(documents, WORDS.slice(0, 0))
+        statistics(documents)
+
+
+@pytest.mark.parametrize(
+    ("indexed", "message"),
+    [([*DOCUMENTS, (1, "has")], "holds 10 words, the documents 9"), ([(0, "Ann has flu")], "are not in the index")],
+)
+def test_documents_that_changed_since_the_index_are_refused(indexed: Documents, message: str) -> None:
+    with pytest.raises(CorpusError, match=message) as caught:
+        statistics(indexed=indexed)
+    assert "Bob" not in str(caught.value)
 
 
 def write_spans(folder: Path, found: dict[tuple[str, str], list[int]]) -> Path:

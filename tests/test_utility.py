@@ -58,15 +58,14 @@ def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any
     )
     log_probs, argmax = column(3, np.float32), column(2, np.int32)
     scores = TokenScores(log_probs, -log_probs, -log_probs, argmax, argmax, store.doc_offsets)
-    individual_of_token = np.repeat(store.individual, lengths)
     return utility(
         objective,
         scores,
         store.input_ids,
         slots_of(store),
         store.flags,
-        individual_of_token,
-        np.isin(individual_of_token, list(heldout)),
+        store.individual,
+        np.isin(store.individual, list(heldout)),
         **{"num_bootstrap": 50, "seed": 0, **options},
     )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from reticent.engine.kernels import word_slots
+from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
@@ -166,20 +166,9 @@ def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np
     most.
     """
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
-    keys = generator(seed, 1).random(len(starts))
-    order = np.lexsort((keys, documents))
-    first = np.searchsorted(documents[order], documents[order])
-    rank = np.arange(len(order)) - first
-    fold = np.empty(len(order), dtype=np.int64)
-    fold[order] = rank % folds
-    tuples = np.zeros(len(starts), dtype=np.int64)
-    used = 0
-    for length in np.unique(lengths):
-        chosen = np.flatnonzero(lengths == length)
-        rows = store.input_ids[starts[chosen][:, None] + np.arange(length)].astype(np.int64)
-        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-        tuples[chosen] = used + inverse.reshape(-1)
-        used += len(distinct)
+    word_bounds = np.searchsorted(documents, np.arange(store.num_documents + 1))
+    fold = document_ranks(generator(seed, 1).random(len(starts)), word_bounds) % folds
+    tuples, _ = number_tuples(store.input_ids, starts, lengths)
     fold_of = np.full(store.num_tokens, -1, dtype=np.int64)
     word_of = np.full(store.num_tokens, -1, dtype=np.int64)
     tokens = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())

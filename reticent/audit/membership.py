@@ -14,6 +14,7 @@ import numpy as np
 
 from reticent.audit.forward import TokenScores
 from reticent.audit.statistics import auc_estimate, roc_curve, tpr_at_fpr
+from reticent.engine.kernels import document_lowest, document_sums
 
 __all__ = ["ATTACKS", "attack", "individual_scores"]
 
@@ -49,13 +50,13 @@ def zlib_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.nda
 
 def min_k_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
     """Return the mean of the 20 % lowest log-probabilities, at least one token (Shi et al. 2024)."""
-    return _lowest(target.log_probs, target.doc_offsets)
+    return document_lowest(target.log_probs, target.doc_offsets, 0.2)
 
 
 def min_k_plus_plus_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
     """Return the mean of the 20 % lowest standardised log-probabilities (Zhang et al. 2024)."""
     spread = np.where(target.std > 0, target.std, 1.0)
-    return _lowest((target.log_probs - target.mean) / spread, target.doc_offsets)
+    return document_lowest((target.log_probs - target.mean) / spread, target.doc_offsets, 0.2)
 
 
 Score = Callable[[TokenScores, TokenScores | None, np.ndarray | None], np.ndarray]
@@ -108,29 +109,10 @@ def attack(
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum and number of the values of each document that are not NaN."""
-    scored = ~np.isnan(values)
-    num_documents = len(doc_offsets) - 1
     # Each document by itself: in a running sum one token of probability 0 would spoil every document after it.
-    documents = np.repeat(np.arange(num_documents), np.diff(doc_offsets))[scored]
-    totals = np.bincount(documents, weights=values[scored], minlength=num_documents)
-    return totals, np.bincount(documents, minlength=num_documents)
+    return document_sums(values, ~np.isnan(values), doc_offsets)
 
 
 def _mean(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
     totals, counts = _sum(values, doc_offsets)
     return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-
-
-def _lowest(values: np.ndarray, doc_offsets: np.ndarray, share: float = 0.2) -> np.ndarray:
-    """Mean of the lowest ``share`` of each document's values, at least one."""
-    documents = np.repeat(np.arange(len(doc_offsets) - 1), np.diff(doc_offsets))
-    scored = ~np.isnan(values)
-    order = np.lexsort((values[scored], documents[scored]))
-    ordered = values[scored][order]
-    counts = np.bincount(documents[scored], minlength=len(doc_offsets) - 1)
-    first = np.concatenate([[0], np.cumsum(counts)])
-    num_kept = np.where(counts > 0, np.maximum((counts * share).astype(np.int64), 1), 0)
-    rank = np.arange(len(ordered)) - np.repeat(first[:-1], counts)
-    kept = rank < np.repeat(num_kept, counts)
-    totals = np.bincount(documents[scored][order][kept], weights=ordered[kept], minlength=len(counts))
-    return np.where(num_kept > 0, totals / np.maximum(num_kept, 1), np.nan)

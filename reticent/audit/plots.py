@@ -8,14 +8,12 @@ in an alternative text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from reticent.audit.figure import (
-    LOOKS,
     SOFT,
     Group,
     Look,
@@ -40,7 +38,6 @@ from reticent.audit.summary import UTILITY
 
 __all__ = [
     "excess_panels",
-    "identifiers_panels",
     "ngram_panels",
     "plot_utility_privacy",
     "tradeoff_panels",
@@ -48,70 +45,6 @@ __all__ = [
 
 #: Below this utility a model has learned so little that its Privacy says little.
 LITTLE = 0.1
-
-
-@styled
-def identifiers_panels(corpus: dict[str, Any]) -> list[str]:
-    """Identifiers and words per individual (the seed's Fig. 5) and individuals per word (Fig. 6)."""
-    parts = {
-        "direct": ("direct only", "-"),
-        "indirect": ("indirect only", (0, (2, 1.5))),
-        "both": ("protected", (0, (7, 2))),
-    }
-    lines = [(name, corpus.get("identifiers_per_individual", {}).get(name), *look) for name, look in parts.items()]
-    panels = [
-        _cumulative(
-            "fig-identifiers", "Identifiers per person", lines, "distinct identifying words", "people"
-        ),
-        _cumulative(
-            "fig-words", "Words per person", [("words", corpus.get("words_per_individual"), "base", "-")],
-            "words in all documents", "people",
-        ),
-    ]  # fmt: skip
-    per_word = corpus.get("individuals_per_word", {})
-    lines = [
-        ("distinct words", per_word.get("distinct"), "plain", "-"),
-        ("all occurrences", per_word.get("occurrences"), "base", (0, (5, 2))),
-    ]
-    panels.append(
-        _cumulative("fig-support", "People per word", lines, "people who use the word", "words", k=corpus["k"])
-    )
-    return [panel for panel in panels if panel]
-
-
-def _cumulative(name: str, title: str, lines: Sequence[tuple[Any, ...]], x: str, of: str, k: int | None = None) -> str:
-    """One panel of cumulative distributions, or nothing."""
-    lines = [line for line in lines if line[1] and line[1]["x"]]
-    if not lines:
-        return ""
-    figure, axis = new_panel(
-        title, "" if k is None else f"left of the dotted line: fewer than {k}, identifying", width=3.7
-    )
-    said = []
-    for label, curve, looks_like, dash in lines:
-        axis.step(curve["x"], curve["y"], where="post", color=LOOKS[looks_like].light, linestyle=dash, label=label)
-        half = next((x for x, y in zip(curve["x"], curve["y"], strict=True) if y >= 0.5), curve["x"][-1])
-        said.append(f"{label}: half of the {of} have at most {half:,g}")
-    axis.set(xlabel=x, ylabel=f"share of {of}", ylim=(0, 1.02))
-    if k is not None:
-        _log_ticks(axis, max(max(line[1]["x"]) for line in lines))
-        axis.axvline(k - 0.5, color=SOFT, linestyle=":", linewidth=1.2)
-        said = [f"{line[0]}: {100 * _share_below(line[1], k):.0f} % are used by fewer than {k}" for line in lines]
-    if len(lines) > 1:
-        axis.legend(loc="lower right", fontsize=8)
-    return to_svg(figure, name, f"{title}, cumulative. {'; '.join(said)}.")
-
-
-def _share_below(curve: dict[str, Any], k: int) -> float:
-    return max((y for x, y in zip(curve["x"], curve["y"], strict=True) if x < k), default=0.0)
-
-
-def _log_ticks(axis: Any, top: float) -> None:
-    """A logarithmic axis from 1 with plain numbers."""
-    axis.set_xscale("log")
-    ticks = [t for e in range(7) for t in (10**e, 3 * 10**e) if t <= top]
-    axis.set_xticks(ticks, [f"{t:,}" for t in ticks])
-    axis.set_xticks([], minor=True)
 
 
 def _tradeoff_points(entries: Models) -> tuple[Any, ...]:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit import figure, membership_plots, plots
+from reticent.audit import corpus_plots, figure, membership_plots, plots
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.errors import ArtifactError
 
-__all__ = ["page_digest", "published", "write_report"]
+__all__ = ["page_digest", "published", "published_corpus", "write_report"]
 
 FORMAT = "reticent.audit/1"
 REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
@@ -49,7 +49,7 @@ POLICIES_ABOUT = {
     "paper": "every word of every identifying sequence, shortest or not",
 }
 #: Modules that make the page, this one among them.
-MODULES = ("figure", "findings", "membership_plots", "plots", "report", "summary")
+MODULES = ("corpus_plots", "figure", "findings", "membership_plots", "plots", "report", "summary")
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
 
@@ -116,7 +116,7 @@ def published(audit: dict[str, Any]) -> dict[str, Any]:
         **audit,
         "small_cell": cell,
         "settings": _every(audit["settings"], _without_folders),
-        "corpus": _publish_corpus(audit["corpus"], cell),
+        "corpus": published_corpus(audit["corpus"], cell),
         "models": [_publish_model(model, cell) for model in audit["models"]],
     }
 
@@ -171,7 +171,11 @@ def _share(estimate: dict[str, Any], total: int | None, cell: int) -> dict[str, 
     return estimate
 
 
-def _publish_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
+def published_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Return the statistics of a corpus as they may leave: see `published`.
+
+    A count of n-grams from 1 to below ``cell`` becomes None; a distribution over people goes in steps of ``cell``.
+    """
     people = corpus.get("num_individuals", {})
     members = people.get("members", 0)
     result = {**corpus, "num_individuals": {side: _small(count, cell) for side, count in people.items()}}
@@ -180,8 +184,26 @@ def _publish_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
         result["identifiers_per_individual"] = {part: _grouped(curve, members, cell) for part, curve in curves.items()}
     if "words_per_individual" in corpus:
         result["words_per_individual"] = _grouped(corpus["words_per_individual"], members, cell)
+    for name in ("identifying_words", "identifiers_by_n", "margin"):
+        if name in corpus:
+            result[name] = _every(corpus[name], lambda found: _close_counts(found, members, cell))
+    if "unicity" in corpus:
+        result["unicity"] = [
+            {**row, "share": _share(_clean(row["share"], cell), row["share"]["n"], cell)} for row in corpus["unicity"]
+        ]
     result["detected"] = [row for row in corpus.get("detected") or [] if row["num_individuals"] >= cell]
     return result
+
+
+def _close_counts(found: Any, members: int, cell: int) -> Any:
+    """Counts of n-grams and of their occurrences, and distributions over people, as they may leave."""
+    if not isinstance(found, dict):
+        return found
+    if "distinct" in found and 0 < found["distinct"] < cell:  # what so few make up tells of them
+        found = {key: None if key.startswith(("distinct", "occurrences")) else part for key, part in found.items()}
+    counts = {key: _small(found[key], cell) for key in found if key.startswith(("distinct", "occurrences"))}
+    curves = {key: _grouped(found[key], members, cell) for key in found if key == "per_individual"}
+    return {**found, **counts, **curves}
 
 
 def _grouped(curve: dict[str, Any], num: int, cell: int) -> dict[str, Any]:
@@ -328,6 +350,13 @@ def _call_everybody(corpus: dict[str, Any]) -> float | None:
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
+def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
+    """The row of the largest sets of shared words that everybody who was drawn has."""
+    rows = [row for row in corpus.get("unicity") or [] if row["share"]["value"] is not None]
+    full = [row for row in rows if row["share"]["n"] == rows[0]["share"]["n"]]
+    return full[-1] if full else None
+
+
 def _render(audit: dict[str, Any]) -> str:
     import jinja2
 
@@ -342,7 +371,7 @@ def _render(audit: dict[str, Any]) -> str:
     attacks = sorted({name for model in models for name in model["membership"]}, key=_attack_order)
     everybody = _call_everybody(corpus)
     figures = {
-        "identifiers": plots.identifiers_panels(corpus),
+        **corpus_plots.corpus_panels(corpus),
         "tradeoff": plots.tradeoff_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
@@ -363,7 +392,7 @@ def _render(audit: dict[str, Any]) -> str:
         low_cost=any(model.get('low_cost') for model in models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
-        settings=list(_flat(audit['settings'])),
+        settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
         recipes=list(dict.fromkeys(m["recipe"] for m in models)),
     )  # fmt: skip

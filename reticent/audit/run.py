@@ -117,9 +117,9 @@ class _Audit:
     def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
-        self.token_member = np.repeat(members, np.diff(audit.doc_offsets))
+        token_member = np.repeat(members, np.diff(audit.doc_offsets))
         same_documents = audit.doc_ids.filter(pa.array(members)).equals(train.doc_ids)
-        if not same_documents or not np.array_equal(audit.input_ids[self.token_member], train.input_ids):
+        if not same_documents or not np.array_equal(audit.input_ids[token_member], train.input_ids):
             raise ArtifactError("the audit's member documents are not the documents the models were trained on")
         both = np.intersect1d(audit.individual[members], audit.individual[~members])
         if len(both):
@@ -131,7 +131,6 @@ class _Audit:
         self.true = self.table.surfaces(audit.input_ids, self.slots)
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
-        self.individual_of_token = np.repeat(audit.individual, np.diff(audit.doc_offsets))
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
 
     def score(self, entry: ModelEntry) -> TokenScores:
@@ -153,7 +152,7 @@ class _Audit:
         predicted = self.table.surfaces(scores.argmax, self.slots)
         everywhere = predicted_surfaces(predicted)
         of_members = self.slot_member
-        sides = {"heldout": ~self.token_member, "members": self.token_member}
+        sides = {"heldout": ~self.members, "members": self.members}
         return {
             "name": entry.name,
             "recipe": entry.recipe,
@@ -167,11 +166,11 @@ class _Audit:
                     self.store.input_ids,
                     self.slots,
                     self.store.flags,
-                    self.individual_of_token,
-                    mask,
+                    self.store.individual,
+                    chosen,
                     **options,
                 )
-                for side, mask in sides.items()
+                for side, chosen in sides.items()
             },
             "privacy": privacy(self.train_slots, self.true[of_members], predicted[of_members], everywhere, **options),
             "privacy_by_n": privacy_by_n(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.engine.kernels import word_slots
+from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
@@ -71,15 +71,15 @@ class SurfaceTable:
         """Return the surface of each slot (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for
         none).
 
-        Cost: a sort of the slots for each word length, and one decode for each distinct tuple.
+        Cost: a look-up a slot, and one decode for each distinct tuple.
         """
-        surfaces = np.full(len(slots), NO_SURFACE, dtype=np.int64)
-        for length in np.unique(slots.lengths):
-            chosen = np.flatnonzero(slots.lengths == length)
-            rows = np.ascontiguousarray(ids[slots.starts[chosen][:, None] + np.arange(length)], dtype=np.int64)
-            distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-            surfaces[chosen] = self._number(distinct)[inverse.reshape(-1)]
-        return surfaces
+        numbers, first = number_tuples(ids, slots.starts, slots.lengths)
+        surfaces = np.empty(len(first), dtype=np.int64)
+        for length in np.unique(slots.lengths[first]):
+            chosen = np.flatnonzero(slots.lengths[first] == length)
+            rows = ids[slots.starts[first[chosen]][:, None] + np.arange(length)].astype(np.int64)
+            surfaces[chosen] = self._number(rows)
+        return surfaces[numbers]
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
         usable = (rows >= 0).all(axis=1)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy import stats
 
+from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 
 __all__ = [
@@ -71,11 +72,11 @@ def clopper_pearson(
 def iter_resamples(num: int, num_bootstrap: int, seed: int, *, rows: int | None = None) -> Iterator[np.ndarray]:
     """Yield how often each of ``num`` individuals stands in each resample, float64 (at most ``rows``, num) at a
     time; the numbers do not depend on ``rows``."""
-    random = generator(seed, num)
     rows = rows or max(1, MAX_WEIGHTS // num)
     for done in range(0, num_bootstrap, rows):
-        size = min(rows, num_bootstrap - done)
-        yield random.multinomial(num, np.full(num, 1.0 / num), size=size).astype(np.float64)
+        weights = np.empty((min(rows, num_bootstrap - done), num))
+        draw_counts(seed, done, weights)
+        yield weights
 
 
 def ratio_estimate(

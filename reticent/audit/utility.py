@@ -10,6 +10,7 @@ import numpy as np
 from reticent.audit.forward import TokenScores
 from reticent.audit.slots import Slots
 from reticent.audit.statistics import Estimate, ratio_estimate
+from reticent.engine.kernels import document_sums, words_all
 
 __all__ = ["utility"]
 
@@ -20,7 +21,7 @@ def utility(
     input_ids: np.ndarray,
     slots: Slots,
     flags: np.ndarray,
-    individual_of_token: np.ndarray,
+    individual: np.ndarray,
     chosen: np.ndarray,
     *,
     num_bootstrap: int,
@@ -34,39 +35,38 @@ def utility(
         gives token_accuracy and perplexity. Both also on *ordinary* text: words and tokens that identify nobody
         (``flags`` 0), which is what a protected model is meant to learn
     flags : uint8 array, shape (num_tokens,)
-    individual_of_token : uint32 array, shape (num_tokens,)
-    chosen : bool array, shape (num_tokens,), the tokens of this side
+    individual : uint32 array, shape (num_documents,)
+    chosen : bool array, shape (num_documents,), the documents of this side
     """
-    scored = scores.scored & chosen
-    codes = np.unique(individual_of_token[chosen])
+    scored, offsets = scores.scored, scores.doc_offsets
+    codes = np.unique(individual[chosen])
+    row = np.searchsorted(codes, individual[chosen])
     options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
 
-    def rate(values: np.ndarray, individuals: np.ndarray, limit: float | None = 1.0) -> Estimate:
-        row = np.searchsorted(codes, individuals)
-        totals = np.bincount(row, weights=values, minlength=len(codes))
-        return ratio_estimate(totals, np.bincount(row, minlength=len(codes)), limit=limit, **options)
-
-    def perplexity(tokens: np.ndarray) -> Estimate:
-        return _exp(rate(-scores.log_probs[tokens].astype(np.float64), individual_of_token[tokens], limit=None))
+    def rate(
+        values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
+    ) -> Estimate:
+        """Mean of the counted values of the chosen documents."""
+        totals, counts = document_sums(values, counted, bounds)
+        totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
+        return ratio_estimate(totals, counts, limit=limit, **options)
 
     right = scores.argmax == input_ids
-    token_accuracy = rate(right[scored], individual_of_token[scored])
+    token_accuracy = rate(right, scored)
     if objective == "clm":
         ordinary = scored & (flags == 0)
         return {
-            "ordinary_token_accuracy": rate(right[ordinary], individual_of_token[ordinary]).to_dict(),
+            "ordinary_token_accuracy": rate(right, ordinary).to_dict(),
             "token_accuracy": token_accuracy.to_dict(),
-            "ordinary_perplexity": perplexity(ordinary).to_dict(),
-            "perplexity": perplexity(scored).to_dict(),
+            "ordinary_perplexity": _exp(rate(-scores.log_probs, ordinary, limit=None)).to_dict(),
+            "perplexity": _exp(rate(-scores.log_probs, scored, limit=None)).to_dict(),
         }
-    # A word is right when every one of its tokens is: compare running sums at its ends.
-    running = np.concatenate([[0], np.cumsum(right)])
-    words_right = running[slots.starts + slots.lengths] - running[slots.starts] == slots.lengths
-    ours = scored[slots.starts] if len(slots) else np.empty(0, dtype=bool)
-    ordinary_words = ours & (slots.flags == 0)
+    words_right = words_all(right, slots.starts, slots.lengths)
+    words_scored = scored[slots.starts] if len(slots) else np.empty(0, dtype=bool)
+    bounds = np.searchsorted(slots.documents, np.arange(len(offsets)))
     return {
-        "ordinary_word_accuracy": rate(words_right[ordinary_words], slots.individuals[ordinary_words]).to_dict(),
-        "masked_word_accuracy": rate(words_right[ours], slots.individuals[ours]).to_dict(),
+        "ordinary_word_accuracy": rate(words_right, words_scored & (slots.flags == 0), bounds).to_dict(),
+        "masked_word_accuracy": rate(words_right, words_scored, bounds).to_dict(),
         "masked_token_accuracy": token_accuracy.to_dict(),
     }
 

@@ -14,7 +14,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.artifact import holds_results
-from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches
+from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, type_name
+from reticent.engine.threads import in_threads
 from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["Columns", "Corpus", "Format", "open_corpus"]
@@ -54,6 +55,7 @@ class Corpus:
     format: str
     columns: Columns = field(default_factory=Columns)
     _ids: pa.Table | None = None
+    _num_rows: list[int] = field(default_factory=list)
     _fingerprint: str | None = None
 
     def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 4096) -> Iterator[pa.RecordBatch]:
@@ -65,12 +67,50 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
-        wanted = {name: getattr(self.columns, name) for name in columns if getattr(self.columns, name) is not None}
         for file in self.files:
-            row = 0
-            for batch in read_batches(file, self.format, list(dict.fromkeys(wanted.values())), batch_rows):
-                yield _canonical(batch, wanted, file, row)
-                row += batch.num_rows
+            yield from self._read(file, columns, batch_rows)
+
+    def _read(
+        self, file: Path, columns: Sequence[str], batch_rows: int, row_groups: Sequence[int] | None = None, row: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = {name: getattr(self.columns, name) for name in columns if getattr(self.columns, name) is not None}
+        for batch in read_batches(file, self.format, list(dict.fromkeys(wanted.values())), batch_rows, row_groups):
+            yield _canonical(batch, wanted, file, row)
+            row += batch.num_rows
+
+    def for_each_batch(
+        self,
+        work: Callable[[int, pa.RecordBatch], None],
+        *,
+        columns: Sequence[str] = REQUIRED,
+        num_threads: int = 1,
+        frugal: bool = False,
+    ) -> None:
+        """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
+
+        Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
+        them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` batches are
+        small and what the reader has freed goes back to the system at once, for some more seconds.
+
+        Raises
+        ------
+        CorpusError
+            As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
+        """
+        self.scan()
+        batch_rows = 256 if frugal else 1024
+        stretches, document = [], 0
+        for file, num_rows in zip(self.files, self._num_rows, strict=True):
+            for groups, row in _stretches(row_groups(file), batch_rows) if self.format == "parquet" else [(None, 0)]:
+                stretches.append((document + row, self._read(file, columns, batch_rows, groups, row)))
+            document += num_rows
+
+        def work_and_release(first: int, batch: pa.RecordBatch) -> None:
+            work(first, batch)
+            del batch
+            pa.default_memory_pool().release_unused()
+
+        in_threads(stretches, work_and_release if frugal else work, num_threads)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).
@@ -84,7 +124,12 @@ class Corpus:
             if self.format == "csv":
                 for file in self.files:
                     check_quotes(file)
-            batches = list(self.batches(columns=("doc_id", "individual_id", "household_id")))
+            batches: list[pa.RecordBatch] = []
+            num_rows = []
+            for file in self.files:
+                found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16))
+                num_rows.append(sum(batch.num_rows for batch in found))
+                batches += found
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self._where()}: no documents")
             table = pa.Table.from_batches(batches)
@@ -94,7 +139,7 @@ class Corpus:
                     f"{self._where()}: column {self.columns.individual_id} names one individual only; "
                     "support among individuals needs at least two"
                 )
-            self._ids = table
+            self._ids, self._num_rows = table, num_rows
         return self._ids
 
     def check(self) -> None:
@@ -183,6 +228,20 @@ def open_corpus(
             raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
     return Corpus(tuple(files), formats.pop(), columns or Columns())
+
+
+def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int], int]]:
+    """Neighbouring row groups that hold at least so many rows together, and the row the first begins at."""
+    groups: list[int] = []
+    first = held = 0
+    for group, rows in enumerate(num_rows):
+        groups.append(group)
+        held += rows
+        if held >= at_least:
+            yield groups, first
+            groups, first, held = [], first + held, 0
+    if groups:
+        yield groups, first
 
 
 def _find(source: Path, results: set[Path]) -> Iterator[Path]:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from reticent.errors import CorpusError
 
-__all__ = ["FORMATS", "SUFFIXES", "check_quotes", "read_batches"]
+__all__ = ["FORMATS", "SUFFIXES", "check_quotes", "read_batches", "row_groups"]
 
 FORMATS = ("parquet", "arrow", "csv", "jsonl")
 SUFFIXES = {
@@ -37,17 +37,25 @@ NUM_BYTES_PER_BLOCK = 16 << 20
 COMMAS = "; a comma must stand between them"
 
 
-def read_batches(file: Path, format: str, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    file: Path, format: str, columns: Sequence[str], batch_rows: int, row_groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield these columns (distinct names) of a file, in batches of at most ``batch_rows`` rows.
+
+    ``row_groups`` are those of a Parquet file to read; None: all.
 
     Raises
     ------
     CorpusError
         The file cannot be read or is not of this format, or a column is missing or stands there twice.
     """
-    reader = {"parquet": _read_parquet, "arrow": _read_arrow, "csv": _read_csv, "jsonl": _read_jsonl}[format]
+    readers = {"arrow": _read_arrow, "csv": _read_csv, "jsonl": _read_jsonl}
     try:
-        for batch in reader(file, list(columns), batch_rows):
+        if format == "parquet":
+            batches = _read_parquet(file, list(columns), batch_rows, row_groups)
+        else:
+            batches = readers[format](file, list(columns), batch_rows)
+        for batch in batches:
             for start in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(start, batch_rows)
     except CorpusError:
@@ -98,11 +106,23 @@ def _row_left_open(file: Path) -> int | None:
     return row_opened if opened else None
 
 
-def _read_parquet(file: Path, columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(file)
-    _require(parquet.schema_arrow.names, columns, file)
-    for batch in parquet.iter_batches(batch_size=batch_rows, columns=columns):
-        yield _sound(batch)
+def _read_parquet(
+    file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
+    # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
+    with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
+        _require(parquet.schema_arrow.names, columns, file)
+        for batch in parquet.iter_batches(batch_rows, row_groups, columns, use_threads=False):
+            yield _sound(batch)
+
+
+def row_groups(file: Path) -> list[int]:
+    """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
+    try:
+        metadata = pq.read_metadata(file)
+    except (OSError, pa.ArrowException):
+        raise CorpusError(f"{file}: cannot be read as parquet (not valid parquet)") from None
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
 def _read_arrow(file: Path, columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:

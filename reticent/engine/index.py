@@ -7,6 +7,11 @@ that one individual uses, so they are as secret as the documents.
 
 from __future__ import annotations
 
+import functools
+import os
+import resource
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexConfig", "build_index", "open_index", "write_index"]
 
+ROWS_PER_GROUP = 1 << 17
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexConfig:
@@ -42,12 +49,19 @@ class IndexConfig:
         merging indexes needs.
     num_threads : int
         0: ``RAYON_NUM_THREADS``, or every core. The result does not depend on it.
+    memory_limit : int or None
+        Bytes the process may use (peak resident memory, with what it uses already); what does not fit is written to a
+        nameless file, which the system frees whatever ends the process. The result does not depend on it.
+    spill_folder : Path or None
+        Where that file is made; None: the system's folder for temporary files (which may be memory: choose a disk).
     """
 
     max_n: int = 1
     surface: str = "exact"
     min_support: int = 2
     num_threads: int = 0
+    memory_limit: int | None = None
+    spill_folder: Path | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_n <= MAX_N:
@@ -72,42 +86,98 @@ def build_index(
     CorpusError
         A document cannot be read, or none belongs to these splits.
 
-    Cost: one pass over the text; 4 bytes a word and level in memory while counting.
+    PolicyError
+        The memory limit is too small.
+
+    Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
     from reticent import _rust
     from reticent.errors import CorpusError
 
     config = config or IndexConfig()
-    builder = _rust.IndexBuilder(max_n=config.max_n, surface=config.surface, num_threads=config.num_threads)
-    wanted = individuals.mask(*splits)
-    done = num_documents = 0
-    for batch in corpus.batches(columns=("individual_id", "text")):
-        codes = individuals.individual_codes(batch.column("individual_id"))
-        keep = wanted[codes]
-        texts = batch.column("text")
-        if not keep.all():
-            texts, codes = texts.filter(pa.array(keep)), codes[keep]
-        builder.add(texts, np.ascontiguousarray(individuals.units[codes]))
-        num_documents += len(codes)
-        done += batch.num_rows
-        if progress:
-            progress(done)
-    if num_documents == 0:
+    num_threads = _rust.resolve_threads(config.num_threads)
+    codes = individuals.individual_codes(corpus.scan().column("individual_id"))
+    keep, units = individuals.mask(*splits)[codes], individuals.units[codes]
+    if not keep.any():
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+    builder = _rust.IndexBuilder(
+        max_n=config.max_n,
+        surface=config.surface,
+        num_threads=config.num_threads,
+        memory_limit=_builder_limit(config.memory_limit, num_threads),
+        folder=config.spill_folder,
+    )
+    done, lock = 0, threading.Lock()
+
+    def add(first: int, batch: pa.RecordBatch) -> None:
+        nonlocal done
+        rows = slice(first, first + batch.num_rows)
+        texts, owners, kept = batch.column("text"), units[rows], keep[rows]
+        if len(kept) < batch.num_rows:
+            raise CorpusError("the documents have changed since they were scanned; start again")
+        if not kept.all():
+            texts, owners = texts.filter(pa.array(kept)), owners[kept]
+        builder.add(texts, np.ascontiguousarray(owners))
+        with lock:
+            done += batch.num_rows
+            if progress:
+                progress(done)
+
+    limited = config.memory_limit is not None
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, frugal=limited)
+    if done != len(keep):
+        raise CorpusError("the documents have changed since they were scanned; start again")
     return builder.finish(min_support=config.min_support)
+
+
+#: What reading takes beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
+BYTES_PER_READER = 24 << 20
+#: The least the builder can work with.
+LEAST_BYTES = 32 << 20
+
+
+def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
+    if memory_limit is None:
+        return None
+    from reticent import _rust
+
+    _rust.release_memory()
+    pa.default_memory_pool().release_unused()
+    used = resident_bytes() + num_threads * BYTES_PER_READER
+    if memory_limit < used + LEAST_BYTES:
+        raise PolicyError(
+            f"memory limit of {memory_limit / 2**20:,.0f} MiB: the process and its readers use {used / 2**20:,.0f} MiB "
+            f"before anything is counted; allow at least {(used + LEAST_BYTES) / 2**20:,.0f} MiB"
+        )
+    return memory_limit - used
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is resident now (Linux; elsewhere the most it ever was)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def write_index(index: NgramIndex, folder: Path | str) -> None:
     """Write the tables of an index into ``folder``; equal indexes give byte-equal files."""
     folder = Path(folder)
     about = {f"reticent.{key}": str(value) for key, value in _about(index).items()}
-    words = pa.table(pa.record_batch(index.words()))
-    words = words.replace_schema_metadata({**(with_version(words.schema, "index-words").metadata or {}), **about})
-    pq.write_table(words, folder / "words.parquet", compression="zstd")
+    schema = with_version(pa.record_batch(index.words(0, 0)).schema, "index-words")
+    schema = schema.with_metadata({**(schema.metadata or {}), **about})
+    _write(folder / "words.parquet", schema, index.num_words, index.words)
     for n in range(2, index.max_n + 1):
-        level = pa.table(pa.record_batch(index.level(n)))
-        level = level.replace_schema_metadata(with_version(level.schema, "index-ngrams").metadata)
-        pq.write_table(level, folder / f"ngrams_{n}.parquet", compression="zstd")
+        schema = with_version(pa.record_batch(index.level(n, 0, 0)).schema, "index-ngrams")
+        _write(folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), functools.partial(index.level, n))
+
+
+def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, max(num_rows, 1), ROWS_PER_GROUP):
+            rows = pa.record_batch(read(start, ROWS_PER_GROUP))
+            writer.write_batch(rows.replace_schema_metadata(schema.metadata))
 
 
 def open_index(path: Path | str) -> NgramIndex:

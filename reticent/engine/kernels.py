@@ -1,8 +1,9 @@
-"""Numba kernels over token arrays: windows, gathers, mask draws. Integers only; strings are Rust's.
+"""Numba kernels over token and word arrays: windows, gathers, draws, covers, reductions. Strings are Rust's.
 
 All release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on disk.
 Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same
-however windows are batched, ordered or resumed.
+however windows are batched, ordered or resumed. What NumPy does as fast is not here; ``benchmarks/kernels.py`` times
+each of these beside its NumPy form. Offsets are CSR bounds: document d holds ``offsets[d]:offsets[d + 1]``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,19 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["cut_documents", "draw_words", "gather_windows", "word_slots"]
+__all__ = [
+    "cut_documents",
+    "document_lowest",
+    "document_ranks",
+    "document_sums",
+    "draw_counts",
+    "draw_words",
+    "gather_windows",
+    "number_tuples",
+    "protected_words",
+    "word_slots",
+    "words_all",
+]
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -152,3 +165,157 @@ def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarra
                 lengths[slot] += 1
             last = word
     return starts, lengths, documents
+
+
+@_jit
+def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, max_n: int) -> np.ndarray:
+    """Words that a policy protects, bool (W,), from where the minimal identifying n-grams start.
+
+    The same as ``NgramIndex.protect`` without ``max_document_frequency``, for any policy and any ``max_n`` up to the
+    one that ``ngram_starts`` was made with: one look-up of the n-grams serves them all.
+
+    Parameters
+    ----------
+    ngram_starts : uint8 array, shape (W,), bit n - 1 where a minimal n-gram of n words starts. Of words, not of tokens:
+        two words can share a token, whose n-grams then would all start at the first
+    offsets : int64 array, shape (D + 1,), in words
+    policy : number of the policy in :data:`reticent.engine.protect.POLICIES` (all, last, cover, paper)
+    """
+    taken = np.zeros(len(ngram_starts), dtype=np.bool_)
+    for document in range(len(offsets) - 1):
+        begin, stop = offsets[document], offsets[document + 1]
+        free = begin
+        for last in range(begin, stop):
+            # From the shortest n-gram that ends here: the cover takes its last word unless it holds a taken one.
+            for first in range(last, max(begin, last - max_n + 1) - 1, -1):
+                if not ngram_starts[first] >> (last - first) & 1:
+                    continue
+                if policy == 0:
+                    taken[first : last + 1] = True
+                elif policy == 3:
+                    taken[max(begin, last + 1 - max_n) : min(stop, first + max_n)] = True
+                elif policy == 1 or first >= free:
+                    taken[last] = True
+                    free = last + 1
+    return taken
+
+
+@_jit
+def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number the tuples ``values[starts[i] : starts[i] + lengths[i]]``: equal ones and only they share a number.
+
+    Numbers run from 0 in the order of first appearance. A hash table of the distinct tuples, compared by value.
+
+    Returns
+    -------
+    numbers : int64 array, shape (S,)
+    first : int64 array, shape (number of distinct tuples,), the first i of each
+    """
+    numbers = np.empty(len(starts), dtype=np.int64)
+    first = np.empty(1 << 10, dtype=np.int64)
+    hashes = np.empty(1 << 10, dtype=np.uint64)
+    table = np.full(1 << 11, -1, dtype=np.int64)
+    used = 0
+    for i in range(len(starts)):
+        start, length = starts[i], lengths[i]
+        state = np.uint64(length)
+        for j in range(length):
+            state = _mix(state ^ (np.uint64(values[start + j]) + np.uint64(0x9E3779B97F4A7C15)))
+        place = np.int64(state & np.uint64(len(table) - 1))
+        while True:
+            number = table[place]
+            if number < 0:
+                break
+            if hashes[number] == state and lengths[first[number]] == length:
+                other = starts[first[number]]
+                j = 0
+                while j < length and values[start + j] == values[other + j]:
+                    j += 1
+                if j == length:
+                    break
+            place = (place + 1) & (len(table) - 1)
+        if number < 0:
+            number = used
+            used += 1
+            first[number] = i
+            hashes[number] = state
+            table[place] = number
+            if used == len(first):
+                first = np.concatenate((first, np.empty_like(first)))
+                hashes = np.concatenate((hashes, np.empty_like(hashes)))
+                table = np.full(2 * len(table), -1, dtype=np.int64)
+                for old in range(used):
+                    place = np.int64(hashes[old] & np.uint64(len(table) - 1))
+                    while table[place] >= 0:
+                        place = (place + 1) & (len(table) - 1)
+                    table[place] = old
+        numbers[i] = number
+    return numbers, first[:used].copy()
+
+
+@_jit
+def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Whether every token of each word has ``values``, bool (S,); a word of no token has."""
+    out = np.ones(len(starts), dtype=np.bool_)
+    for word in range(len(starts)):
+        for token in range(starts[word], starts[word] + lengths[word]):
+            out[word] &= values[token]
+    return out
+
+
+@_jit
+def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum (float64) and number (int64) of each document's ``chosen`` values, in their order."""
+    totals = np.zeros(len(offsets) - 1, dtype=np.float64)
+    counts = np.zeros(len(offsets) - 1, dtype=np.int64)
+    for document in range(len(offsets) - 1):
+        for i in range(offsets[document], offsets[document + 1]):
+            if chosen[i]:
+                totals[document] += values[i]
+                counts[document] += 1
+    return totals, counts
+
+
+@_jit
+def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
+    """Mean (float64) of the lowest ``share`` of each document's values that are not NaN, at least one; else NaN."""
+    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
+    for document in range(len(offsets) - 1):
+        part = values[offsets[document] : offsets[document + 1]]
+        part = part[~np.isnan(part)]
+        if len(part) == 0:
+            continue
+        num_kept = max(int(len(part) * share), 1)
+        total = 0.0
+        for value in np.partition(part, num_kept - 1)[:num_kept]:
+            total += value
+        means[document] = total / num_kept
+    return means
+
+
+@_jit
+def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Rank of each key among those of its document, int64, from 0; the earlier of two equal ones comes first."""
+    ranks = np.empty(len(keys), dtype=np.int64)
+    for document in range(len(offsets) - 1):
+        start = offsets[document]
+        order = np.argsort(keys[start : offsets[document + 1]], kind="mergesort")
+        for rank in range(len(order)):
+            ranks[start + order[rank]] = rank
+    return ranks
+
+
+@_jit
+def draw_counts(seed: int, first: int, out: np.ndarray) -> None:
+    """Fill each row of ``out`` (R, num), float64, with how often each of num is drawn in num draws with replacement.
+
+    Row r is resample ``first + r``: a function of (seed, first + r, num), however rows are blocked.
+    """
+    num_rows, num = out.shape
+    for row in range(num_rows):
+        out[row, :] = 0.0
+        state = _hash(np.uint64(seed), np.uint64(first + row), np.uint64(num), np.uint64(0))
+        for _ in range(num):
+            state += np.uint64(0x9E3779B97F4A7C15)
+            # 53 random bits as a number in [0, 1): unequal by at most num / 2^53.
+            out[row, int((_mix(state) >> np.uint64(11)) * (num * 2.0**-53))] += 1.0

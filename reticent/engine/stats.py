@@ -1,10 +1,13 @@
 """Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or a person.
 
-They are the seed's Figs. 5 and 6: identifiers and words per individual, individuals per word.
+They are the seed's Figs. 5, 6 and 14 (identifiers and words per individual, individuals per word, identifiers by n),
+the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
+for direct identifiers, spans; no tokenizer and no model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.engine.kernels import word_slots
+from reticent.engine.graph import WordIds, WordStream, count_distinct, count_hidden, ngram_supports, unicity
 from reticent.engine.protect import POLICIES
-from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
-from reticent.engine.split import Individuals
-from reticent.engine.store import TokenStore
+from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
+from reticent.engine.tokens import FlaggedWords
 from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.protect import Policy
+    from reticent.engine.split import Individuals
 
-__all__ = ["cdf", "corpus_statistics", "detected_spans", "retention_by_policy"]
+__all__ = ["cdf", "corpus_statistics", "detected_spans"]
+
+#: Largest set of shared words, and how many individuals sets are drawn from.
+MAX_M, NUM_SAMPLES = 10, 2000
+#: Supports shown from k: so far below the line and so far above it.
+BELOW, ABOVE = 2, 5
+#: Marks of an n-gram: bits of what `count_distinct` takes.
+ALL, MINIMAL, ALONE, DIRECT_WORD, INDIRECT_WORD, EITHER_WORD = range(6)
 
 
 def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: int = 200) -> dict[str, list[float]]:
@@ -47,62 +59,241 @@ def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: in
 
 
 def corpus_statistics(
-    store: TokenStore,
-    index_words: Any,
+    corpus: Corpus,
     individuals: Individuals,
+    index: NgramIndex,
     *,
-    k: int,
-    n: int,
-    policy: str,
+    policy: Policy,
+    spans: SpanReader | None = None,
+    splits: tuple[str, ...] = (MEMBERS,),
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    num_threads: int = 0,
 ) -> dict[str, Any]:
-    """Return the "corpus" section of the report.
+    """Return the "corpus" section of the report: counts, shares and cumulative distributions of these splits.
 
     Parameters
     ----------
-    store : protected tokens of the members
-    index_words : table of word, support, occurrences (anything pyarrow takes as a record batch)
+    index : of the documents of ``splits``
+    policy : what is protected; ``k`` is the line, and n-grams are looked at up to the index's ``max_n``
+    spans : direct identifiers; without them no word is direct
+    seed : of the sets of shared words that are drawn
 
-    A word of an individual is told by its tokens, so two spellings that a lower-casing tokenizer unites count once.
+    Returns
+    -------
+    dict
+        Words are told apart by the index's surface. Individuals are those with a document; the index may count
+        households, and then ``unit`` says so and unicity is theirs.
+
+        ``identifiers_by_n``: a row for each n, with ``all`` identifying n-grams and the ``minimal`` ones: distinct,
+        occurrences, occurrences that hold a direct word, distinct ones per individual (CDF); and what is ``kept``.
+        ``identifying_words``: direct, indirect and both (either), distinct and occurrences, by support alone.
+        ``margin``: rows of n, support, distinct, occurrences: n-grams with exactly this support, near k.
+        ``retention_by_policy``: rows of policy, n, k, retention: the share of words that indirect protection alone
+        leaves as targets.
+        ``unicity``: rows of m, num_units, num_singled_out: of so many random m-sets of shared words (support >= k),
+        each of another unit, how many no other unit has.
 
     Raises
     ------
     CorpusError
-        The documents hold no word.
+        The documents hold no word, or others than the index does.
+
+    Cost: one pass over the text (two with spans); 5 bytes a word for the stream and 5 more for each n.
     """
-    words = pa.record_batch(index_words)
-    support, occurrences = words.column("support").to_numpy(), words.column("occurrences").to_numpy()
-    identifying = support < k
-    starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
-    if not len(starts) or not len(support):
+    stream, flags = _read(corpus, individuals, index, policy, spans, splits, num_threads, progress)
+    table = pa.record_batch(index.words())
+    if not len(flags):
         raise CorpusError("the members' documents hold no word")
-    flags = store.flags[starts]
-    individual = store.individual[documents]
-    surfaces = _surfaces(store, starts, lengths)
-    codes = np.unique(store.individual)  # also those whose documents are empty
-    shares = {
-        "direct": np.mean((flags & DIRECT) > 0),
-        "indirect": np.mean((flags & INDIRECT) > 0),
-        "both": np.mean(flags > 0),
-    }
+    if len(flags) != index.num_occurrences:
+        raise CorpusError(
+            f"the index holds {index.num_occurrences:,} words, the documents {len(flags):,}; run index again"
+        )
+    support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
+    identifying, k = support < policy.k, policy.k
+    supports = ngram_supports(stream, index, index.max_n)
+    marks = _marks(supports, flags, stream.offsets, k)
+    people, of_person = np.unique(stream.individual, return_inverse=True)
+    per_person = count_distinct(stream, of_person, len(people), marks)
+    units, of_unit = np.unique(stream.unit, return_inverse=True)
+    households = len(units) < len(people)
+    per_unit = count_distinct(stream, of_unit, len(units), marks) if households else per_person
+    shares = {"direct": flags & DIRECT, "indirect": flags & INDIRECT, "both": flags}
+    parts = {"direct": DIRECT_WORD, "indirect": INDIRECT_WORD, "both": EITHER_WORD}
+    num_words = np.bincount(of_person, weights=np.diff(stream.offsets), minlength=len(people))
+    alone = per_unit[:, :, ALONE].sum(axis=1)
     return {
-        "num_documents": store.num_documents,
-        "num_words": int(occurrences.sum()),
+        "num_documents": len(stream.offsets) - 1,
+        "num_words": len(flags),
         "num_distinct_words": len(support),
         "k": k,
-        "n": n,
-        "policy": policy,
+        "n": policy.n,
+        "policy": policy.policy,
+        "unit": "household" if households else "individual",
         "share_types_identifying": float(identifying.mean()),
         "share_occurrences_identifying": float(occurrences[identifying].sum() / occurrences.sum()),
-        "protected": {name: float(share) for name, share in shares.items()},
-        "retention": {policy: float(np.mean(flags == 0))},
-        "identifiers_per_individual": {
-            "direct": cdf(_distinct_per(individual, surfaces, (flags & DIRECT) > 0, codes)),
-            "indirect": cdf(_distinct_per(individual, surfaces, (flags & INDIRECT) > 0, codes)),
-            "both": cdf(_distinct_per(individual, surfaces, flags > 0, codes)),
-        },
-        "words_per_individual": cdf(np.bincount(np.searchsorted(codes, individual), minlength=len(codes))),
+        "protected": {name: float(np.count_nonzero(share) / len(flags)) for name, share in shares.items()},
+        "retention": {policy.policy: float(np.mean(flags == 0))},
+        "identifiers_per_individual": {part: cdf(per_person[0, :, bit]) for part, bit in parts.items()},
+        "words_per_individual": cdf(num_words),
         "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
+        "identifying_words": _identifying_words(stream, flags, supports[0] < k, len(support)),
+        "identifiers_by_n": [
+            _row_of_n(n, index, supports[n - 1], marks[n - 1], per_person[n - 1], int(alone[n - 1]), flags, k)
+            for n in range(1, index.max_n + 1)
+        ],
+        "margin": [
+            row
+            for n in range(1, index.max_n + 1)
+            for row in _margin(n, _distinct_by_support(index, n, int(alone[n - 1])), supports[n - 1], k)
+        ],
+        "retention_by_policy": _retention(marks, stream.offsets, k),
+        "unicity": _unicity_rows(stream, ~identifying, seed),
     }
+
+
+def _read(
+    corpus: Corpus,
+    individuals: Individuals,
+    index: NgramIndex,
+    policy: Policy,
+    spans: SpanReader | None,
+    splits: tuple[str, ...],
+    num_threads: int,
+    progress: Callable[[int], None] | None,
+) -> tuple[WordStream, np.ndarray]:
+    """The words of the documents as ids, and their flags, in one pass."""
+    ids = WordIds(index)
+    words_of, flags_of, lengths, person, unit = [], [], [], [], []
+    flagged = FlaggedWords(
+        corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
+    )
+    for part, words, flags, _ in flagged:
+        words_of.append(ids.of(part.texts, words))
+        flags_of.append(flags)
+        lengths.append(np.diff(words.doc_offsets))
+        person.append(part.codes)
+        unit.append(part.units)
+        if progress:
+            progress(part.last_document)
+    if not words_of:
+        raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+    stream = WordStream(np.concatenate(words_of), offsets, np.concatenate(person), np.concatenate(unit))
+    return stream, np.concatenate(flags_of)
+
+
+def _marks(supports: list[np.ndarray], flags: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
+    """What each n-gram is, uint8 (N, W): bits by number; those of words on n = 1 only."""
+    marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
+    for n, support in enumerate(supports, start=1):
+        identifying = (support > 0) & (support < k)
+        minimal = identifying
+        if n > 1:
+            shorter = supports[n - 2] >= k
+            minimal = identifying & shorter
+            minimal[:-1] &= shorter[1:]
+        for bit, chosen in ((ALL, identifying), (MINIMAL, minimal), (ALONE, support == 1)):
+            marks[n - 1] |= chosen.astype(np.uint8) << np.uint8(bit)
+    for bit, chosen in ((DIRECT_WORD, flags & DIRECT), (INDIRECT_WORD, flags & INDIRECT), (EITHER_WORD, flags)):
+        marks[0] |= (chosen > 0).astype(np.uint8) << np.uint8(bit)
+    return marks
+
+
+def _row_of_n(
+    n: int,
+    index: NgramIndex,
+    support: np.ndarray,
+    marks: np.ndarray,
+    per_person: np.ndarray,
+    alone: int,
+    flags: np.ndarray,
+    k: int,
+) -> dict[str, Any]:
+    """A row of ``identifiers_by_n``."""
+    distinct = _distinct_by_support(index, n, alone)
+    holds_direct = (flags & DIRECT) > 0
+    for offset in range(1, n):
+        holds_direct[:-offset] |= (flags[offset:] & DIRECT) > 0
+    row: dict[str, Any] = {"n": n}
+    for name, bit, num in (("all", ALL, distinct[:k].sum()), ("minimal", MINIMAL, _num_minimal(index, n, k, distinct))):
+        chosen = (marks >> np.uint8(bit) & np.uint8(1)).astype(bool)
+        row[name] = {
+            "distinct": int(num),
+            "occurrences": int(np.count_nonzero(chosen)),
+            "occurrences_direct": int(np.count_nonzero(chosen & holds_direct)),
+            "per_individual": cdf(per_person[:, bit]),
+        }
+    row["kept"] = {"distinct": int(distinct[k:].sum()), "occurrences": int(np.count_nonzero(support >= k))}
+    return row
+
+
+def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
+    """Number of distinct n-grams with each support, int64 (MAX_K + 1,), the last for all from there on.
+
+    Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
+    two is in it, since its parts have two as well.
+    """
+    table = pa.record_batch(index.words() if n == 1 else index.level(n))
+    support = np.minimum(table.column("support").to_numpy(), MAX_K)
+    counts = np.bincount(support, minlength=MAX_K + 1).astype(np.int64)
+    counts[1] = alone
+    return counts
+
+
+def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
+    """Number of distinct n-grams with support < k whose two parts have k or more."""
+    if n == 1:
+        return int(distinct[:k].sum())
+    table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
+    support = parts.column("support").to_numpy()
+    if n > 2:  # parts are numbered among those that the index extends
+        support = support[support >= index.min_support]
+    shared = support >= k
+    left, right = (table.column(name).to_numpy() for name in ("left", "right"))
+    return int(np.count_nonzero((table.column("support").to_numpy() < k) & shared[left] & shared[right]))
+
+
+def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
+    """Rows of the n-grams whose support is just below and just above k."""
+    return [
+        {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
+        for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
+    ]
+
+
+def _identifying_words(
+    stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
+) -> dict[str, dict[str, int]]:
+    """Distinct words and occurrences that identify directly, indirectly (by support alone), and either way."""
+    direct = (flags & DIRECT) > 0
+    found = {}
+    for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):
+        distinct = np.zeros(num_words, dtype=bool)
+        distinct[stream.words[chosen]] = True
+        found[name] = {"distinct": int(distinct.sum()), "occurrences": int(np.count_nonzero(chosen))}
+    return found
+
+
+def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str, Any]]:
+    """Rows of ``retention_by_policy``."""
+    starts = np.zeros(marks.shape[1], dtype=np.uint8)
+    for n, row in enumerate(marks):
+        starts |= (row >> np.uint8(MINIMAL) & np.uint8(1)) << np.uint8(n)
+    hidden = count_hidden(starts, offsets, len(marks))
+    return [
+        {"policy": policy, "n": n, "k": k, "retention": 1.0 - int(count) / len(starts)}
+        for n, counts in enumerate(hidden, start=1)
+        for policy, count in zip(POLICIES, counts, strict=True)
+    ]
+
+
+def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dict[str, int]]:
+    singled = unicity(stream, shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
+    return [
+        {"m": m + 1, "num_units": int((singled[:, m] >= 0).sum()), "num_singled_out": int((singled[:, m] == 1).sum())}
+        for m in range(MAX_M)
+    ]
 
 
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
@@ -131,56 +322,3 @@ def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int)
         other = {"num_spans": rest.num_rows, "num_documents": None, "num_individuals": num_individuals}
         rows.append({"label": "other", "detector": "any", **other})
     return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))
-
-
-def retention_by_policy(
-    corpus: Corpus,
-    individuals: Individuals,
-    index: NgramIndex,
-    *,
-    k: int,
-    splits: tuple[str, ...] = (MEMBERS,),
-    num_threads: int = 0,
-) -> list[dict[str, Any]]:
-    """Return rows of policy, n, k, retention: the share of words that indirect protection alone leaves as targets,
-    for every policy and every n the index holds.
-
-    Cost: one pass over the text, and one protection a row.
-    """
-    from reticent import _rust
-
-    settings = [(policy, n) for n in range(1, index.max_n + 1) for policy in POLICIES]
-    protected, num_words = np.zeros(len(settings), dtype=np.int64), 0
-    wanted = individuals.mask(*splits)
-    for batch in corpus.batches(columns=("individual_id", "text")):
-        texts = batch.column("text").filter(
-            pa.array(wanted[individuals.individual_codes(batch.column("individual_id"))])
-        )
-        words = _rust.segment(texts, num_threads=num_threads)
-        num_words += words.num_words
-        for row, (policy, n) in enumerate(settings):
-            flags, _ = index.protect(texts, words, k=k, n=n, policy=policy, num_threads=num_threads)
-            protected[row] += np.count_nonzero(flags)
-    return [
-        {"policy": policy, "n": n, "k": k, "retention": 1.0 - int(hidden) / max(num_words, 1)}
-        for (policy, n), hidden in zip(settings, protected, strict=True)
-    ]
-
-
-def _surfaces(store: TokenStore, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Number of each word's token tuple, exact: equal tuples and only they have equal numbers."""
-    numbers = np.empty(len(starts), dtype=np.int64)
-    used = 0
-    for length in np.unique(lengths):
-        chosen = np.flatnonzero(lengths == length)
-        rows = store.input_ids[starts[chosen][:, None] + np.arange(length)].astype(np.int64)
-        distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-        numbers[chosen] = used + inverse.reshape(-1)
-        used += len(distinct)
-    return numbers
-
-
-def _distinct_per(individual: np.ndarray, surfaces: np.ndarray, chosen: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Number of distinct chosen words of each individual."""
-    pairs = np.unique(np.stack([individual[chosen].astype(np.int64), surfaces[chosen]], axis=1), axis=0)
-    return np.bincount(np.searchsorted(codes, pairs[:, 0]), minlength=len(codes))

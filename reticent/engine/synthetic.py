@@ -34,6 +34,10 @@ class SynthConfig:
         Mean length; lengths spread from 0.7 to 1.3 times this.
     documents_per_individual : float, at least 1
         Mean number of notes; 1 plus a geometric number.
+    vocabulary : int
+        Invented words that notes draw from by Zipf's law, about one word in 17; 0: none. With 350,000 of them, 20,000
+        individuals and 735 words a document, words are spread as in the records of a real hospital: some 330,000
+        distinct ones, of which 57 % belong to one individual and make up 0.9 % of what is written.
     public_documents : int
         Documents of public text for a stand-in foundation model: the same language, nobody's identity.
     languages : tuple of "en", "fr"
@@ -45,6 +49,7 @@ class SynthConfig:
     languages: tuple[str, ...] = ("en", "fr")
     words_per_document: int = 150
     documents_per_individual: float = 2.5
+    vocabulary: int = 0
     public_documents: int = 0
     num_threads: int = 0
 
@@ -57,6 +62,8 @@ class SynthConfig:
             raise PolicyError(f"words_per_document: expected at least 20, got {self.words_per_document}")
         if self.documents_per_individual < 1:
             raise PolicyError(f"documents_per_individual: expected at least 1, got {self.documents_per_individual}")
+        if not 0 <= self.vocabulary <= 1 << 32:
+            raise PolicyError(f"vocabulary: expected 0 to {1 << 32}, got {self.vocabulary}")
         if not self.languages or set(self.languages) - {"en", "fr"}:
             raise PolicyError("languages: expected en, fr or both")
 
@@ -96,6 +103,7 @@ def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.Recor
         more = {
             "words_per_document": config.words_per_document,
             "documents_per_individual": config.documents_per_individual,
+            "vocabulary": config.vocabulary,
         }
     for first in range(0, config.num_individuals, INDIVIDUALS_PER_BATCH):
         batch = getattr(_rust, function)(

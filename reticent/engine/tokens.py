@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = ["write_tokens"]
+__all__ = ["FlaggedWords", "Part", "write_tokens"]
 
 
 def write_tokens(
@@ -79,33 +79,16 @@ def write_tokens(
     """
     from reticent import _rust
 
-    folder, policy = Path(folder), policy or Policy()
+    folder = Path(folder)
     encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
-    selection = _Selection(corpus, individuals, splits)
-    blacklist = _collect(selection, spans, policy, index, num_threads) if spans is not None else None
+    flagged = FlaggedWords(
+        corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
+    )
     writer = ShardWriter(folder, encoder.vocab_size)
     counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
     sizes: list[np.ndarray] = []
-    for part in selection.batches():
-        words = _rust.segment(part.texts, num_threads=num_threads)
-        flags = np.zeros(words.num_words, dtype=np.uint8)
-        starts = np.zeros(words.num_words, dtype=np.uint8)
+    for part, words, flags, starts in flagged:
         texts = part.texts
-        if spans is not None and blacklist is not None:
-            direct = _rust.cover_spans(texts, words, *part.spans(spans)[:3], num_threads=num_threads)
-            direct |= blacklist.match(texts, words, part.units, num_threads=num_threads)
-            flags |= direct * np.uint8(DIRECT)
-        if index is not None:
-            indirect, starts = index.protect(
-                texts,
-                words,
-                k=policy.k,
-                n=policy.n,
-                policy=policy.policy,
-                max_document_frequency=policy.max_document_frequency,
-                num_threads=num_threads,
-            )
-            flags |= indirect
         if pseudonymise:
             texts, words, flags, starts = _pseudonymised(texts, words, flags, starts, num_threads)
         tokens = encoder.encode(texts, words, flags, starts)
@@ -133,12 +116,70 @@ def write_tokens(
         "tokens": writer.num_tokens,
         **counts,
         "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
-        "blacklisted": blacklist.num_surfaces if blacklist is not None else 0,
+        "blacklisted": flagged.num_blacklisted,
         "pretokens": encoder.path,
     }
 
 
-class _Part:
+class FlaggedWords:
+    """The documents of some splits, batch by batch, with the flags of their words.
+
+    Iterating gives (`Part`, `Words`, flags uint8 (W,) of `DIRECT` and `INDIRECT`, ngram_starts uint8 (W,)), where bit
+    n - 1 of the last says that a minimal identifying n-gram starts at that word. Parameters as of `write_tokens`.
+
+    Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
+    blacklist.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        individuals: Individuals | None,
+        *,
+        splits: tuple[str, ...] | None = None,
+        index: NgramIndex | None = None,
+        spans: SpanReader | None = None,
+        policy: Policy | None = None,
+        num_threads: int = 0,
+    ):
+        self._selection = _Selection(corpus, individuals, splits)
+        self._index, self._spans, self._policy, self._threads = index, spans, policy or Policy(), num_threads
+        self._blacklist = (
+            _collect(self._selection, spans, self._policy, index, num_threads) if spans is not None else None
+        )
+
+    @property
+    def num_blacklisted(self) -> int:
+        """Surfaces protected beyond their span."""
+        return self._blacklist.num_surfaces if self._blacklist is not None else 0
+
+    def __iter__(self) -> Iterator[tuple[Part, Words, np.ndarray, np.ndarray]]:
+        from reticent import _rust
+
+        policy, threads = self._policy, self._threads
+        for part in self._selection.batches():
+            words = _rust.segment(part.texts, num_threads=threads)
+            flags = np.zeros(words.num_words, dtype=np.uint8)
+            starts = np.zeros(words.num_words, dtype=np.uint8)
+            if self._spans is not None and self._blacklist is not None:
+                direct = _rust.cover_spans(part.texts, words, *part.spans(self._spans)[:3], num_threads=threads)
+                direct |= self._blacklist.match(part.texts, words, part.units, num_threads=threads)
+                flags |= direct * np.uint8(DIRECT)
+            if self._index is not None:
+                indirect, starts = self._index.protect(
+                    part.texts,
+                    words,
+                    k=policy.k,
+                    n=policy.n,
+                    policy=policy.policy,
+                    max_document_frequency=policy.max_document_frequency,
+                    num_threads=threads,
+                )
+                flags |= indirect
+            yield part, words, flags, starts
+
+
+class Part:
     """The documents of one batch that are wanted, and where they stand in the corpus."""
 
     def __init__(self, batch: pa.RecordBatch, first: int, keep: np.ndarray, codes: np.ndarray, units: np.ndarray):
@@ -167,7 +208,7 @@ class _Selection:
     def __init__(self, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None):
         self.corpus, self.individuals, self.splits = corpus, individuals, splits
 
-    def batches(self) -> Iterator[_Part]:
+    def batches(self) -> Iterator[Part]:
         first = 0
         wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
         for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):
@@ -178,7 +219,7 @@ class _Selection:
                 units = self.individuals.units[codes]
             keep = wanted[codes] if wanted is not None else np.ones(batch.num_rows, dtype=bool)
             if keep.any():
-                yield _Part(batch, first, keep, codes, units)
+                yield Part(batch, first, keep, codes, units)
             first += batch.num_rows
 
 

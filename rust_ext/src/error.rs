@@ -16,6 +16,9 @@ pub enum Error {
     /// Something on disk or made earlier does not fit. → `ArtifactError`
     #[error("{0}")]
     Artifact(String),
+    /// A file cannot be written or read. → `OSError`
+    #[error(transparent)]
+    File(#[from] std::io::Error),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

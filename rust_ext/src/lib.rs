@@ -4,10 +4,14 @@
 //! without an interpreter. `py` holds all of PyO3.
 
 pub mod blacklist;
+pub mod build;
+pub mod classes;
+pub mod dictionary;
 pub mod error;
 pub mod gazetteer;
 pub mod index;
 pub mod intern;
+pub mod levels;
 pub mod memo;
 pub mod pool;
 pub mod pretokens;
@@ -15,8 +19,12 @@ pub mod protect;
 pub mod py;
 pub mod rules;
 pub mod spans;
+pub mod spool;
+pub mod strings;
 pub mod surface;
 pub mod synth;
 pub mod text;
 pub mod tokens;
+pub mod update;
+pub mod vocabulary;
 pub mod words;

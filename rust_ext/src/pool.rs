@@ -43,3 +43,15 @@ pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
     pools.insert((std::process::id(), size), built.clone());
     Ok(built)
 }
+
+/// Give memory that was freed back to the system, which the C library of Linux keeps for later.
+pub fn release_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> i32;
+        }
+        // SAFETY: a function of the C library without preconditions.
+        unsafe { malloc_trim(0) };
+    }
+}

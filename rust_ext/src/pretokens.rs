@@ -112,12 +112,16 @@ impl Chunks<'_> {
         let start = self.at;
         let first = usize::from(*bytes.get(start)? == b' ');
         let block = load(bytes, start);
-        // The first stop after the space, and before it no byte beyond ASCII.
-        let stops = (low_bytes(block) | block & HIGH) >> (8 * first) << (8 * first);
+        // The first stop after the space.
+        let stops = low_bytes(block) >> (8 * first) << (8 * first);
         let end = start + (stops.trailing_zeros() / 8) as usize;
-        if end > start + first && bytes.get(end).is_none_or(|&byte| matches!(byte, b' ' | b'\n')) {
-            self.at = end.min(bytes.len());
-            return Some((start, self.at));
+        let parted = bytes.get(end).is_none_or(|&byte| matches!(byte, b' ' | b'\n'));
+        let ascii = (block & HIGH).trailing_zeros() >= stops.trailing_zeros();
+        // Other white space than ASCII's begins with one of these bytes.
+        let plain = ascii || !bytes[start..end].iter().any(|byte| matches!(byte, 0xc2 | 0xe1..=0xe3));
+        if parted && plain && end > start + first {
+            self.at = end;
+            return Some((start, end));
         }
         self.next_bytelevel_slow()
     }
@@ -125,6 +129,10 @@ impl Chunks<'_> {
     #[inline(never)]
     fn next_bytelevel_slow(&mut self) -> Option<(usize, usize)> {
         let (text, start) = (self.text, self.at);
+        if let Some([b'\n', b'!'..=b'~']) = text.as_bytes().get(start..start + 2) {
+            self.at = start + 1;
+            return Some((start, self.at));
+        }
         let mut at = start;
         let mut last = at; // where the last white space of the run begins
         while let Some(width) = space_at(text, at) {

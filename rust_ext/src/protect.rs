@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::{MAX_K, NgramIndex};
+use crate::index::{Lookup, MAX_K, NgramIndex};
 use crate::memo::{Key, Memo};
 use crate::text::Texts;
 use crate::words::Words;
@@ -74,13 +74,13 @@ impl Settings {
 pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
-    index.lookup();
+    let lookup = index.lookup()?;
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
     // One memo a thread, not one a share: rows are shared out finely, so that a slow thread holds nobody up.
     let scratch = Mutex::new(Vec::new());
     shares(words, &mut flags, &mut starts).into_par_iter().for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut finder = spare.unwrap_or_else(|| Finder::new(index, settings));
+        let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, settings));
         let mut at = 0;
         for row in share.rows {
             let bounds = words.of(row);
@@ -137,6 +137,7 @@ struct Found {
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.
 struct Finder<'a> {
     index: &'a NgramIndex,
+    lookup: &'a Lookup,
     settings: Settings,
     memo: Memo<Found>,
     /// Compact id + 1 of the n-gram at each word if its support is >= k, else 0.
@@ -146,8 +147,8 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(index: &'a NgramIndex, settings: Settings) -> Self {
-        Self { index, settings, memo: Memo::new(13), ids: Vec::new(), rare: Vec::new() }
+    fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
+        Self { index, lookup, settings, memo: Memo::new(13), ids: Vec::new(), rare: Vec::new() }
     }
 
     #[inline(always)]
@@ -164,7 +165,7 @@ impl<'a> Finder<'a> {
 
     #[inline(never)]
     fn look_up(&self, word: &str) -> Found {
-        let Some(id) = self.index.lookup().word(&self.index.surface.apply(word)) else {
+        let Some(id) = self.lookup.word(&self.index.surface.apply(word)) else {
             return Found::default();
         };
         let support = self.index.support[id as usize];
@@ -190,7 +191,6 @@ impl<'a> Finder<'a> {
             ids.push(found.id);
             rare.push(max_word_support.is_none_or(|limit| found.support < limit));
         }
-        let lookup = self.index.lookup();
         for n in 2..=max_n.min(num_words) {
             for i in 0..=num_words - n {
                 let (left, right) = (ids[i], ids[i + 1]);
@@ -198,8 +198,8 @@ impl<'a> Finder<'a> {
                 if left == 0 || right == 0 || !rare[i..i + n].iter().all(|&rare| rare) {
                     continue;
                 }
-                match lookup.pair(n, left - 1, right - 1) {
-                    Some((rank, support)) if u32::from(support) >= k => ids[i] = rank + 1,
+                match self.lookup.pair(n, left - 1, right - 1) {
+                    Some((rank, support)) if support >= k => ids[i] = rank + 1,
                     _ => starts[i] |= 1 << (n - 1),
                 }
             }

@@ -1,17 +1,20 @@
 //! Words, the index and the policies for Python.
 
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use arrow_array::{Array, LargeStringArray, RecordBatch, UInt8Array, UInt32Array, UInt64Array, cast::AsArray, types};
+use arrow_array::{Array, LargeStringArray, RecordBatch, UInt32Array, UInt64Array, cast::AsArray, types};
 use arrow_schema::{DataType, Field, Schema};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
+use crate::build::{IndexBuilder, Limit};
 use crate::error::Error;
-use crate::index::{IndexBuilder, Level, NgramIndex};
-use crate::pool::{pool, resolve};
+use crate::index::{Level, NgramIndex};
+use crate::pool::pool;
 use crate::protect::{Policy, Settings, protect};
+use crate::spool::Spool;
 use crate::surface::Surface;
 use crate::words::{Words, segment};
 
@@ -21,8 +24,11 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyNgramIndex>()?;
     module.add_function(wrap_pyfunction!(py_segment, module)?)?;
     module.add_function(wrap_pyfunction!(hash_units, module)?)?;
+    module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
+    module.add_function(wrap_pyfunction!(release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
-    module.add_function(wrap_pyfunction!(fold_surfaces, module)?)
+    module.add_function(wrap_pyfunction!(apply_surface, module)?)
 }
 
 /// Words of a batch of documents.
@@ -105,38 +111,56 @@ fn py_segment(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> P
 }
 
 /// Collects documents; `finish` counts.
-#[pyclass(name = "IndexBuilder")]
+#[pyclass(name = "IndexBuilder", frozen)]
 pub struct PyIndexBuilder {
-    builder: Option<IndexBuilder>,
+    builder: RwLock<Option<IndexBuilder>>,
     num_threads: usize,
 }
 
 #[pymethods]
 impl PyIndexBuilder {
+    /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to a nameless file in `folder`.
     #[new]
-    #[pyo3(signature = (*, max_n=1, surface="exact", num_threads=0))]
-    fn new(max_n: usize, surface: &str, num_threads: usize) -> PyResult<Self> {
+    #[pyo3(signature = (*, max_n=1, surface="exact", num_threads=0, memory_limit=None, folder=None))]
+    fn new(
+        max_n: usize,
+        surface: &str,
+        num_threads: usize,
+        memory_limit: Option<usize>,
+        folder: Option<PathBuf>,
+    ) -> PyResult<Self> {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
-        let builder = IndexBuilder::new(max_n, surface, resolve(num_threads)).map_err(to_py_err)?;
-        Ok(Self { builder: Some(builder), num_threads })
+        let limit =
+            memory_limit.map(|num_bytes| Limit { num_bytes, folder: folder.unwrap_or_else(std::env::temp_dir) });
+        let builder = IndexBuilder::new(max_n, surface, limit).map_err(to_py_err)?;
+        Ok(Self { builder: RwLock::new(Some(builder)), num_threads })
     }
 
-    fn add(&mut self, py: Python<'_>, texts: &Bound<'_, PyAny>, units: PyReadonlyArray1<'_, u32>) -> PyResult<usize> {
+    /// Add documents; works in the calling thread, and many threads may call at once. Returns the number of words.
+    fn add(&self, py: Python<'_>, texts: &Bound<'_, PyAny>, units: PyReadonlyArray1<'_, u32>) -> PyResult<usize> {
         let texts = import_texts(texts, "text")?;
-        let units = units.as_slice()?.to_vec();
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let builder = self.builder.as_mut().ok_or_else(used_up)?;
-        py.detach(|| threads.install(|| builder.add(&texts, &units))).map_err(to_py_err)
+        let units = units.as_slice()?;
+        py.detach(|| {
+            let builder = self.builder.read().unwrap_or_else(PoisonError::into_inner);
+            builder.as_ref().ok_or_else(used_up)?.add(&texts, units)
+        })
+        .map_err(to_py_err)
     }
 
     #[pyo3(signature = (*, min_support=2))]
-    fn finish(&mut self, py: Python<'_>, min_support: u32) -> PyResult<PyNgramIndex> {
+    fn finish(&self, py: Python<'_>, min_support: u32) -> PyResult<PyNgramIndex> {
         crate::index::check_min_support(min_support).map_err(to_py_err)?;
         let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let builder = self.builder.take().ok_or_else(used_up)?;
-        let index = py.detach(|| threads.install(|| builder.finish(min_support))).map_err(to_py_err)?;
-        Ok(PyNgramIndex(Arc::new(index)))
+        let index = py.detach(|| {
+            let builder = self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)?;
+            threads.install(|| builder.finish(min_support))
+        });
+        Ok(PyNgramIndex(Arc::new(index.map_err(to_py_err)?)))
     }
+}
+
+fn used_up() -> Error {
+    Error::Policy("this IndexBuilder is finished; make a new one".into())
 }
 
 /// The smallest support that is not under `share` of the units. The product may be rounded past a whole number (0.07 of
@@ -145,10 +169,6 @@ fn support_limit(share: f64, num_units: u64) -> u32 {
     let product = (share * num_units as f64).ceil();
     let candidates = [product - 1.0, product];
     candidates.into_iter().find(|support| support / num_units as f64 >= share).unwrap_or(product + 1.0) as u32
-}
-
-fn used_up() -> PyErr {
-    to_py_err(Error::Policy("this IndexBuilder is finished; make a new one".into()))
 }
 
 /// Supports of words and n-grams.
@@ -192,28 +212,40 @@ impl PyNgramIndex {
         self.0.surface.name()
     }
 
-    /// Columns word, support, occurrences; in byte order of the word.
-    fn words(&self) -> PyResult<ArrowBatch> {
+    /// Columns word, support, occurrences, in byte order of the word: all, or `length` rows from `start` on.
+    #[pyo3(signature = (start=0, length=None))]
+    fn words(&self, start: usize, length: Option<usize>) -> PyResult<ArrowBatch> {
+        let rows = rows(start, length, self.0.words.len());
         batch(vec![
-            ("word", Arc::new(LargeStringArray::from_iter_values(&self.0.words))),
-            ("support", Arc::new(UInt32Array::from(self.0.support.clone()))),
-            ("occurrences", Arc::new(UInt64Array::from(self.0.occurrences.clone()))),
+            ("word", Arc::new(LargeStringArray::from_iter_values(rows.clone().map(|id| self.0.words.get(id))))),
+            ("support", Arc::new(UInt32Array::from(self.0.support[rows.clone()].to_vec()))),
+            ("occurrences", Arc::new(UInt64Array::from(self.0.occurrences[rows].to_vec()))),
         ])
     }
 
-    /// Columns left, right, support of the n-grams, n >= 2; sorted by (left, right).
-    fn level(&self, n: usize) -> PyResult<ArrowBatch> {
-        if n < 2 || n > self.0.max_n {
-            let message = format!("level: expected 2 to {}, got {n}", self.0.max_n);
-            return Err(to_py_err(Error::Policy(message)));
-        }
-        let level = &self.0.levels[n - 2];
-        let left = UInt32Array::from_iter_values(level.keys.iter().map(|key| (key >> 32) as u32));
-        let right = UInt32Array::from_iter_values(level.keys.iter().map(|&key| key as u32));
+    /// Number of distinct n-grams, n >= 2.
+    fn num_ngrams(&self, n: usize) -> PyResult<usize> {
+        Ok(self.level_of(n)?.len())
+    }
+
+    /// Columns left, right, support of the n-grams, n >= 2, sorted by (left, right): all, or `length` rows from `start` on.
+    #[pyo3(signature = (n, start=0, length=None))]
+    fn level(&self, py: Python<'_>, n: usize, start: usize, length: Option<usize>) -> PyResult<ArrowBatch> {
+        let level = self.level_of(n)?;
+        let rows = rows(start, length, level.len());
+        let (start, length) = (rows.start, rows.len());
+        let (mut keys, mut support) = (Vec::with_capacity(length), Vec::with_capacity(length));
+        py.detach(|| {
+            level.keys.read(start, length, &mut keys, false)?;
+            level.support.read(start, length, &mut support, false)
+        })
+        .map_err(to_py_err)?;
+        let left = UInt32Array::from_iter_values(keys.iter().map(|key| (key >> 32) as u32));
+        let right = UInt32Array::from_iter_values(keys.iter().map(|&key| key as u32));
         batch(vec![
             ("left", Arc::new(left)),
             ("right", Arc::new(right)),
-            ("support", Arc::new(UInt8Array::from(level.support.clone()))),
+            ("support", Arc::new(UInt32Array::from(support))),
         ])
     }
 
@@ -238,23 +270,22 @@ impl PyNgramIndex {
                 let left = column::<types::UInt32Type>(&level, "left")?;
                 let right = column::<types::UInt32Type>(&level, "right")?;
                 let keys = left.iter().zip(&right).map(|(&a, &b)| u64::from(a) << 32 | u64::from(b));
-                Ok(Level { keys: keys.collect(), support: column::<types::UInt8Type>(&level, "support")? })
+                let keys: Vec<u64> = keys.collect();
+                let support = column::<types::UInt32Type>(&level, "support")?;
+                let spools = Spool::from_slice(&keys).and_then(|keys| Ok((keys, Spool::from_slice(&support)?)));
+                let (keys, support) = spools.map_err(to_py_err)?;
+                Ok(Level { keys, support })
             })
             .collect::<PyResult<Vec<_>>>()?;
         let surfaces = words.column_by_name("word").ok_or_else(|| missing("word"))?.clone();
         let surfaces = crate::text::Texts::new(&surfaces, "word").map_err(to_py_err)?;
-        let index = NgramIndex {
-            max_n,
-            surface: Surface::parse(surface).map_err(to_py_err)?,
-            min_support,
-            num_units,
-            num_documents,
-            words: (0..surfaces.len()).map(|i| surfaces.get(i).to_owned()).collect(),
-            support: column::<types::UInt32Type>(&words, "support")?,
-            occurrences: column::<types::UInt64Type>(&words, "occurrences")?,
-            levels,
-            lookup: OnceLock::new(),
-        };
+        let surface = Surface::parse(surface).map_err(to_py_err)?;
+        let surfaces = (0..surfaces.len()).map(|row| surfaces.get(row)).collect();
+        let mut index = NgramIndex::new(max_n, surface, min_support, surfaces);
+        (index.num_units, index.num_documents) = (num_units, num_documents);
+        index.support = column::<types::UInt32Type>(&words, "support")?;
+        index.occurrences = column::<types::UInt64Type>(&words, "occurrences")?;
+        index.levels = levels;
         index.check().map_err(to_py_err)?;
         Ok(Self(Arc::new(index)))
     }
@@ -263,6 +294,26 @@ impl PyNgramIndex {
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let merged = py.detach(|| self.0.merge(&other.0)).map_err(to_py_err)?;
         Ok(Self(Arc::new(merged)))
+    }
+
+    /// The index that the same documents give with a greater `min_support`.
+    fn prune(&self, py: Python<'_>, min_support: u32) -> PyResult<Self> {
+        let pruned = py.detach(|| self.0.prune(min_support)).map_err(to_py_err)?;
+        Ok(Self(Arc::new(pruned)))
+    }
+
+    /// This index less the documents of `removed`, with those of `added`; and for each n how many n-grams are new, gone,
+    /// identifying now and were not, shared now and were not.
+    fn update(
+        &self,
+        py: Python<'_>,
+        removed: &Self,
+        added: &Self,
+        k: u32,
+    ) -> PyResult<(Self, Vec<(u64, u64, u64, u64)>)> {
+        let (index, moved) = py.detach(|| self.0.update(&removed.0, &added.0, k)).map_err(to_py_err)?;
+        let moved = moved.iter().map(|moved| (moved.new, moved.gone, moved.to_identifying, moved.to_shared));
+        Ok((Self(Arc::new(index)), moved.collect()))
     }
 
     /// Flags (2 = INDIRECT) and starts of minimal identifying n-grams, one byte a word each.
@@ -293,6 +344,22 @@ impl PyNgramIndex {
     }
 }
 
+/// `length` rows from `start` on, as far as there are.
+fn rows(start: usize, length: Option<usize>, num_rows: usize) -> std::ops::Range<usize> {
+    let start = start.min(num_rows);
+    start..start + length.unwrap_or(num_rows).min(num_rows - start)
+}
+
+impl PyNgramIndex {
+    fn level_of(&self, n: usize) -> PyResult<&Level> {
+        if n < 2 || n > self.0.max_n {
+            let message = format!("level: expected 2 to {}, got {n}", self.0.max_n);
+            return Err(to_py_err(Error::Policy(message)));
+        }
+        Ok(&self.0.levels[n - 2])
+    }
+}
+
 /// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
 #[pyfunction]
 #[pyo3(signature = (ids, *, seed))]
@@ -303,6 +370,24 @@ fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyRes
     Ok(PyArray1::from_vec(py, hashes))
 }
 
+/// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
+#[pyfunction]
+fn resolve_threads(num_threads: usize) -> usize {
+    crate::pool::resolve(num_threads)
+}
+
+/// Give memory that was freed back to the system.
+#[pyfunction]
+fn release_memory(py: Python<'_>) {
+    py.detach(crate::pool::release_memory);
+}
+
+/// The instruction set that words are cut with on this machine.
+#[pyfunction]
+fn instruction_set() -> &'static str {
+    crate::classes::InstructionSet::detect().name()
+}
+
 /// The first row that is not valid UTF-8, or None.
 #[pyfunction]
 fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
@@ -310,12 +395,14 @@ fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     Ok(crate::text::first_invalid(&array))
 }
 
-/// The coarse surface (`fold`) of each string: what leaks are matched on.
+/// The surface of each string: what words are counted by (`exact`, `casefold`) or leaks matched on (`fold`).
 #[pyfunction]
-fn fold_surfaces(words: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
+#[pyo3(signature = (words, *, surface))]
+fn apply_surface(words: &Bound<'_, PyAny>, surface: &str) -> PyResult<ArrowBatch> {
     let words = import_texts(words, "word")?;
-    let folded = (0..words.len()).map(|row| Surface::Fold.apply(words.get(row)).into_owned());
-    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(folded)))])
+    let surface = Surface::parse(surface).map_err(to_py_err)?;
+    let applied = (0..words.len()).map(|row| surface.apply(words.get(row)).into_owned());
+    batch(vec![("word", Arc::new(LargeStringArray::from_iter_values(applied)))])
 }
 
 /// A batch of named columns.

@@ -23,7 +23,11 @@ pub fn to_py_err(error: Error) -> PyErr {
         Error::Corpus(_) => "CorpusError",
         Error::Policy(_) => "PolicyError",
         Error::Artifact(_) => "ArtifactError",
+        Error::File(_) => "",
     };
+    if let Error::File(error) = error {
+        return error.into();
+    }
     let message = error.to_string();
     Python::attach(|py| {
         let built = py

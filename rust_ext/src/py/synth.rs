@@ -19,18 +19,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth_public, module)?)
 }
 
-fn settings(seed: u64, languages: &[String], words: usize, notes: f64) -> PyResult<Settings> {
+fn settings(seed: u64, languages: &[String], words: usize, notes: f64, vocabulary: usize) -> PyResult<Settings> {
     if languages.is_empty() || words == 0 || notes < 1.0 {
         let message = "synth: expected at least one language, one word a document and one document an individual";
         return Err(to_py_err(Error::Policy(message.into())));
     }
     let languages = languages.iter().map(|name| Language::parse(name)).collect::<Result<_, _>>().map_err(to_py_err)?;
-    Ok(Settings { seed, languages, words_per_document: words, documents_per_individual: notes })
+    Ok(Settings { seed, languages, words_per_document: words, documents_per_individual: notes, vocabulary })
 }
 
 /// Documents of individuals `first_individual .. first_individual + num_individuals`, in the columns of DOCUMENTS.
 #[pyfunction]
-#[pyo3(signature = (*, seed, first_individual, num_individuals, languages, words_per_document, documents_per_individual, num_threads=0))]
+#[pyo3(signature = (*, seed, first_individual, num_individuals, languages, words_per_document, documents_per_individual, vocabulary=0, num_threads=0))]
 #[allow(clippy::too_many_arguments)]
 fn synth_documents(
     py: Python<'_>,
@@ -40,9 +40,10 @@ fn synth_documents(
     languages: Vec<String>,
     words_per_document: usize,
     documents_per_individual: f64,
+    vocabulary: usize,
     num_threads: usize,
 ) -> PyResult<ArrowBatch> {
-    let settings = settings(seed, &languages, words_per_document, documents_per_individual)?;
+    let settings = settings(seed, &languages, words_per_document, documents_per_individual, vocabulary)?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let documents = threads.install(|| documents(&settings, first_individual, num_individuals));
@@ -102,7 +103,7 @@ fn synth_records(
     languages: Vec<String>,
     num_threads: usize,
 ) -> PyResult<ArrowBatch> {
-    let settings = settings(seed, &languages, 1, 1.0)?;
+    let settings = settings(seed, &languages, 1, 1.0, 0)?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let people = threads.install(|| records(&settings, first_individual, num_individuals));
@@ -140,7 +141,7 @@ fn synth_public(
     words_per_document: usize,
     num_threads: usize,
 ) -> PyResult<ArrowBatch> {
-    let settings = settings(seed, &languages, words_per_document, 1.0)?;
+    let settings = settings(seed, &languages, words_per_document, 1.0, 0)?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
         let texts = threads.install(|| public(&settings, first_document, num_documents));

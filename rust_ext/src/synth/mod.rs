@@ -87,6 +87,8 @@ pub struct Settings {
     pub languages: Vec<Language>,
     pub words_per_document: usize,
     pub documents_per_individual: f64,
+    /// Invented words that notes draw from by Zipf's law, one word in 17; 0: none.
+    pub vocabulary: usize,
 }
 
 /// One generated document.

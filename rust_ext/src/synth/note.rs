@@ -1,6 +1,6 @@
 //! Notes: templates filled for one visit of one individual, with the spans of every identity.
 
-use super::person::{Person, Piece, split_template};
+use super::person::{Person, Piece, SYLLABLES, split_template};
 use super::rng::Rng;
 use super::{Condition, Document, Language, Lexicon, Settings, language_of, rng_of};
 
@@ -128,6 +128,11 @@ impl Visit<'_> {
         let mut rare = 0;
         let mut told_social = false;
         while note.num_words + 20 < target {
+            if self.settings.vocabulary > 0 && self.rng.chance(0.55) {
+                note.push(" ");
+                note.push(&invented(&mut self.rng, self.settings.vocabulary));
+                note.push(".");
+            }
             note.push(if self.rng.chance(0.15) { "\n" } else { " " });
             // A note says more rare things the longer it is: about one in 35 words of free text, never more than there are.
             if rare < self.person.rare.len() && self.rng.chance(0.22) {
@@ -248,6 +253,17 @@ fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
         "number" => (1 + rng.below(12)).to_string(),
         _ => String::new(),
     }
+}
+
+/// A word nobody knows: its rank falls off like 1 / rank, and frequent ones are short.
+fn invented(rng: &mut Rng, vocabulary: usize) -> String {
+    let mut rank = rng.zipf(vocabulary) + SYLLABLES.len();
+    let mut word = String::new();
+    while rank > 0 {
+        word.push_str(SYLLABLES[rank % SYLLABLES.len()]);
+        rank /= SYLLABLES.len();
+    }
+    word
 }
 
 /// Swap, drop or double one letter of the longest word of a phrase.

@@ -157,7 +157,7 @@ fn rare_fact(rng: &mut Rng, lexicon: &super::Lexicon) -> String {
     fact
 }
 
-const SYLLABLES: &[&str] =
+pub const SYLLABLES: &[&str] =
     &["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ra", "se", "ti", "vo", "xa", "zu", "che", "tri", "lo"];
 
 /// Lower-case ASCII letters of a name, for an e-mail address.

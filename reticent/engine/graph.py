@@ -1,0 +1,394 @@
+"""The graph of individuals and n-grams as it lies along the documents: who uses what, counted without a Python loop.
+
+`WordStream` holds the words of a corpus as ids of an index. The kernels work on that stream: the support of the n-gram
+at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m words that
+many people use, taken together, are those of one person).
+
+What must stay true: identity is exact. A word is its id in the index, an n-gram the pair of its two (n-1)-grams; a hash
+only finds the place where keys are compared. Kernels release the interpreter lock and none is parallel.
+
+Costs: 4 bytes a word for the stream, 4 more for each length of n-grams looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.engine.kernels import _hash, _mix
+from reticent.errors import CorpusError, PolicyError
+
+if TYPE_CHECKING:
+    from reticent._rust import NgramIndex, Words
+
+__all__ = ["WordIds", "WordStream", "count_distinct", "count_hidden", "ngram_supports", "unicity"]
+
+_jit = numba.njit(nogil=True, cache=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WordStream:
+    """The words of documents, flat.
+
+    Parameters
+    ----------
+    words : uint32 array, shape (W,), ids in the order of the index' words
+    offsets : int64 array, shape (D + 1,), document d holds ``words[offsets[d]:offsets[d + 1]]``
+    individual, unit : uint32 arrays, shape (D,)
+    """
+
+    words: np.ndarray
+    offsets: np.ndarray
+    individual: np.ndarray
+    unit: np.ndarray
+
+
+class WordIds:
+    """The ids that words have in an index."""
+
+    def __init__(self, index: NgramIndex):
+        table = pa.record_batch(index.words())
+        self._surface = index.surface
+        self._known = table.column("word")
+
+    def of(self, texts: pa.Array, words: Words) -> np.ndarray:
+        """Return the id of each word, uint32 (W,).
+
+        Raises
+        ------
+        CorpusError
+            The index does not hold a word: it was built from other documents.
+        """
+        from reticent import _rust
+
+        encoded = pa.record_batch(words.surfaces(texts)).column("word").dictionary_encode()
+        surfaces = pa.record_batch(_rust.apply_surface(encoded.dictionary, surface=self._surface)).column("word")
+        found = pc.index_in(surfaces, value_set=self._known)
+        if found.null_count:
+            raise CorpusError(f"{found.null_count} words are not in the index; the documents changed, run index again")
+        return found.to_numpy().astype(np.uint32)[encoded.indices.to_numpy()]
+
+
+# ------------------------------------------------------------------ supports along the stream
+
+
+def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np.ndarray]:
+    """Return the support of the n-gram that starts at each word, for n = 1 to ``max_n``: uint32 arrays (W,).
+
+    0 where the document ends before the n-gram does. An n-gram that the index has not kept has one individual.
+
+    Raises
+    ------
+    PolicyError
+        The index is pruned at more than 2, so that what it has not kept could have several individuals; or it does
+        not reach ``max_n``.
+
+    Cost: one hash table a level (24 bytes or more an n-gram of the index), one look-up a word and level.
+    """
+    if index.min_support > 2 or max_n > index.max_n:
+        raise PolicyError(
+            f"expected an index pruned at 2 or less and up to n = {max_n}, got min_support {index.min_support}, "
+            f"max_n {index.max_n}"
+        )
+    support = pa.record_batch(index.words()).column("support").to_numpy().astype(np.uint32)
+    supports = [support[stream.words]]
+    # Compact ids + 1 of the n-grams that the index extends, 0 elsewhere: of words their own ids.
+    ids = np.where(supports[0] >= index.min_support, stream.words + np.uint32(1), np.uint32(0))
+    for n in range(2, max_n + 1):
+        level = pa.record_batch(index.level(n))
+        left, right = (level.column(name).to_numpy().astype(np.uint64) for name in ("left", "right"))
+        keys, support = left << np.uint64(32) | right, level.column("support").to_numpy().astype(np.uint32)
+        kept = support >= index.min_support
+        compact = np.where(kept, np.cumsum(kept), 0).astype(np.uint32)
+        found = np.zeros(len(ids), dtype=np.uint32)
+        _extend(ids, stream.offsets, n, _hash_table(keys), keys, support, compact, found)
+        supports.append(found)
+    return supports
+
+
+@_jit
+def _hash_table(keys: np.ndarray) -> np.ndarray:
+    """Places of distinct keys: open addressing, at most half full; -1 is a free slot."""
+    size = 2
+    while size < 2 * len(keys) + 2:
+        size *= 2
+    table = np.full(size, -1, dtype=np.int64)
+    mask = np.uint64(size - 1)
+    for i in range(len(keys)):
+        slot = _mix(keys[i]) & mask
+        while table[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = i
+    return table
+
+
+@_jit
+def _extend(
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    n: int,
+    table: np.ndarray,
+    keys: np.ndarray,
+    support: np.ndarray,
+    compact: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    """Turn the ids + 1 of (n-1)-grams into those of n-grams, in place, and write the supports of these."""
+    mask = np.uint64(len(table) - 1)
+    for document in range(len(offsets) - 1):
+        end = offsets[document + 1]
+        for i in range(offsets[document], end):
+            left = ids[i]
+            ids[i] = 0
+            if i + n > end:
+                continue
+            right = ids[i + 1]
+            found[i] = 1
+            if left == 0 or right == 0:
+                continue
+            key = np.uint64(left - 1) << np.uint64(32) | np.uint64(right - 1)
+            slot = _mix(key) & mask
+            while table[slot] >= 0:
+                if keys[table[slot]] == key:
+                    found[i] = support[table[slot]]
+                    ids[i] = compact[table[slot]]
+                    break
+                slot = (slot + np.uint64(1)) & mask
+
+
+@_jit
+def count_hidden(starts: np.ndarray, offsets: np.ndarray, max_n: int) -> np.ndarray:
+    """Return how many words each policy protects at each n: int64 (max_n, 4), policies in the order of `POLICIES`.
+
+    The same words as ``NgramIndex.protect`` protects, all settings in one pass over the minimal n-grams.
+
+    Parameters
+    ----------
+    starts : uint8 array, shape (W,), bit n - 1 where a minimal identifying n-gram of n words starts
+    """
+    counts = np.zeros((max_n, 4), dtype=np.int64)
+    for longest in range(1, max_n + 1):
+        for document in range(len(offsets) - 1):
+            first, end = offsets[document], offsets[document + 1]
+            reach = wide_reach = free = first
+            for i in range(first - longest + 1, end):
+                # "paper" reaches longest - 1 words to either side, so an n-gram counts as soon as its end comes near.
+                last = i + longest - 1
+                if first <= last < end:
+                    for m in range(1, min(longest, last - first + 1) + 1):
+                        if starts[last - m + 1] >> (m - 1) & 1:
+                            wide_reach = max(wide_reach, last - m + 1 + longest)
+                            break
+                if i < first:
+                    continue
+                ends_here = False
+                for m in range(1, longest + 1):
+                    if starts[i] >> (m - 1) & 1:
+                        reach = max(reach, i + m)
+                for m in range(1, min(longest, i - first + 1) + 1):
+                    if starts[i - m + 1] >> (m - 1) & 1:
+                        ends_here = True
+                        if i - m + 1 >= free:
+                            counts[longest - 1, 2] += 1
+                            free = i + 1
+                counts[longest - 1, 0] += i < reach
+                counts[longest - 1, 1] += ends_here
+                counts[longest - 1, 3] += i < wide_reach
+    return counts
+
+
+# ------------------------------------------------------------------ distinct n-grams of everyone
+
+
+def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
+    """Return how many distinct n-grams of each group carry each mark: int64, shape (N, num_groups, 8).
+
+    A distinct n-gram carries a mark in a group when one of its occurrences there does.
+
+    Parameters
+    ----------
+    groups : uint32 array, shape (D,), the group (individual or unit) of each document, under ``num_groups``
+    marks : uint8 array, shape (N, W): bit b of ``marks[n - 1, i]`` marks the n-gram of n words that starts at word i
+
+    Cost: about 10 ns a word and length; memory of the longest group only.
+    """
+    order = np.argsort(groups, kind="stable")
+    counts = np.zeros((len(marks), num_groups, 8), dtype=np.int64)
+    _count_distinct(stream.words, stream.offsets, order, groups, marks, counts)
+    return counts
+
+
+@_jit
+def _count_distinct(
+    words: np.ndarray,
+    offsets: np.ndarray,
+    order: np.ndarray,
+    groups: np.ndarray,
+    marks: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    at = 0
+    slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
+    stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
+    keys = np.empty(0, dtype=np.uint64)
+    seen = np.empty(0, dtype=np.uint8)
+    ids = np.empty(0, dtype=np.uint32)
+    stamp = 0
+    while at < len(order):
+        group = groups[order[at]]
+        until, num_words = at, 0
+        while until < len(order) and groups[order[until]] == group:
+            num_words += offsets[order[until] + 1] - offsets[order[until]]
+            until += 1
+        if 2 * num_words > len(slots):
+            size = 2
+            while size < 2 * num_words:
+                size *= 2
+            slots = np.empty(size, dtype=np.int64)
+            stamps = np.zeros(size, dtype=np.int64)
+            keys = np.empty(size, dtype=np.uint64)
+            seen = np.empty(size, dtype=np.uint8)
+            ids = np.empty(size, dtype=np.uint32)
+        mask = np.uint64(len(slots) - 1)
+        for n in range(1, len(marks) + 1):
+            stamp += 1
+            used = 0
+            place = 0
+            for row in range(at, until):
+                end = offsets[order[row] + 1]
+                for i in range(offsets[order[row]], end):
+                    if i + n > end:
+                        place += 1
+                        continue
+                    if n == 1:
+                        key = np.uint64(words[i])
+                    else:
+                        key = np.uint64(ids[place]) << np.uint64(32) | np.uint64(ids[place + 1])
+                    slot = _mix(key) & mask
+                    while stamps[slot] == stamp and keys[slots[slot]] != key:
+                        slot = (slot + np.uint64(1)) & mask
+                    if stamps[slot] != stamp:
+                        stamps[slot] = stamp
+                        slots[slot] = used
+                        keys[used] = key
+                        seen[used] = 0
+                        used += 1
+                    number = slots[slot]
+                    new = marks[n - 1, i] & ~seen[number]
+                    if new:
+                        seen[number] |= new
+                        for bit in range(8):
+                            counts[n - 1, group, bit] += (new >> bit) & 1
+                    ids[place] = number
+                    place += 1
+        at = until
+
+
+# ------------------------------------------------------------------ unicity
+
+
+def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
+    """Draw sets of shared words and say which single out the unit they are drawn from: int8, shape (S, max_m).
+
+    ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
+    of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit
+    uses all of the first m, 0 when another does, -1 when it has fewer than m. The first m words are a random m-set,
+    and a row never falls, since a word more can only exclude others.
+
+    Parameters
+    ----------
+    shared : bool array, shape (number of words of the index,)
+
+    The result depends on the stream and the seed, not on the order of the documents.
+
+    Cost: 8 bytes for each pair of a unit and a shared word; a draw reads the units of one of its words.
+    """
+    units, documents = np.unique(stream.unit, return_inverse=True)
+    order = np.argsort(documents, kind="stable")
+    word_offsets, word_units = _postings(stream.words, stream.offsets, order, documents, shared)
+    unit_offsets, unit_words = _transposed(word_offsets, word_units, len(units))
+    drawn = np.random.default_rng(seed).permutation(len(units))[:num_samples]
+    out = np.full((len(drawn), max_m), -1, dtype=np.int8)
+    _single_out(drawn, unit_offsets, unit_words, word_offsets, word_units, seed, out)
+    return out
+
+
+@_jit
+def _postings(
+    words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds and units, ascending, of each shared word; ``order`` holds the documents by unit."""
+    word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
+    last = np.full(len(shared), -1, dtype=np.int64)
+    for document in order:
+        for i in range(offsets[document], offsets[document + 1]):
+            word = words[i]
+            if shared[word] and last[word] != units[document]:
+                last[word] = units[document]
+                word_offsets[word + 1] += 1
+    word_offsets = np.cumsum(word_offsets)
+    word_units = np.empty(word_offsets[-1], dtype=np.uint32)
+    place = word_offsets[:-1].copy()
+    last[:] = -1
+    for document in order:
+        for i in range(offsets[document], offsets[document + 1]):
+            word = words[i]
+            if shared[word] and last[word] != units[document]:
+                last[word] = units[document]
+                word_units[place[word]] = units[document]
+                place[word] += 1
+    return word_offsets, word_units
+
+
+@_jit
+def _transposed(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
+    """CSR of (row, value) -> CSR of (value, row), rows ascending."""
+    out_offsets = np.zeros(num_values + 1, dtype=np.int64)
+    for value in values:
+        out_offsets[value + 1] += 1
+    out_offsets = np.cumsum(out_offsets)
+    out = np.empty(len(values), dtype=np.uint32)
+    place = out_offsets[:-1].copy()
+    for row in range(len(offsets) - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            out[place[values[i]]] = row
+            place[values[i]] += 1
+    return out_offsets, out
+
+
+@_jit
+def _single_out(
+    drawn: np.ndarray,
+    unit_offsets: np.ndarray,
+    unit_words: np.ndarray,
+    word_offsets: np.ndarray,
+    word_units: np.ndarray,
+    seed: int,
+    out: np.ndarray,
+) -> None:
+    for row in range(len(drawn)):
+        unit = drawn[row]
+        words = unit_words[unit_offsets[unit] : unit_offsets[unit + 1]].copy()
+        others = np.empty(0, dtype=np.uint32)
+        for m in range(min(out.shape[1], len(words))):
+            # A partial Fisher-Yates shuffle: the word drawn goes to place m.
+            draw = _hash(np.uint64(seed), np.uint64(0), np.uint64(unit), np.uint64(m)) % np.uint64(len(words) - m)
+            chosen = m + np.int64(draw)
+            words[m], words[chosen] = words[chosen], words[m]
+            users = word_units[word_offsets[words[m]] : word_offsets[words[m] + 1]]
+            if m == 0:
+                others = users[users != unit]
+            elif len(others):
+                at = np.searchsorted(users, others)
+                num_left = 0
+                for i in range(len(others)):
+                    if at[i] < len(users) and users[at[i]] == others[i]:
+                        others[num_left] = others[i]
+                        num_left += 1
+                others = others[:num_left]
+            out[row, m] = len(others) == 0

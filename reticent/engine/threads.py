@@ -1,0 +1,73 @@
+"""Threads that share a list of streams of batches; the work must release the interpreter lock to gain from it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+import pyarrow as pa
+
+__all__ = ["in_threads"]
+
+
+class _Stream:
+    """A stream of batches that one thread at a time takes from."""
+
+    def __init__(self, first_row: int, batches: Iterator[pa.RecordBatch]):
+        self.row, self.batches, self.lock, self.num_users = first_row, batches, threading.Lock(), 0
+
+    def take(self) -> tuple[int, pa.RecordBatch] | None:
+        with self.lock:
+            batch = next(self.batches, None)
+            if batch is None:
+                return None
+            row, self.row = self.row, self.row + batch.num_rows
+            return row, batch
+
+
+def in_threads(
+    streams: Sequence[tuple[int, Iterator[pa.RecordBatch]]],
+    work: Callable[[int, pa.RecordBatch], None],
+    num_threads: int,
+) -> None:
+    """Call ``work(row, batch)`` for every batch of every stream (number of its first row, batches).
+
+    Each thread takes the next stream that nobody reads; when none is left it takes turns at the one with the fewest
+    readers. The first error stops every thread and is raised; so does an interrupt.
+    """
+    waiting = [_Stream(*stream) for stream in reversed(streams)]
+    active: list[_Stream] = []
+    lock, stop = threading.Lock(), threading.Event()
+
+    def loop() -> None:
+        try:
+            while not stop.is_set():
+                with lock:
+                    if waiting:
+                        active.append(waiting.pop())
+                    if not active:
+                        return
+                    stream = min(active, key=lambda stream: stream.num_users)
+                    stream.num_users += 1
+                while not stop.is_set() and (taken := stream.take()) is not None:
+                    work(*taken)
+                with lock:
+                    if stream in active:
+                        active.remove(stream)
+        except BaseException:
+            stop.set()
+            raise
+
+    num_threads = max(num_threads, 1)
+    if num_threads == 1:
+        loop()
+        return
+    with ThreadPoolExecutor(num_threads, thread_name_prefix="reticent") as pool:
+        futures = [pool.submit(loop) for _ in range(num_threads)]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+        for future in done:
+            future.result()

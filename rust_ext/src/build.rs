@@ -1,0 +1,332 @@
+//! IndexBuilder: from documents to the tables of an index.
+//!
+//! Each call of `add` works with a worker of its own, so that many threads can add at once: it cuts the texts into words and
+//! writes their ids down. At the end the workers' dictionaries become one vocabulary, documents are put in the order of their
+//! unit (individual or household), words are counted, and level after level of pairs (`levels`). The result depends on the
+//! documents alone: not on threads, batches, their order, or the memory limit.
+//!
+//! For words alone (`max_n` 1) only the distinct words of neighbouring documents of one unit are written down.
+//!
+//! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk, and
+//! dictionaries that have grown too large are closed and merged at the end.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::classes::InstructionSet;
+use crate::dictionary::Dictionary;
+use crate::error::{Error, Result};
+use crate::index::{MAX_N, NgramIndex, check_min_support};
+use crate::levels::{Plan, Share, count_level};
+use crate::spool::{Reader, Spool, Store};
+use crate::surface::Surface;
+use crate::text::Texts;
+use crate::vocabulary::{Sorted, Vocabulary};
+use crate::words::{Scanner, check_length};
+
+/// Where one document's words stand in the stream of its run.
+#[derive(Clone, Copy)]
+struct Document {
+    unit: u32,
+    len: u32,
+    start: u64,
+}
+
+/// What one dictionary holds the words of.
+struct Run {
+    stream: Spool<u32>,
+    documents: Vec<Document>,
+}
+
+struct Worker {
+    dictionary: Dictionary,
+    run: Run,
+    scanner: Scanner,
+    bounds: Vec<(u32, u32)>,
+    ids: Vec<u32>,
+    /// Number of the visit: neighbouring documents of one unit.
+    visit: u32,
+}
+
+impl Worker {
+    fn new(store: &Arc<Store>) -> Self {
+        Self {
+            dictionary: Dictionary::default(),
+            run: Run { stream: Spool::new(store), documents: Vec::new() },
+            scanner: Scanner::new(InstructionSet::detect()),
+            bounds: Vec::new(),
+            ids: Vec::new(),
+            visit: 0,
+        }
+    }
+
+    fn add(&mut self, texts: &Texts, units: &[u32], distinct: bool) -> Result<usize> {
+        let mut num_words = 0;
+        for (row, &unit) in units.iter().enumerate() {
+            let text = texts.get(row);
+            check_length(text, row)?;
+            self.bounds.clear();
+            self.scanner.for_each_word(text, |start, end| self.bounds.push((start as u32, end as u32)));
+            num_words += self.bounds.len();
+            if self.run.documents.last().is_none_or(|last| last.unit != unit) {
+                self.visit = self.visit.wrapping_add(1);
+            }
+            self.ids.clear();
+            self.dictionary.intern(text, &self.bounds, self.visit, distinct, &mut self.ids);
+            let start = self.run.stream.len() as u64;
+            self.run.stream.extend(&self.ids)?;
+            self.run.documents.push(Document { unit, len: self.ids.len() as u32, start });
+        }
+        Ok(num_words)
+    }
+}
+
+/// How much memory to use, and where to write what does not fit.
+#[derive(Clone)]
+pub struct Limit {
+    /// Bytes the builder may use beside what the process uses already.
+    pub num_bytes: usize,
+    pub folder: PathBuf,
+}
+
+pub struct IndexBuilder {
+    max_n: usize,
+    surface: Surface,
+    limit: Option<Limit>,
+    store: Arc<Store>,
+    idle: Mutex<Vec<Worker>>,
+    closed: Mutex<Vec<(Sorted, Run)>>,
+}
+
+impl IndexBuilder {
+    pub fn new(max_n: usize, surface: Surface, limit: Option<Limit>) -> Result<Self> {
+        if !(1..=MAX_N).contains(&max_n) {
+            return Err(Error::Policy(format!("max_n: expected 1 to {MAX_N}, got {max_n}")));
+        }
+        let store = match &limit {
+            None => Store::in_memory(),
+            // The rest is for dictionaries while documents come, and for the tables of partitions afterwards.
+            Some(limit) => Store::limited(limit.num_bytes / 2, limit.folder.clone()),
+        };
+        Ok(Self { max_n, surface, limit, store, idle: Mutex::default(), closed: Mutex::default() })
+    }
+
+    /// Add documents; `units[d]` owns document `d`. Returns the number of words added. Uses the calling thread alone;
+    /// many may call at once.
+    pub fn add(&self, texts: &Texts, units: &[u32]) -> Result<usize> {
+        if units.len() != texts.len() {
+            return Err(Error::Corpus(format!("{} units were given for {} documents", units.len(), texts.len())));
+        }
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut worker = idle.unwrap_or_else(|| Worker::new(&self.store));
+        let num_words = worker.add(texts, units, self.max_n == 1)?;
+        // A growing table is there twice for a moment, and a closing dictionary is sorted.
+        if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 16) {
+            self.close(std::mem::replace(&mut worker, Worker::new(&self.store)), true)?;
+        }
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        Ok(num_words)
+    }
+
+    fn close(&self, worker: Worker, spool: bool) -> Result<()> {
+        let mut sorted = Sorted::new(worker.dictionary, self.surface);
+        if spool {
+            sorted = sorted.spool(&self.store)?;
+        }
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((sorted, worker.run));
+        Ok(())
+    }
+
+    /// Count every level; the builder is used up.
+    pub fn finish(self, min_support: u32) -> Result<NgramIndex> {
+        check_min_support(min_support)?;
+        let workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        workers.into_par_iter().with_max_len(1).try_for_each(|worker| self.close(worker, false))?;
+        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let (sorted, runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
+        let Vocabulary { words, occurrences, mut numbers } = Vocabulary::merge(sorted)?;
+        let (streams, order) = order_by_unit(runs);
+        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count();
+        let shares = split_by_unit(&order, rayon::current_num_threads());
+        let support = count_words(words.len(), &streams, &shares, &numbers, self.max_n == 1)?;
+        let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
+        index.num_units = num_units as u64;
+        index.num_documents = order.len() as u64;
+        (index.support, index.occurrences) = (support, occurrences);
+        if self.max_n > 1 {
+            // Words under the least support are blanked; the others get the number they have among themselves.
+            let mut kept = vec![0u32; index.words.len()];
+            let (mut weights, mut names) = (Vec::new(), Vec::new());
+            for (id, kept) in kept.iter_mut().enumerate() {
+                if index.support[id] >= min_support {
+                    weights.push(u32::try_from(index.occurrences[id]).unwrap_or(u32::MAX));
+                    names.push(id as u32);
+                    *kept = weights.len() as u32;
+                }
+            }
+            numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
+            self.count_levels(&mut index, &streams, &shares, &numbers, weights, names)?;
+        }
+        Ok(index)
+    }
+
+    fn count_levels(
+        &self,
+        index: &mut NgramIndex,
+        streams: &[Spool<u32>],
+        shares: &[&[Placed]],
+        numbers: &[Vec<u32>],
+        mut weights: Vec<u32>,
+        mut names: Vec<u32>,
+    ) -> Result<()> {
+        let max_partitions = match &self.limit {
+            None => usize::MAX,
+            // An open page for each partition and share.
+            Some(limit) => limit.num_bytes / 8 / self.store.page_bytes() / shares.len().max(1),
+        };
+        let mut next: Vec<Spool<u32>> = Vec::new();
+        for n in 2..=self.max_n {
+            let plan = Plan::new(&weights, std::mem::take(&mut names), max_partitions);
+            let more = n < self.max_n;
+            let counted = if n == 2 {
+                let shares: Vec<_> = shares.iter().map(|share| Words { share, streams, numbers }).collect();
+                count_level(shares, &plan, index.min_support, more, &self.store)?
+            } else {
+                let shares = shares.iter().zip(next).map(|(share, stream)| Stream { share, ids: stream.into_reader() });
+                count_level(shares.collect(), &plan, index.min_support, more, &self.store)?
+            };
+            index.levels.push(counted.level);
+            (next, weights) = (counted.streams, counted.weights);
+        }
+        Ok(())
+    }
+}
+
+/// A document in the order of units.
+struct Placed {
+    unit: u32,
+    run: u32,
+    start: u64,
+    len: u32,
+}
+
+fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
+    let mut order: Vec<Placed> = Vec::with_capacity(runs.iter().map(|run| run.documents.len()).sum());
+    let mut streams = Vec::new();
+    for (number, run) in runs.into_iter().enumerate() {
+        let place = |document: &Document| {
+            let &Document { unit, len, start } = document;
+            Placed { unit, run: number as u32, start, len }
+        };
+        order.extend(run.documents.iter().map(place));
+        streams.push(run.stream);
+    }
+    order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
+    (streams, order)
+}
+
+/// Cut documents into at most `num_shares` stretches of about as many words, each with whole units.
+fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
+    let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
+    let target = words(order).div_ceil(num_shares.max(1));
+    let mut shares = Vec::new();
+    let (mut first, mut at, mut held) = (0, 0, 0);
+    for unit in order.chunk_by(|a, b| a.unit == b.unit) {
+        (at, held) = (at + unit.len(), held + words(unit));
+        if held >= target {
+            shares.push(&order[first..at]);
+            (first, held) = (at, 0);
+        }
+    }
+    if first < at {
+        shares.push(&order[first..at]);
+    }
+    shares
+}
+
+/// Exact support of each word: every share by itself, then their sum, as no unit is in two shares.
+fn count_words(
+    num_words: usize,
+    streams: &[Spool<u32>],
+    shares: &[&[Placed]],
+    numbers: &[Vec<u32>],
+    last: bool,
+) -> Result<Vec<u32>> {
+    let parts: Vec<Vec<u32>> = shares
+        .par_iter()
+        .with_max_len(1)
+        .map(|share| {
+            // Last unit that raised the count, and the count.
+            let mut counts = vec![(0u32, 0u32); num_words];
+            let mut ids = Vec::new();
+            for (unit, documents) in share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+                let unit = unit as u32 + 1;
+                for document in documents {
+                    ids.clear();
+                    let run = document.run as usize;
+                    streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
+                    let numbers = &numbers[run];
+                    for &id in &ids {
+                        let entry = &mut counts[numbers[id as usize] as usize];
+                        if entry.0 != unit {
+                            *entry = (unit, entry.1 + 1);
+                        }
+                    }
+                }
+            }
+            Ok(counts.into_iter().map(|entry| entry.1).collect())
+        })
+        .collect::<Result<_>>()?;
+    let mut parts = parts.into_iter();
+    let mut support = parts.next().unwrap_or_else(|| vec![0; num_words]);
+    for part in parts {
+        support.iter_mut().zip(part).for_each(|(support, more)| *support += more);
+    }
+    Ok(support)
+}
+
+/// Documents as ids of words, for level 2.
+struct Words<'a> {
+    share: &'a [Placed],
+    streams: &'a [Spool<u32>],
+    numbers: &'a [Vec<u32>],
+}
+
+impl Share for Words<'_> {
+    fn documents(self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+        let mut ids = Vec::new();
+        for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+            for document in documents {
+                ids.clear();
+                let run = document.run as usize;
+                self.streams[run].read(document.start as usize, document.len as usize, &mut ids, true)?;
+                let numbers = &self.numbers[run];
+                ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
+                visit(unit as u32, &ids)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Documents as ids of (n-1)-grams, for level n.
+struct Stream<'a> {
+    share: &'a [Placed],
+    ids: Reader<u32>,
+}
+
+impl Share for Stream<'_> {
+    fn documents(mut self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+        let mut ids = Vec::new();
+        for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+            for document in documents {
+                ids.clear();
+                self.ids.read(document.len as usize, &mut ids)?;
+                visit(unit as u32, &ids)?;
+            }
+        }
+        Ok(())
+    }
+}

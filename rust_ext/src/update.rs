@@ -1,0 +1,187 @@
+//! Update: an index from other indexes, without their documents.
+//!
+//! Support is a sum over units, so the supports of disjoint sets of units add up, and those of a part can be taken away. All
+//! tables stand in an order that the numbers of another index keep, so every step is one pass over sorted tables. Only
+//! indexes with `min_support` 1 can be combined: a pruned one has forgotten counts that a sum needs. [`NgramIndex::prune`]
+//! makes the pruned one from them.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+use crate::index::{Level, NgramIndex, check_min_support};
+use crate::spool::Store;
+use crate::strings::Strings;
+
+/// How many n-grams of one n an update has moved; supports on either side of k.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// In the new index only; in the old one only.
+    pub new: u64,
+    pub gone: u64,
+    /// In both: support was k or more and is less now; or the other way.
+    pub to_identifying: u64,
+    pub to_shared: u64,
+}
+
+impl Moved {
+    fn note(&mut self, old: u64, new: u64, k: u64) {
+        match (old, new) {
+            (0, 0) => {}
+            (0, _) => self.new += 1,
+            (_, 0) => self.gone += 1,
+            _ if old >= k && new < k => self.to_identifying += 1,
+            _ if old < k && new >= k => self.to_shared += 1,
+            _ => {}
+        }
+    }
+}
+
+impl NgramIndex {
+    /// The index of `self`, less the documents of `removed`, with those of `added`; and what moved, for each n.
+    ///
+    /// All three must be built with `min_support` 1. `removed` is the index of all documents some units have in `self`;
+    /// `added` that of all documents some units are to have, none of which is left in `self` without `removed`. A unit whose
+    /// documents change stands in both.
+    pub fn update(&self, removed: &Self, added: &Self, k: u32) -> Result<(Self, Vec<Moved>)> {
+        let parts = [self, removed, added];
+        if parts.iter().any(|part| part.min_support != 1) {
+            return Err(Error::Policy("update: the indexes must be built with min_support = 1".into()));
+        }
+        if parts.iter().any(|part| part.max_n != self.max_n || part.surface != self.surface) {
+            return Err(Error::Policy("update: the indexes differ in max_n or surface".into()));
+        }
+        let not_part = || Error::Policy("update: what is to be removed is not part of the index".into());
+        let less = |a: u64, b: u64| a.checked_sub(b).ok_or_else(not_part);
+        let mut moved = vec![Moved::default(); self.max_n];
+
+        // Numbers of each part's n-grams in their union, and of the union's in the result.
+        let mut joint: [Vec<u32>; 3] = Default::default();
+        let mut kept: Vec<u32> = Vec::new();
+        let (mut words, mut support, mut occurrences) = (Strings::new(), Vec::new(), Vec::new());
+        let mut at = [0usize; 3];
+        loop {
+            let heads = std::array::from_fn(|p| (at[p] < parts[p].words.len()).then(|| parts[p].words.get(at[p])));
+            let Some((word, here)) = least(heads) else { break };
+            let mut supports = [0u64; 3];
+            let mut seen = [0u64; 3];
+            for p in 0..3 {
+                if here[p] {
+                    supports[p] = u64::from(parts[p].support[at[p]]);
+                    seen[p] = parts[p].occurrences[at[p]];
+                    joint[p].push(kept.len() as u32);
+                    at[p] += 1;
+                }
+            }
+            let new = less(supports[0], supports[1])? + supports[2];
+            moved[0].note(supports[0], new, u64::from(k));
+            kept.push(words.len() as u32);
+            if new > 0 {
+                words.push(word);
+                support.push(new as u32);
+                occurrences.push(less(seen[0], seen[1])? + seen[2]);
+            }
+        }
+        let mut index = Self::new(self.max_n, self.surface, 1, words);
+        (index.support, index.occurrences) = (support, occurrences);
+        index.num_units = less(self.num_units, removed.num_units)? + added.num_units;
+        index.num_documents = less(self.num_documents, removed.num_documents)? + added.num_documents;
+
+        for n in 2..=self.max_n {
+            let mut columns = Vec::new();
+            for part in parts {
+                let level = &part.levels[n - 2];
+                columns.push((level.keys.to_vec()?, level.support.to_vec()?));
+            }
+            let mut level = Level::new(&Store::in_memory());
+            let mut next_joint: [Vec<u32>; 3] = Default::default();
+            let mut next_kept: Vec<u32> = Vec::new();
+            let mut at = [0usize; 3];
+            loop {
+                let heads = std::array::from_fn(|p| columns[p].0.get(at[p]).map(|&key| renumber(key, &joint[p])));
+                let Some((key, here)) = least(heads) else { break };
+                let mut supports = [0u64; 3];
+                for p in 0..3 {
+                    if here[p] {
+                        supports[p] = u64::from(columns[p].1[at[p]]);
+                        next_joint[p].push(next_kept.len() as u32);
+                        at[p] += 1;
+                    }
+                }
+                let new = less(supports[0], supports[1])? + supports[2];
+                moved[n - 1].note(supports[0], new, u64::from(k));
+                next_kept.push(level.len() as u32);
+                if new > 0 {
+                    level.extend(&[renumber(key, &kept)], &[new as u32])?;
+                }
+            }
+            index.levels.push(level);
+            (joint, kept) = (next_joint, next_kept);
+        }
+        Ok((index, moved))
+    }
+
+    /// The index of the union of two sets of documents that share no unit.
+    pub fn merge(&self, other: &Self) -> Result<Self> {
+        Ok(self.update(&self.empty(), other, 1)?.0)
+    }
+
+    fn empty(&self) -> Self {
+        let mut index = Self::new(self.max_n, self.surface, self.min_support, Strings::new());
+        index.levels = (2..=self.max_n).map(|_| Level::new(&Store::in_memory())).collect();
+        index
+    }
+
+    /// The index that the same documents give with a greater `min_support`.
+    pub fn prune(&self, min_support: u32) -> Result<Self> {
+        check_min_support(min_support)?;
+        if min_support < self.min_support {
+            return Err(Error::Policy(format!(
+                "prune: the index has min_support {}; expected that or more, got {min_support}",
+                self.min_support
+            )));
+        }
+        let mut index = Self::new(self.max_n, self.surface, min_support, self.words.clone());
+        (index.support, index.occurrences) = (self.support.clone(), self.occurrences.clone());
+        (index.num_units, index.num_documents) = (self.num_units, self.num_documents);
+        // Number of an n-gram here -> its number there; those under `min_support` have none. Words keep theirs.
+        let mut numbers: Vec<Option<u32>> =
+            (0..).zip(&self.support).map(|(id, &support)| (support >= min_support).then_some(id)).collect();
+        for level in &self.levels {
+            let mut pruned = Level::new(&Store::in_memory());
+            let mut next = Vec::new();
+            let mut num_kept = 0;
+            level.for_each(|keys, supports| {
+                for (&key, &support) in keys.iter().zip(supports) {
+                    let ids = (numbers[(key >> 32) as usize], numbers[key as u32 as usize]);
+                    let number = if let (Some(left), Some(right)) = ids {
+                        pruned.extend(&[u64::from(left) << 32 | u64::from(right)], &[support])?;
+                        (support >= min_support).then(|| {
+                            num_kept += 1;
+                            num_kept - 1
+                        })
+                    } else {
+                        None
+                    };
+                    // Numbers of the next level count what this index keeps.
+                    if support >= self.min_support {
+                        next.push(number);
+                    }
+                }
+                Ok(())
+            })?;
+            index.levels.push(pruned);
+            numbers = next;
+        }
+        Ok(index)
+    }
+}
+
+fn renumber(key: u64, numbers: &[u32]) -> u64 {
+    u64::from(numbers[(key >> 32) as usize]) << 32 | u64::from(numbers[key as u32 as usize])
+}
+
+/// The least of the heads, and which of them it is.
+fn least<T: Ord + Copy>(heads: [Option<T>; 3]) -> Option<(T, [bool; 3])> {
+    let least = heads.into_iter().flatten().min()?;
+    Some((least, heads.map(|head| head.is_some_and(|head| head.cmp(&least) == Ordering::Equal))))
+}
