@@ -89,8 +89,8 @@ class Corpus:
         """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
-        them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` batches are
-        small and what the reader has freed goes back to the system at once, for some more seconds.
+        them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` they are
+        small and what is freed goes back to the system at once.
 
         Raises
         ------
@@ -105,12 +105,15 @@ class Corpus:
                 stretches.append((document + row, self._read(file, columns, batch_rows, groups, row)))
             document += num_rows
 
+        pool, turns = pa.default_memory_pool(), itertools.count(1)
+
         def work_and_release(first: int, batch: pa.RecordBatch) -> None:
             work(first, batch)
             del batch
-            pa.default_memory_pool().release_unused()
+            if frugal or next(turns) % 4 == 0:  # or else each reader keeps some 50 MB of what it has freed
+                pool.release_unused()
 
-        in_threads(stretches, work_and_release if frugal else work, num_threads)
+        in_threads(stretches, work_and_release, num_threads)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).

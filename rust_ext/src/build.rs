@@ -205,6 +205,7 @@ impl IndexBuilder {
 }
 
 /// A document in the order of units.
+#[derive(Clone, Copy)]
 struct Placed {
     unit: u32,
     run: u32,
@@ -223,7 +224,11 @@ fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
         order.extend(run.documents.iter().map(place));
         streams.push(run.stream);
     }
+    // Units may come in any order; that of their first documents reads the streams nearly from front to back.
     order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
+    let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
+    units.par_sort_unstable_by_key(|unit| (unit[0].run, unit[0].start));
+    let order = units.concat();
     (streams, order)
 }
 

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use crate::buffer::{Buffer, Zero};
 use crate::strings::Strings;
 
 const AHEAD: usize = 16;
@@ -25,6 +26,9 @@ struct Slot {
     visit: u32,
 }
 
+// SAFETY: numbers; all zero is a free slot.
+unsafe impl Zero for Slot {}
+
 struct Long {
     id: u32,
     visit: u32,
@@ -32,7 +36,7 @@ struct Long {
 }
 
 pub struct Dictionary {
-    slots: Vec<Slot>,
+    slots: Buffer<Slot>,
     num_short: usize,
     long: HashTable<Long>,
     words: Strings,
@@ -40,7 +44,7 @@ pub struct Dictionary {
 
 impl Default for Dictionary {
     fn default() -> Self {
-        Self { slots: vec![Slot::default(); 1 << 12], num_short: 0, long: HashTable::new(), words: Strings::new() }
+        Self { slots: Buffer::new(1 << 12), num_short: 0, long: HashTable::new(), words: Strings::new() }
     }
 }
 
@@ -127,11 +131,11 @@ impl Dictionary {
 
     #[cold]
     fn grow(&mut self) {
-        let new = vec![Slot::default(); self.slots.len() * 2];
+        let new = Buffer::new(self.slots.len() * 2);
         let old = std::mem::replace(&mut self.slots, new);
         let shift = 64 - self.slots.len().trailing_zeros();
         let mask = self.slots.len() - 1;
-        for slot in old.into_iter().filter(|slot| slot.count > 0) {
+        for slot in old.iter().copied().filter(|slot| slot.count > 0) {
             let mut place = (hash(slot.key) >> shift) as usize;
             while self.slots[place].count > 0 {
                 place = (place + 1) & mask;
@@ -160,12 +164,8 @@ fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
     if len > 15 {
         return 0;
     }
-    let key = match text.get(start..start + 16) {
-        Some(bytes) => {
-            let mut sixteen = [0u8; 16];
-            sixteen.copy_from_slice(bytes);
-            u128::from_le_bytes(sixteen) & ((1 << (8 * len)) - 1)
-        }
+    let key = match text.get(start..).and_then(|text| text.first_chunk::<16>()) {
+        Some(sixteen) => u128::from_le_bytes(*sixteen) & MASKS[len],
         None => {
             let mut sixteen = [0u8; 16];
             sixteen[..len].copy_from_slice(&text[start..end]);
@@ -175,11 +175,22 @@ fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
     key | (len as u128) << 120
 }
 
+/// The lowest `len` bytes.
+const MASKS: [u128; 16] = {
+    let mut masks = [0u128; 16];
+    let mut len = 1;
+    while len < 16 {
+        masks[len] = (1 << (8 * len)) - 1;
+        len += 1;
+    }
+    masks
+};
+
 #[inline(always)]
 fn hash(key: u128) -> u64 {
-    let (low, high) = (key as u64 ^ 0x243f_6a88_85a3_08d3, (key >> 64) as u64 ^ 0x1319_8a2e_0370_7344);
-    let product = u128::from(low) * u128::from(high);
-    (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let low = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let high = ((key >> 64) as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    (low ^ low >> 32 ^ high.rotate_left(29)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 #[inline(always)]

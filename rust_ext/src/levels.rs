@@ -8,7 +8,8 @@
 //! kept from the scatter, which makes the stream of the next level (*gather*).
 //!
 //! Every pass is sequential but for the tables of one partition: that is why it runs at the same speed from memory and disk.
-//! A key is `(left - first left of the partition) * number of ids + right`: exact, and 32 bits wide wherever that holds it.
+//! A key is `(left - first left of the partition) * number of ids + right`: exact, and 31 bits wide wherever that holds it;
+//! the bit above it says that a unit begins.
 
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ impl Plan {
         let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
         let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
         let shift = (64 - num_ids.leading_zeros()).saturating_sub(15);
-        // The widest range of left ids whose keys fit 32 bits, if ranges that narrow are still few enough.
-        let width = ((u64::from(u32::MAX) - 1) / num_ids.max(1)) >> shift << shift;
+        // The widest range of left ids whose keys fit a narrow entry, if ranges that narrow are still few enough.
+        let width = ((1 << u32::KEY_BITS) / num_ids.max(1)) >> shift << shift;
         let narrow = width > 0 && wanted + num_ids / width <= MAX_PARTITIONS as u64;
         let target = total / wanted + 1;
         let mut plan = Self { num_ids, shift, partitions: Vec::new(), first_left: Vec::new(), narrow, names };
@@ -115,30 +116,42 @@ pub fn count_level<S: Share>(
     }
 }
 
-/// An entry of a partition: a key, or the mark that another unit begins.
+/// An entry of a partition: a key, and whether it is the first of its unit there.
 trait Entry: Number + Ord {
-    const NEW_UNIT: Self;
-    fn new(key: u64) -> Self;
+    const KEY_BITS: u32;
+    fn new(key: u64, first: bool) -> Self;
+    /// 1 for the first of a unit, else 0; and the entry without that.
+    fn split(self) -> (u32, Self);
     fn key(self) -> u64;
 }
 
 impl Entry for u32 {
-    const NEW_UNIT: Self = u32::MAX;
+    const KEY_BITS: u32 = 31;
     #[inline(always)]
-    fn new(key: u64) -> Self {
-        key as u32
+    fn new(key: u64, first: bool) -> Self {
+        key as u32 | u32::from(first) << Self::KEY_BITS
     }
+    #[inline(always)]
+    fn split(self) -> (u32, Self) {
+        (self >> Self::KEY_BITS, self & !(1 << Self::KEY_BITS))
+    }
+    #[inline(always)]
     fn key(self) -> u64 {
         u64::from(self)
     }
 }
 
 impl Entry for u64 {
-    const NEW_UNIT: Self = u64::MAX;
+    const KEY_BITS: u32 = 63;
     #[inline(always)]
-    fn new(key: u64) -> Self {
-        key
+    fn new(key: u64, first: bool) -> Self {
+        key | u64::from(first) << Self::KEY_BITS
     }
+    #[inline(always)]
+    fn split(self) -> (u32, Self) {
+        ((self >> Self::KEY_BITS) as u32, self & !(1 << Self::KEY_BITS))
+    }
+    #[inline(always)]
     fn key(self) -> u64 {
         self
     }
@@ -224,12 +237,9 @@ fn scatter<E: Entry, S: Share>(
             }
             let number = number as usize;
             let key = plan.key(number, pair[0], pair[1]);
-            let list = &mut lists[number];
-            if last_unit[number] != unit {
-                last_unit[number] = unit;
-                list.push(E::NEW_UNIT)?;
-            }
-            list.push(E::new(key))?;
+            let first = last_unit[number] != unit;
+            last_unit[number] = unit;
+            lists[number].push(E::new(key, first))?;
         }
         if next { order.extend(&numbers) } else { Ok(()) }
     })?;
@@ -246,7 +256,6 @@ struct Pair {
 
 /// Tables of one thread, used for one partition after the other.
 struct Tables<E> {
-    entries: Vec<E>,
     /// (key, number of the pair + 1); 0: free.
     slots: Vec<(E, u32)>,
     pairs: Vec<Pair>,
@@ -260,7 +269,6 @@ struct Tables<E> {
 impl<E: Entry> Default for Tables<E> {
     fn default() -> Self {
         Self {
-            entries: Vec::new(),
             slots: vec![(E::default(), 0); 1 << 10],
             pairs: Vec::new(),
             order: Vec::new(),
@@ -295,26 +303,21 @@ impl<E: Entry> Tables<E> {
         let mut unit = 0u32;
         let mut ends = Vec::new();
         for list in lists {
-            self.entries.clear();
-            list.into_reader().read(usize::MAX, &mut self.entries)?;
-            let entries = std::mem::take(&mut self.entries);
-            for &entry in &entries {
-                if entry == E::NEW_UNIT {
-                    unit += 1;
-                    continue;
-                }
-                let pair = self.find(entry);
-                let found = &mut self.pairs[pair as usize];
-                found.occurrences = found.occurrences.saturating_add(1);
-                if found.last_unit != unit {
+            let mut list = list.into_reader();
+            while let Some(entries) = list.next_page()? {
+                for &entry in entries {
+                    let (first, key) = entry.split();
+                    unit += first;
+                    let pair = self.find(key);
+                    let found = &mut self.pairs[pair as usize];
+                    found.occurrences = found.occurrences.saturating_add(1);
+                    found.support += u32::from(found.last_unit != unit);
                     found.last_unit = unit;
-                    found.support += 1;
-                }
-                if next {
-                    self.numbers.push(pair);
+                    if next {
+                        self.numbers.push(pair);
+                    }
                 }
             }
-            self.entries = entries;
             ends.push(self.numbers.len());
         }
         self.order.clear();

@@ -4,6 +4,7 @@
 //! without an interpreter. `py` holds all of PyO3.
 
 pub mod blacklist;
+pub mod buffer;
 pub mod build;
 pub mod classes;
 pub mod dictionary;

@@ -11,8 +11,10 @@ use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 
 /// Numbers a page can hold: any bit pattern is valid and 8 is a multiple of their alignment.
@@ -22,7 +24,19 @@ impl Number for u16 {}
 impl Number for u32 {}
 impl Number for u64 {}
 
-type Block = Box<[u64]>;
+/// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder.
+struct Block {
+    start: NonNull<u64>,
+    len: usize,
+}
+
+// SAFETY: a block has one holder at a time.
+unsafe impl Send for Block {}
+// SAFETY: it is written through `&mut` only.
+unsafe impl Sync for Block {}
+
+/// Blocks are cut from slabs of this size.
+const SLAB_BYTES: usize = 2 << 20;
 
 /// Where the pages of many spools live.
 pub struct Store {
@@ -36,7 +50,9 @@ pub struct Store {
 
 #[derive(Default)]
 struct State {
+    slabs: Vec<Buffer<u64>>,
     idle: Vec<Block>,
+    /// Pages in use.
     num_pages: usize,
     free_places: Vec<u64>,
     end: u64,
@@ -74,24 +90,24 @@ impl Store {
     /// A page, if the limit allows one more or `needed` says that it must.
     fn take(&self, needed: bool) -> Option<Block> {
         let mut state = self.state();
-        if let Some(block) = state.idle.pop() {
-            return Some(block);
-        }
         if !needed && state.num_pages >= self.max_pages {
             return None;
         }
         state.num_pages += 1;
-        drop(state);
-        Some(vec![0u64; self.page_words].into_boxed_slice())
+        if state.idle.is_empty() {
+            let mut slab = Buffer::new((SLAB_BYTES / 8).max(self.page_words));
+            let blocks = slab.chunks_exact_mut(self.page_words);
+            let blocks = blocks.map(|words| Block { start: NonNull::from(&mut words[0]), len: words.len() });
+            state.idle.extend(blocks);
+            state.slabs.push(slab);
+        }
+        state.idle.pop()
     }
 
     fn give_back(&self, block: Block) {
         let mut state = self.state();
-        if state.num_pages > self.max_pages {
-            state.num_pages -= 1; // one that was taken over the limit
-        } else {
-            state.idle.push(block);
-        }
+        state.num_pages -= 1;
+        state.idle.push(block);
     }
 
     fn file(&self) -> Result<&File> {
@@ -129,8 +145,13 @@ impl Store {
 }
 
 fn bytes_of(block: &Block) -> &[u8] {
-    // SAFETY: any u64 is eight bytes.
-    unsafe { std::slice::from_raw_parts(block.as_ptr().cast(), block.len() * 8) }
+    // SAFETY: the block's words, of which this is the holder.
+    unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8) }
+}
+
+fn bytes_of_block_mut(block: &mut Block) -> &mut [u8] {
+    // SAFETY: as above, and borrowed mutably.
+    unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8) }
 }
 
 fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
@@ -138,9 +159,10 @@ fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
+#[inline(always)]
 fn numbers_of<T: Number>(block: &Block) -> &[T] {
     // SAFETY: u64 is aligned for every `Number`, and any bits are valid.
-    unsafe { std::slice::from_raw_parts(block.as_ptr().cast(), block.len() * 8 / size_of::<T>()) }
+    unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
 enum Page {
@@ -249,8 +271,8 @@ impl<T: Number> Spool<T> {
                 Some(next)
             }
         };
-        let mut next = next.ok_or_else(|| Error::Artifact("no page of memory left".into()))?;
-        self.numbers = next.as_mut_ptr().cast();
+        let next = next.ok_or_else(|| Error::Artifact("no page of memory left".into()))?;
+        self.numbers = next.start.as_ptr().cast();
         self.open = Some(next);
         (self.filled, self.room) = (0, self.page_len());
         Ok(())
@@ -358,6 +380,15 @@ impl<T: Number> Reader<T> {
         Ok(Some(number))
     }
 
+    /// What is left of this page, or the next one.
+    pub fn next_page(&mut self) -> Result<Option<&[T]>> {
+        if self.at == self.len && !self.turn_page()? {
+            return Ok(None);
+        }
+        let at = std::mem::replace(&mut self.at, self.len);
+        Ok(self.block.as_ref().map(|block| &numbers_of(block)[at..self.len]))
+    }
+
     /// Append the next `len` numbers, or what is left of them, to `out`.
     pub fn read(&mut self, mut len: usize, out: &mut Vec<T>) -> Result<()> {
         while len > 0 && (self.at < self.len || self.turn_page()?) {
@@ -390,7 +421,7 @@ impl<T: Number> Reader<T> {
                     Some(block) => block,
                     None => return Err(Error::Artifact("no page of memory left".into())),
                 };
-                self.store.read(place, 0, bytes_of_mut(&mut block[..]))?;
+                self.store.read(place, 0, bytes_of_block_mut(&mut block))?;
                 self.store.free_place(place);
                 self.block = Some(block);
             }

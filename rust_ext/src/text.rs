@@ -76,7 +76,7 @@ impl Texts {
     }
 
     fn first_invalid(&self) -> Option<usize> {
-        (0..self.len()).find(|&row| std::str::from_utf8(self.bytes(row)).is_err())
+        (0..self.len()).find(|&row| simdutf8::basic::from_utf8(self.bytes(row)).is_err())
     }
 
     /// Bytes of all texts together.

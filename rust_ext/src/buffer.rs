@@ -1,0 +1,97 @@
+//! Buffer: zeroed memory of a fixed size, on huge pages where the system has them.
+//!
+//! Tables and pages are reached at random; with small pages each access also looks for its page.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Types of which zero bytes are a value.
+///
+/// # Safety
+/// All bytes zero must be a valid value, and the type must need no drop.
+pub unsafe trait Zero: Copy {}
+// SAFETY: a number.
+unsafe impl Zero for u64 {}
+
+pub struct Buffer<T: Zero> {
+    /// What was allocated, and the first address in it that begins a line of the cache.
+    memory: NonNull<u8>,
+    start: NonNull<T>,
+    len: usize,
+}
+
+const LINE: usize = 64;
+
+// SAFETY: it owns its memory.
+unsafe impl<T: Zero + Send> Send for Buffer<T> {}
+// SAFETY: as a slice.
+unsafe impl<T: Zero + Sync> Sync for Buffer<T> {}
+
+impl<T: Zero> Buffer<T> {
+    pub fn new(len: usize) -> Self {
+        const { assert!(align_of::<T>() <= LINE) };
+        let layout = Self::layout(len);
+        // SAFETY: the layout is not empty. Much fresh memory comes from the system as zeros that nobody has touched, but
+        // only with the alignment that every allocation has.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        advise_huge(memory.as_ptr(), layout.size());
+        // SAFETY: there are LINE bytes more than needed.
+        let start = unsafe { memory.add(memory.align_offset(LINE)) };
+        Self { memory, start: start.cast(), len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        let num_bytes = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(LINE));
+        match num_bytes.map(|bytes| Layout::from_size_align(bytes, 8)) {
+            Some(Ok(layout)) => layout,
+            _ => handle_alloc_error(Layout::new::<T>()),
+        }
+    }
+}
+
+impl<T: Zero> Deref for Buffer<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` values that are zero or were written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Zero> DerefMut for Buffer<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Zero> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.len)) };
+    }
+}
+
+/// Ask for huge pages inside this memory (Linux); a hint.
+fn advise_huge(start: *mut u8, num_bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        unsafe extern "C" {
+            fn madvise(start: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
+        }
+        const MADV_HUGEPAGE: i32 = 14;
+        let skip = start.align_offset(HUGE_PAGE);
+        if num_bytes >= skip + HUGE_PAGE {
+            let length = (num_bytes - skip) & !(HUGE_PAGE - 1);
+            // SAFETY: a stretch of memory that we own; the advice changes nothing that can be seen.
+            unsafe { madvise(start.add(skip).cast(), length, MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, num_bytes);
+}
