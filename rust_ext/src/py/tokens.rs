@@ -39,9 +39,8 @@ fn py_cover_spans<'py>(
     let texts = import_texts(texts, "text")?;
     let (offsets, starts, ends) = (span_offsets.as_slice()?, starts.as_slice()?, ends.as_slice()?);
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let mask = py
-        .detach(|| threads.install(|| cover_spans(&texts, &words.0, offsets, starts, ends)))
-        .map_err(to_py_err)?;
+    let mask =
+        py.detach(|| threads.install(|| cover_spans(&texts, &words.0, offsets, starts, ends))).map_err(to_py_err)?;
     Ok(PyArray1::from_vec(py, mask))
 }
 
