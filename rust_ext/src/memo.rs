@@ -108,7 +108,7 @@ mod tests {
         let mut all: HashMap<&[u8], u64> = HashMap::new();
         let mut hits = 0;
         for at in 0..text.len() {
-            let end = (at + 1 + at % 16).min(text.len());
+            let end = (at + 1 + at % Key::MAX).min(text.len());
             let key = Key::of(&text, at, end).unwrap();
             match memo.get(key) {
                 Some(value) => {

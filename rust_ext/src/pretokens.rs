@@ -83,7 +83,7 @@ const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
 #[inline(always)]
 fn low_bytes(block: u128) -> u128 {
     const REACH: u128 = u128::from_ne_bytes([0x7f - 0x20; 16]);
-    !((block & !HIGH) + REACH | block) & HIGH
+    !(((block & !HIGH) + REACH) | block) & HIGH
 }
 
 impl Chunks<'_> {
