@@ -69,7 +69,10 @@ def make_corpus(folder: Path, documents: int) -> dict[str, Any]:
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
-        num_individuals=max(documents * 2 // 5, 2), words_per_document=700, documents_per_individual=2.5
+        num_individuals=max(documents * 2 // 5, 2),
+        words_per_document=735,
+        documents_per_individual=2.5,
+        vocabulary=350_000,
     )
     return synthesize(folder, config)
 
@@ -111,7 +114,7 @@ def write_text(corpus: Path, path: Path) -> dict[str, Any]:
 
 def measure_shape(corpus: Path) -> dict[str, Any]:
     """Return what the words of a corpus look like, in numbers."""
-    index = _build(corpus, n=1)
+    index = _build(*_split(corpus), n=1)
     support, occurrences = _columns(index.words(), "support", "occurrences")
     return {
         "documents": index.num_documents,
@@ -154,15 +157,18 @@ def _numbered(corpus: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 # ------------------------------------------------------------------ counting
 
 
-def _build(corpus: Path, *, n: int, min_support: int = 2, memory_limit: int | None = None) -> Any:
+def _split(corpus: Path) -> tuple[Any, Any]:
     from reticent.engine.corpus import open_corpus
-    from reticent.engine.index import IndexConfig, build_index
     from reticent.engine.split import SplitConfig, split_individuals
 
-    more: dict[str, Any] = {} if memory_limit is None else {"memory_limit": memory_limit}
     documents = open_corpus(str(corpus))
-    individuals = split_individuals(documents, SplitConfig())
-    config = IndexConfig(max_n=n, min_support=min_support, **more)
+    return documents, split_individuals(documents, SplitConfig())
+
+
+def _build(documents: Any, individuals: Any, *, n: int, min_support: int = 2, memory_limit: int | None = None) -> Any:
+    from reticent.engine.index import IndexConfig, build_index
+
+    config = IndexConfig(max_n=n, min_support=min_support, memory_limit=memory_limit)
     return build_index(documents, individuals, splits=EVERYBODY, config=config)
 
 
@@ -192,12 +198,14 @@ def count_reticent(
     corpus: Path, n: int, k: int, min_support: int = 2, memory_limit: int | None = None
 ) -> dict[str, Any]:
     _import_engine()
+    with Clock() as split:
+        documents, individuals = _split(corpus)
     with Clock() as clock:
-        index = _build(corpus, n=n, min_support=min_support, memory_limit=memory_limit)
+        index = _build(documents, individuals, n=n, min_support=min_support, memory_limit=memory_limit)
         tables = [index.words(), *(index.level(level) for level in range(2, n + 1))]
     supports = [_columns(table, "support")[0] for table in tables]
     kept = {each: [int(np.count_nonzero(support >= each)) for support in supports] for each in {k, 10}}
-    return {**clock.spent, "kept": kept, "memory_limit": memory_limit}
+    return {**clock.spent, "kept": kept, "memory_limit": memory_limit, "split_seconds": split.spent["seconds"]}
 
 
 def kept_in_files(folder: Path, n: int, k: int) -> dict[str, Any]:
@@ -343,7 +351,7 @@ def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
     _import_engine()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         with Clock() as clock:
-            index = _build(corpus, n=1)
+            index = _build(*_split(corpus), n=1)
             index_seconds = time.perf_counter() - clock._wall
             documents = open_corpus(str(corpus))
             individuals = split_individuals(documents, SplitConfig())

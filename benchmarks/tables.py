@@ -23,7 +23,12 @@ def tables() -> str:
     records = {name: _read(f"real_corpora_{name}") for name in CORPORA}
     found = {name: record for name, record in records.items() if record}
     parts = [_leak_table(name, record) for name, record in found.items()]
-    others = [(_engine, _read("engine")), (_large, _read("large")), (_kernels, _read("kernels"))]
+    others = [
+        (_engine, _read("engine")),
+        (_large, _read("large")),
+        (_kernels, _read("kernels")),
+        (_kill, _read("kill")),
+    ]
     return "\n".join(
         ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
     )
@@ -133,6 +138,19 @@ def _kernels(record: dict[str, Any]) -> str:
         f"### Kernels\n\n{record['num_tokens'] / 1e6:.1f} M tokens; processor seconds, median of "
         f"{next(iter(record['rows'].values()))['numba']['n']}. {machine['cpu']}, one thread, "
         f"commit {machine['commit']}.\n\n" + markdown(("", "M entries", "Numba", "NumPy", "NumPy / Numba"), rows)
+    )
+
+
+def _kill(record: dict[str, Any]) -> str:
+    outcomes = ("trials", "already done", "got by without", "wrong")
+    rows = [
+        (how, row, *(counts.get(outcome, 0) for outcome in outcomes))
+        for how, table in record["tables"].items()
+        for row, counts in table.items()
+    ]
+    machine = record["machine"]
+    return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + markdown(
+        ("", "case", *outcomes), rows
     )
 
 

@@ -1,8 +1,10 @@
 """Artefacts: folders that hold a whole result or do not exist. The only place that writes results.
 
 An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
-renamed into it, so a crash at any point leaves the old result or the whole new one; what a crash left behind is mended
-when the same artefact is written or read next. Folders are 0700, files 0600.
+renamed into it, so a crash at any point leaves the old result or the whole new one. What a crash left behind is mended
+when the same artefact is written or read next, and in the whole run folder when a job starts (:func:`mend_folder`).
+Folders are 0700, files 0600. Beside an artefact stands its lock, ``.NAME.lock``, empty and for good: to delete it could
+give the lock to two processes, one that waits for the old file and one that made a new one.
 
 What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_current` and
 :func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
@@ -15,16 +17,19 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
+import signal
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ArtifactError
+from reticent.errors import ArtifactError, ReticentError
 
 __all__ = [
     "ArtifactWriter",
@@ -33,6 +38,7 @@ __all__ = [
     "holds_results",
     "is_current",
     "make_private_folder",
+    "mend_folder",
     "read_manifest",
     "require_kind",
     "write_artifact",
@@ -105,10 +111,12 @@ def write_artifact(
     try:
         with _write_whole(Path(os.path.realpath(path)), kind, config, inputs) as writer:
             yield writer
-    except OSError as error:
-        if error.errno is None:  # ours, or a library's that is not about a file
+    except Exception as error:
+        number = _errno(error)
+        if number is None:  # ours, or not about a file
             raise
-        raise ArtifactError(f"{path}: not written ({_reason(error)})") from error
+        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        raise ArtifactError(f"{path}: not written ({os.strerror(number)}{where})") from error
 
 
 @contextmanager
@@ -120,7 +128,7 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
             if not path.is_dir() or any(path.iterdir()):
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
-        temporary = path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
+        temporary = _temporary(path)
         old_umask = os.umask(0o077)
         try:
             temporary.mkdir(mode=0o700)
@@ -129,7 +137,8 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
             _finish(temporary, kind, config, inputs, writer.counts)
             _replace(path, temporary)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            with _undisturbed(), suppress(OSError):  # what cannot be wiped now is when the next one starts
+                _mend(path)
             raise
         finally:
             os.umask(old_umask)
@@ -238,12 +247,42 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file (0600) whole or not at all, whatever kills the writer."""
-    temporary = path.with_suffix(".tmp")
-    temporary.touch(mode=0o600)
-    temporary.write_bytes(content)
-    _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)
+    with _locked(path):
+        _mend(path)
+        temporary = _temporary(path)
+        try:
+            temporary.touch(mode=0o600)
+            temporary.write_bytes(content)
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+        except BaseException:
+            with _undisturbed(), suppress(OSError):
+                _mend(path)
+            raise
+
+
+def mend_folder(folder: Path) -> None:
+    """Mend every artefact of a run folder, also those that the job at hand has no stage for: no text of a document may
+    lie around because nobody looks at that place. What another process is writing is left alone.
+
+    Raises
+    ------
+    ArtifactError
+        Something cannot be wiped.
+    """
+    if not (folder / JOB).is_file():  # nothing of ours
+        return
+    for path in _interrupted(folder):
+        try:
+            with _locked(path):
+                _mend(path)
+        except _InUseError:
+            continue
+        except OSError as error:
+            if error.errno is None:  # ours
+                raise
+            raise ArtifactError(f"{path}: what an interrupted run left cannot be wiped ({_reason(error)})") from None
 
 
 def make_private_folder(path: Path) -> None:
@@ -268,6 +307,16 @@ def _reason(error: OSError) -> str:
     """What the system says went wrong, and with which file."""
     said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
     return f"{said}: {error.filename}" if error.filename else said
+
+
+def _errno(error: Exception) -> int | None:
+    """The system's error number; libraries written in Rust raise exceptions of their own, and quote it."""
+    if isinstance(error, OSError):
+        return error.errno
+    if isinstance(error, ReticentError):
+        return None
+    quoted = re.search(r"\(os error (\d+)\)", str(error))
+    return int(quoted[1]) if quoted else None
 
 
 def _canonical(content: Any) -> bytes:
@@ -307,16 +356,20 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
 
 
 def _replace(path: Path, temporary: Path) -> None:
-    """Put ``temporary`` at ``path``. A crash between the two renames is mended by `_mend`."""
-    if path.exists():
-        aside = _aside(path)
+    """Put ``temporary`` at ``path``. A crash between two renames is mended by `_mend`."""
+    aside = _aside(path)
+    replaces = path.exists()
+    if replaces:
         path.rename(aside)
+    try:
         temporary.rename(path)
         _sync(path.parent)
-        shutil.rmtree(aside)
-    else:
-        temporary.rename(path)
-        _sync(path.parent)
+    except BaseException:
+        if path.exists():
+            path.rename(temporary)
+        raise
+    if replaces:
+        _wipe(aside)
 
 
 def _aside(path: Path) -> Path:
@@ -324,16 +377,74 @@ def _aside(path: Path) -> Path:
     return path.parent / f".{path.name}.old"
 
 
+def _temporary(path: Path) -> Path:
+    """A new name for what is not yet a result."""
+    return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
+
+
+def _leftovers(path: Path) -> list[Path]:
+    """What an interrupted writer of ``path`` left beside it."""
+    found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
+    return [*found, aside] if (aside := _aside(path)).exists() else found
+
+
+def _interrupted(folder: Path) -> list[Path]:
+    """Places in a run folder, links followed, beside which a writer left something."""
+    found = set()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        real = Path(os.path.realpath(name))
+        if MANIFEST in files:
+            folders.clear()
+            continue
+        for entry in (*folders, *files):
+            if match := re.fullmatch(r"\.(.+)\.(old|tmp-[0-9a-f]{12})", entry):
+                # A folder in .old is ours where there is a result, in it or in its place.
+                if match[2] != "old" or any((real / at / MANIFEST).exists() for at in (entry, match[1])):
+                    found.add(real / match[1])
+            elif (real / entry).is_symlink() and _leftovers(there := Path(os.path.realpath(real / entry))):
+                found.add(there)
+        deepest = len(Path(name).relative_to(folder).parts) == 2  # tokens/MODEL/VARIANT
+        folders[:] = [entry for entry in folders if not entry.startswith(".") and not deepest]
+    return sorted(found)
+
+
 def _mend(path: Path) -> None:
     """Bring back an old result that a crash left aside, and wipe what an interrupted writer left."""
-    aside = _aside(path)
-    if aside.exists():
-        if path.exists():
-            shutil.rmtree(aside)
+    for leftover in _leftovers(path):
+        if leftover == _aside(path) and not path.exists() and (leftover / MANIFEST).exists():
+            leftover.rename(path)
         else:
-            aside.rename(path)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+            _wipe(leftover)
+
+
+def _wipe(path: Path) -> None:
+    """Delete a file or folder; the manifest first, so that what is half deleted is never brought back."""
+    if path.is_dir():
+        (path / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
+    came: list[int] = []
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # which alone gets them
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handlers[each] = signal.signal(each, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
+
+
+class _InUseError(ArtifactError):
+    """Another process has the lock."""
 
 
 @contextmanager
@@ -348,7 +459,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ArtifactError(f"{path}: in use by another process") from None
+            raise _InUseError(f"{path}: in use by another process") from None
         yield
     finally:
         os.close(file)

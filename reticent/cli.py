@@ -1,6 +1,6 @@
 """The command line: parse, call, print. No stage's logic lives here; nothing heavy is imported before a command runs.
 
-Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted.
+Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted, 143 or 129 stopped by SIGTERM, SIGHUP.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 import traceback
 from enum import Enum
@@ -28,7 +29,7 @@ app = typer.Typer(
 
     Start with [bold]reticent demo[/bold]. For your own documents write a job file and use
     [bold]reticent run JOB.toml[/bold] (see the README), or go stage by stage: index, protect, train, audit.
-    Exit status: 0 done, 1 failed, 2 a setting or an option is wrong, 130 interrupted.""",
+    Exit status: 0 done, 1 failed, 2 a setting or an option is wrong, 130 interrupted, 143 terminated.""",
     rich_markup_mode="rich",
 )
 
@@ -333,6 +334,9 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.umask(0o077)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
+            signal.signal(number, _stop)
     from reticent.errors import ReticentError
 
     try:
@@ -341,7 +345,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except SystemExit as end:
-        if end.code == 130:  # Ctrl-C, which typer turns into this
+        if end.code in (129, 130, 143):  # a signal; 130 is Ctrl-C, which typer turns into this
             print("reticent: interrupted; finished stages are kept", file=sys.stderr)
         raise
     except ReticentError as error:
@@ -356,6 +360,11 @@ def main() -> None:
             traceback.print_tb(error.__traceback__)
             print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
         sys.exit(1)
+
+
+def _stop(number: int, _: object) -> None:
+    """Leave as after Ctrl-C, with nothing half written."""
+    raise SystemExit(128 + number)
 
 
 # --------------------------------------------------------------------------- helpers of the commands

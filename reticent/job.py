@@ -47,11 +47,13 @@ class Run:
         self._opened: dict[str, Any] = {}
         self._fingerprints: dict[Path, str] = {}
         self._job_kept = False
+        self._mended = False
 
     def execute(self, until: str = "report") -> Path:
         """Run every stage up to and including ``until``; returns the run folder."""
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        self._mend_folder()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
             self._require_devices()
@@ -321,7 +323,7 @@ class Run:
                     tokenizer=self._base(model),
                     progress=advance,
                 )
-            counts.update(steps=result.num_steps, seconds=round(result.seconds, 1), **result.ledger.to_dict())
+            counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
         self._artifact(
             f"models/{model.name}/{recipe.name}",
@@ -437,7 +439,7 @@ class Run:
         with self._writable():
             make_private_folder(self.folder)
             if not job_file.exists():
-                if any(path != job_file.with_suffix(".tmp") for path in self.folder.iterdir()):
+                if any(not path.name.startswith(f".{JOB}.") for path in self.folder.iterdir()):
                     raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
                 self._keep_job()
 
@@ -468,6 +470,14 @@ class Run:
                 raise
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
+    def _mend_folder(self) -> None:
+        """Wipe what an interrupted run left, once and before anything can fail."""
+        from reticent.artifact import mend_folder
+
+        if not self._mended:
+            mend_folder(self.folder)
+        self._mended = True
+
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}
 
@@ -493,6 +503,7 @@ class Run:
     ) -> None:
         from reticent.artifact import is_current, read_manifest, write_artifact
 
+        self._mend_folder()
         path, kind = self.folder / name, kind or name
         config = json.loads(json.dumps(config, default=str))
         current = is_current(path, kind=kind, config=config, inputs=inputs)

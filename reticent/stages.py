@@ -6,6 +6,8 @@ Everything else in a job is one call into one floor and stands in :mod:`reticent
 from __future__ import annotations
 
 import datetime
+import os
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -147,7 +149,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         results += [{"model": model.name, **entry} for entry in measured]
     return {
         "format": "reticent.audit/1",
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {
             "reticent": __version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
@@ -158,6 +160,11 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         "corpus": corpus_section(run),
         "models": results,
     }
+
+
+def _now() -> float:
+    """Seconds since 1970, or SOURCE_DATE_EPOCH, by which who needs the same bytes twice holds the clock."""
+    return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
 
 
 def corpus_section(run: Run) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from somebody import unprivileged
 
 from reticent import artifact
 from reticent.artifact import fingerprint, is_current, read_manifest, require_kind, write_artifact
-from reticent.errors import ArtifactError
+from reticent.errors import ArtifactError, CorpusError
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
 INPUTS = {"corpus": "abc"}
@@ -63,6 +64,8 @@ if point == "sync":
     artifact._sync = die
 if point == "manifest":
     Path.write_text = lambda self, text, **_: die() if self.name == "manifest.json" else self.write_bytes(text.encode())
+if point == "wiping":
+    artifact._wipe = die
 if point == "wipe":
     artifact.shutil.rmtree = die
 Path.rename = rename
@@ -106,10 +109,11 @@ def test_a_killed_first_writer_leaves_nothing_that_counts(tmp_path: Path, point:
     assert leftovers(tmp_path) == []
 
 
-def test_a_writer_killed_after_the_replacement_leaves_the_new_artefact(tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["wiping", "wipe"])
+def test_a_writer_killed_after_the_replacement_leaves_the_new_artefact(tmp_path: Path, point: str) -> None:
     path = tmp_path / "index"
     write(path)
-    run_killed_writer(path, "wipe")
+    run_killed_writer(path, point)
     assert leftovers(tmp_path) == [".index.old"]
     assert read_manifest(path)
     assert (path / "words.txt").read_text() == "new"
@@ -118,13 +122,159 @@ def test_a_writer_killed_after_the_replacement_leaves_the_new_artefact(tmp_path:
 
 
 def test_leftovers_of_other_artefacts_are_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / ".index-joint.tmp-123"
-    other.mkdir()
-    odd = tmp_path / "in[d]ex"
-    (tmp_path / ".in[d]ex.tmp-1").mkdir()
-    (tmp_path / ".index.tmp-1").mkdir()
-    write(odd)
-    assert leftovers(tmp_path) == [".index-joint.tmp-123", ".index.tmp-1"]
+    others = [".index-joint.tmp-0123456789ab", ".index.tmp-0123456789ab", ".in[d]ex.tmp-1.tmp-0123456789ab"]
+    for name in (*others, ".in[d]ex.tmp-0123456789ab"):
+        (tmp_path / name).mkdir()
+    write(tmp_path / "in[d]ex")
+    assert leftovers(tmp_path) == sorted(others)
+
+
+def test_what_was_half_wiped_is_not_brought_back(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    write(path)
+    run_killed_writer(path, "wipe")
+    assert content(tmp_path / ".index.old").keys() == {"words.txt", "deep/part.txt"}  # the manifest went first
+    shutil.rmtree(path)
+    with pytest.raises(ArtifactError, match="no artefact here"):
+        read_manifest(path)
+    write(path, "newer")
+    assert leftovers(tmp_path) == []
+
+
+# ------------------------------------------------------------------------------------------------- the whole run folder
+
+
+def interrupted_run(tmp_path: Path) -> Path:
+    """A run folder with what a killed writer can leave, at every place where one can be."""
+    run = tmp_path / "run"
+    for name in ("index", "spans", "tokens/gone/train"):
+        write(run / name)
+        (run / name).with_name(f".{Path(name).name}.tmp-0123456789ab").mkdir()
+        ((run / name).with_name(f".{Path(name).name}.tmp-0123456789ab") / "text.arrow").touch()
+    write(tmp_path / "big-disk" / "audit")
+    (run / "audit").symlink_to(tmp_path / "big-disk" / "audit")
+    (tmp_path / "big-disk" / ".audit.tmp-0123456789ab").mkdir()
+    write(run / "split")
+    (run / "split").rename(run / ".split.old")  # between the two renames
+    shutil.copytree(run / "index", run / ".index.old")  # after them
+    (run / ".job.json.tmp-0123456789ab").touch()
+    (run / "job.json").write_text("{}")
+    return run
+
+
+def test_a_run_folder_is_mended_where_no_stage_would_look(tmp_path: Path) -> None:
+    run = interrupted_run(tmp_path)
+    before = {name: content(run / name) for name in ("index", "spans", "tokens/gone/train", "audit")}
+    artifact.mend_folder(run)
+    hidden = {path for path in tmp_path.rglob(".*") if path.suffix != ".lock"}
+    assert hidden == set()
+    assert {name: content(run / name) for name in before} == before
+    assert read_manifest(run / "split").counts == {"words": 3}
+
+
+def test_what_somebody_else_put_into_a_run_folder_is_left_alone(tmp_path: Path) -> None:
+    run = interrupted_run(tmp_path)
+    for name in (".git", ".git.old", ".notes.tmp-1", "models/toy/ppmlm/deep/.x.tmp-0123456789ab"):
+        (run / name).mkdir(parents=True)
+        (run / name / "thesis.txt").touch()
+    artifact.mend_folder(run)
+    assert len(list(run.rglob("thesis.txt"))) == 4
+    (run / "job.json").unlink()
+    (run / ".index.tmp-0123456789ab").mkdir()
+    artifact.mend_folder(run)
+    assert (run / ".index.tmp-0123456789ab").exists()  # this is no run folder
+
+
+def test_what_another_process_is_writing_is_not_wiped(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write(run / "split")
+    (run / "job.json").write_text("{}")
+    with write_artifact(run / "index", kind="index", config={}, inputs={}) as writer:  # flock is of the open file
+        (run / ".split.tmp-0123456789ab").mkdir()
+        artifact.mend_folder(run)
+        assert not (run / ".split.tmp-0123456789ab").exists()
+        assert writer.path.exists()
+    assert read_manifest(run / "index")
+
+
+def test_what_cannot_be_wiped_is_an_error() -> None:
+    with unprivileged() as folder:
+        (folder / "job.json").touch()
+        left = folder / ".index.tmp-0123456789ab"
+        left.mkdir()
+        (left / "text.arrow").touch()
+        left.chmod(0o500)
+        with pytest.raises(
+            ArtifactError, match=r"index: what an interrupted run left cannot be wiped \(Permission denied"
+        ):
+            artifact.mend_folder(folder)
+        left.chmod(0o700)
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_a_second_interruption_does_not_stop_the_cleaning_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "index"
+    write(path)
+    before = content(path)
+    wipe, came = artifact._wipe, []
+
+    def disturbed(path: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        came.append(path)
+        wipe(path)
+
+    monkeypatch.setattr(artifact, "_wipe", disturbed)
+
+    def fail() -> None:
+        with write_artifact(path, kind="index", config={}, inputs={}) as writer:
+            (writer.path / "words.txt").write_text("half")
+            raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):  # it is not lost either
+        fail()
+    assert len(came) == 1
+    assert leftovers(tmp_path) == []
+    assert content(path) == before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("step", ["rename", "sync"])
+def test_a_replacement_that_fails_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    path = tmp_path / "index"
+    write(path)
+    before, sync, rename = content(path), artifact._sync, Path.rename
+
+    def fail_sync(folder: Path) -> None:
+        if folder == tmp_path:
+            raise OSError(errno.ENOSPC, "x")
+        sync(folder)
+
+    def fail_rename(self: Path, target: Path) -> Path:
+        if ".tmp-" in self.name:
+            raise OSError(errno.ENOSPC, "x")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact, "_sync", fail_sync) if step == "sync" else patch.setattr(Path, "rename", fail_rename)
+        with pytest.raises(ArtifactError, match=r"not written \(No space left on device\)"):
+            write(path, "new")
+    assert content(path) == before
+    assert leftovers(tmp_path) == []
+
+
+def test_a_full_disk_that_a_library_reports_in_its_own_way_is_an_artefact_error(tmp_path: Path) -> None:
+    def fail(error: Exception) -> None:
+        with write_artifact(tmp_path / "index", kind="index", config={}, inputs={}):
+            raise error
+
+    with pytest.raises(ArtifactError, match=r"index: not written \(No space left on device\)$"):
+        fail(Exception("I/O error: No space left on device (os error 28)"))
+    for error in (ValueError("28"), CorpusError("row 1 (os error 28)")):
+        with pytest.raises(ValueError, match="28") as caught:
+            fail(error)
+        assert caught.value is error
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -386,6 +536,7 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "index"
+    monkeypatch.setitem(artifact.FORMATS, "index", 1)
     write(path)
     old = fingerprint(path)
     monkeypatch.setitem(artifact.FORMATS, "index", 2)
@@ -398,7 +549,10 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     assert fingerprint(path) != old  # and what was made from the old one is not current either
 
 
-def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(tmp_path: Path) -> None:
+def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(artifact.FORMATS, "index", 1)
     path = tmp_path / "index"
     write(path)
     manifest = json.loads((path / "manifest.json").read_text())

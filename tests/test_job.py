@@ -298,6 +298,28 @@ def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hos
     assert after == before
 
 
+@pytest.mark.parametrize("next_start", ["the same job", "another config", "a stage fails", "no stage starts"])
+def test_a_start_wipes_what_a_killed_run_left_whatever_becomes_of_it(
+    copy: Path, hospital: Path, next_start: str
+) -> None:
+    places = (".index.tmp-0123456789ab", "tokens/toy/.train.tmp-0123456789ab", "tokens/other/.train.tmp-0123456789ab")
+    for place in places:
+        (copy / place).mkdir(parents=True)
+        (copy / place / "shard-00000.arrow").write_text("a patient")
+    values = values_of(hospital, copy)
+    if next_start == "the same job":
+        assert run(values).made == []
+    elif next_start == "another config":
+        run(changed(values, protect__k=4))
+    elif next_start == "a stage fails":
+        with pytest.raises(CorpusError):
+            run(changed(values, corpus__source=str(hospital / "nothing")))
+    else:
+        with pytest.raises(PolicyError):
+            run({**values, "model": []})
+    assert [place for place in places if (copy / place).exists()] == []
+
+
 def test_results_are_the_same_bytes_in_another_folder_with_any_number_of_threads(tmp_path: Path) -> None:
     hospital = make_hospital(tmp_path, 2000)
     counts = []
@@ -428,7 +450,7 @@ def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
 HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
-    "index": (1, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
+    "index": (2, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
     "tokens": (
         1,
         [
@@ -742,7 +764,9 @@ def test_an_empty_folder_and_one_that_was_left_before_the_first_job_file_are_tak
 ) -> None:
     for name in ("empty", "killed"):
         (tmp_path / name).mkdir()
-    (tmp_path / "killed" / "job.tmp").write_text("{")
+    (tmp_path / "killed" / ".job.json.lock").touch()
+    (tmp_path / "killed" / ".job.json.tmp-0123456789ab").write_text("{")
     for name in ("empty", "killed"):
         assert run(values_of(hospital, tmp_path / name), "split").made == ["split"]
         assert sorted(path.name for path in (tmp_path / name).glob("[!.]*")) == ["job.json", "split"]
+        assert {path.name for path in (tmp_path / name).glob(".*")} == {".job.json.lock", ".split.lock"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,15 @@ class Corpus:
 
     def batches(self, *, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         yield from self.table.select(columns).to_batches(max_chunksize=2)
+
+    def scan(self) -> pa.Table:
+        return self.table
+
+    def for_each_batch(self, work: Callable[[int, pa.RecordBatch], None], **options: Any) -> None:
+        row = 0
+        for batch in self.batches(columns=options["columns"]):
+            work(row, batch)
+            row += batch.num_rows
 
 
 def individuals_of(num: int, units: Sequence[int] | None = None) -> Individuals:

@@ -85,12 +85,14 @@ class Corpus:
         columns: Sequence[str] = REQUIRED,
         num_threads: int = 1,
         frugal: bool = False,
+        wanted: np.ndarray | None = None,
     ) -> None:
         """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
         them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` they are
-        small and what is freed goes back to the system at once.
+        small and what is freed goes back to the system at once. ``wanted`` (bool, shape (num_documents,)): row groups
+        and files without a wanted document are not read.
 
         Raises
         ------
@@ -99,10 +101,13 @@ class Corpus:
         """
         self.scan()
         batch_rows = 256 if frugal else 1024
-        stretches, document = [], 0
+        streams, document = [], 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
-            for groups, row in _stretches(row_groups(file), batch_rows) if self.format == "parquet" else [(None, 0)]:
-                stretches.append((document + row, self._read(file, columns, batch_rows, groups, row)))
+            stretches = _stretches(row_groups(file), batch_rows) if self.format == "parquet" else [(None, 0, num_rows)]
+            for groups, row, length in stretches:
+                first = document + row
+                if wanted is None or wanted[first : first + length].any():
+                    streams.append((first, self._read(file, columns, batch_rows, groups, row)))
             document += num_rows
 
         pool, turns = pa.default_memory_pool(), itertools.count(1)
@@ -113,7 +118,7 @@ class Corpus:
             if frugal or next(turns) % 4 == 0:  # or else each reader keeps some 50 MB of what it has freed
                 pool.release_unused()
 
-        in_threads(stretches, work_and_release, num_threads)
+        in_threads(streams, work_and_release, num_threads)
 
     def scan(self) -> pa.Table:
         """Return doc_id, individual_id and household_id of every document, checked over the whole corpus (kept).
@@ -233,18 +238,18 @@ def open_corpus(
     return Corpus(tuple(files), formats.pop(), columns or Columns())
 
 
-def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int], int]]:
-    """Neighbouring row groups that hold at least so many rows together, and the row the first begins at."""
+def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
+    """Neighbouring row groups that hold at least so many rows together, the row the first begins at, and their rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):
         groups.append(group)
         held += rows
         if held >= at_least:
-            yield groups, first
+            yield groups, first, held
             groups, first, held = [], first + held, 0
     if groups:
-        yield groups, first
+        yield groups, first, held
 
 
 def _find(source: Path, results: set[Path]) -> Iterator[Path]:

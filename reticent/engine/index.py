@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
-from reticent.errors import ArtifactError, PolicyError
+from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
@@ -46,7 +46,7 @@ class IndexConfig:
         Which spellings count as one word. A coarser surface raises supports, so it protects less.
     min_support : int
         n-grams under this support are not extended. 2 serves every k from 2 to 255; 1 keeps everything, which
-        merging indexes needs.
+        merging and updating indexes needs (:mod:`reticent.engine.update`).
     num_threads : int
         0: ``RAYON_NUM_THREADS``, or every core. The result does not depend on it.
     memory_limit : int or None
@@ -91,15 +91,25 @@ def build_index(
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
-    from reticent import _rust
-    from reticent.errors import CorpusError
-
-    config = config or IndexConfig()
-    num_threads = _rust.resolve_threads(config.num_threads)
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
-    keep, units = individuals.mask(*splits)[codes], individuals.units[codes]
+    keep = individuals.mask(*splits)[codes]
     if not keep.any():
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+    return _count(corpus, individuals.units[codes], keep, config or IndexConfig(), progress)
+
+
+def _count(
+    corpus: Corpus,
+    units: np.ndarray,
+    keep: np.ndarray,
+    config: IndexConfig,
+    progress: Callable[[int], None] | None = None,
+) -> NgramIndex:
+    """The index of the documents to keep; ``units`` and ``keep`` have one entry a document of the corpus."""
+    from reticent import _rust
+
+    num_threads = _rust.resolve_threads(config.num_threads)
+    limited = config.memory_limit is not None
     builder = _rust.IndexBuilder(
         max_n=config.max_n,
         surface=config.surface,
@@ -107,10 +117,11 @@ def build_index(
         memory_limit=_builder_limit(config.memory_limit, num_threads),
         folder=config.spill_folder,
     )
-    done, lock = 0, threading.Lock()
+    done = num_kept = 0
+    lock = threading.Lock()
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        nonlocal done
+        nonlocal done, num_kept
         rows = slice(first, first + batch.num_rows)
         texts, owners, kept = batch.column("text"), units[rows], keep[rows]
         if len(kept) < batch.num_rows:
@@ -120,12 +131,12 @@ def build_index(
         builder.add(texts, np.ascontiguousarray(owners))
         with lock:
             done += batch.num_rows
+            num_kept += len(owners)
             if progress:
                 progress(done)
 
-    limited = config.memory_limit is not None
-    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, frugal=limited)
-    if done != len(keep):
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, frugal=limited, wanted=keep)
+    if num_kept != np.count_nonzero(keep):
         raise CorpusError("the documents have changed since they were scanned; start again")
     return builder.finish(min_support=config.min_support)
 

@@ -1,0 +1,137 @@
+"""Updates of an index: documents that came, individuals who withdrew; nobody else is counted again.
+
+Support is a sum over units, so what some units had is taken away from the tables and what they have is added
+(``rust_ext/src/update.rs``). That needs tables that have forgotten nothing: an index built with ``min_support`` 1, from
+which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_index` gives by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from reticent.engine.index import IndexConfig, _count
+from reticent.engine.schema import MEMBERS
+
+if TYPE_CHECKING:
+    from reticent._rust import NgramIndex
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.split import Individuals
+
+__all__ = ["Moved", "Update", "update_index"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """How many distinct n-grams of one length an update has moved.
+
+    Attributes
+    ----------
+    n : int
+    new, gone : int
+        In the new documents only; in the old ones only.
+    to_identifying, to_shared : int
+        In both, and under k now where it was not, or the other way. A withdrawal makes n-grams identifying for those
+        who are left.
+    """
+
+    n: int
+    new: int
+    gone: int
+    to_identifying: int
+    to_shared: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """The new index, what moved for each n, and how many individuals were counted again."""
+
+    index: NgramIndex
+    moved: tuple[Moved, ...]
+    num_recounted: int
+
+
+def update_index(
+    index: NgramIndex,
+    before: Corpus,
+    individuals_before: Individuals,
+    after: Corpus,
+    individuals_after: Individuals,
+    *,
+    splits: tuple[str, ...] = (MEMBERS,),
+    k: int = 2,
+    changed: Collection[str] = (),
+    config: IndexConfig | None = None,
+) -> Update:
+    """Return the index of ``after``, given that of ``before``; equal to a rebuild to the last byte of its tables.
+
+    An individual is counted again where the ids of the documents, the household or the side of the split differ; with
+    one member of a household all are. Row groups without documents of theirs are not read.
+
+    Parameters
+    ----------
+    index : the index of these splits of ``before``, built with ``min_support`` 1
+    k : support on whose sides n-grams are said to have moved
+    changed : ids of individuals whose texts differ though the ids of their documents do not
+    config : number of threads, memory limit (of each of the two counts); max_n and surface are the index's
+
+    Raises
+    ------
+    PolicyError
+        The index was built with another ``min_support``, or not from ``before``.
+    CorpusError
+        A document cannot be read.
+    """
+    old, new = _documents(before, individuals_before, splits), _documents(after, individuals_after, splits)
+    units, num_recounted = _changed(old, new, changed)
+    config = replace(config or IndexConfig(), max_n=index.max_n, surface=index.surface, min_support=1)
+    removed, added = (
+        _count(
+            corpus,
+            documents["unit"].to_numpy(),
+            (documents["kept"] & documents["unit_name"].is_in(units.implode())).to_numpy(),
+            config,
+        )
+        for corpus, documents in ((before, old), (after, new))
+    )
+    updated, moved = index.update(removed, added, k)
+    return Update(
+        index=updated,
+        moved=tuple(
+            Moved(n=n, new=new, gone=gone, to_identifying=to_identifying, to_shared=to_shared)
+            for n, (new, gone, to_identifying, to_shared) in enumerate(moved, 1)
+        ),
+        num_recounted=num_recounted,
+    )
+
+
+def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
+    """A row a document: its id, individual, number and name of the unit, and whether it is on these sides."""
+    ids = corpus.scan()
+    codes = individuals.individual_codes(ids.column("individual_id"))
+    by_individual = np.array_equal(individuals.units, np.arange(len(individuals.units)))
+    frame = pl.from_arrow(ids.select(["doc_id", "individual_id"]))
+    assert isinstance(frame, pl.DataFrame)
+    name = frame["individual_id"] if by_individual else pl.Series(ids.column("household_id"))
+    return frame.with_columns(unit=individuals.units[codes], unit_name=name, kept=individuals.mask(*splits)[codes])
+
+
+def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
+    """Names of the units that are counted again, and the number of individuals in them.
+
+    A unit with an individual that changed is counted again, old and new, and with it everybody who is in it or was.
+    """
+    what = ["doc_id", "individual_id", "unit_name", "kept"]
+    both = pl.concat([old.select(what), new.select(what)])
+    differ = both.filter(pl.len().over(what) == 1)["individual_id"]
+    people = pl.concat([differ, pl.Series(list(changed), dtype=pl.String)]).unique()
+    while True:
+        units = both.filter(pl.col("individual_id").is_in(people.implode()))["unit_name"].unique()
+        grown = both.filter(pl.col("unit_name").is_in(units.implode()))["individual_id"].unique()
+        if len(grown) <= len(people):
+            return units, len(grown)
+        people = grown

@@ -1,0 +1,127 @@
+"""Runs that are killed, stopped, or out of disk space; the harness is `benchmarks.kill`, which does it 500 times.
+
+The trials fork a process that has imported all it needs and started no thread, so they run in one of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from benchmarks.faults import available
+
+Tables = dict[str, dict[str, dict[str, Any]]]
+
+TRIALS = """
+import json, sys
+from pathlib import Path
+from benchmarks import kill
+from reticent import artifact
+
+def counted(table):
+    return {"rows": table.rows, "failures": table.failures}
+
+def sabotaged(name, harm, run):
+    whole = getattr(artifact, name)
+    setattr(artifact, name, harm)
+    table = run()
+    setattr(artifact, name, whole)
+    return counted(table)
+
+def some():
+    table = kill.Table()
+    for start, after in (("nothing", "new"), ("old", "new"), ("old", "old")):
+        table.add("", *kill.kill_trial(cases["engine"], start, after, 0.5, by_change=kill.available()), "")
+    return table
+
+def replace_file_by_file(path, temporary):
+    path.mkdir(exist_ok=True)
+    for file in sorted(temporary.rglob("*")):
+        place = path / file.relative_to(temporary)
+        place.mkdir(exist_ok=True) if file.is_dir() else place.write_bytes(file.read_bytes())
+    artifact.shutil.rmtree(temporary)
+
+cases = kill.make_cases(Path(sys.argv[1]), ("artefact", "engine"))
+engine = {"engine": cases["engine"]}
+result = {"killed": counted(kill.kill_all(engine, 21, seed=0))}
+result["unwiped"] = sabotaged("_mend", lambda path: None, some)
+result["forgetful"] = sabotaged("is_current", lambda *_, **__: False, some)
+if kill.available():
+    every = lambda: kill.kill_at_every_change(cases["artefact"])
+    result["in place"] = sabotaged("_replace", replace_file_by_file, every)
+    result["every change"] = counted(every())
+    result["stopped"] = counted(kill.stop_all(engine, 6))
+    result["full disk"] = counted(kill.fill_all(cases, 30))
+print(json.dumps(result))
+"""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    command = [sys.executable, "-c", TRIALS, str(tmp_path_factory.mktemp("trials"))]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths}, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+needs_watching = pytest.mark.skipif(
+    not available(), reason="this kernel does not let a process be watched (seccomp user notification)"
+)
+
+
+def counts(trials: Tables, name: str) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for row in trials[name]["rows"].values():
+        for what, many in row.items():
+            total[what] = total.get(what, 0) + many
+    return total
+
+
+def test_a_run_killed_at_any_moment_ends_as_one_that_was_not(trials: Tables) -> None:
+    assert trials["killed"]["failures"] == []
+    assert counts(trials, "killed")["trials"] >= 20
+    assert counts(trials, "killed").get("already done", 0) < 10  # or they were not killed
+    assert len(trials["killed"]["rows"]) == 3  # over nothing, over an old result, and back to it
+
+
+@needs_watching
+def test_every_state_that_a_killed_writer_can_leave_is_mended(trials: Tables) -> None:
+    assert trials["every change"]["failures"] == []
+    found = counts(trials, "every change")
+    assert found["before a change"] == found["trials"] > 50
+
+
+@needs_watching
+def test_a_run_that_is_asked_to_stop_leaves_nothing(trials: Tables) -> None:
+    assert trials["stopped"]["failures"] == []
+    assert counts(trials, "stopped") == {"trials": 6, "stopped": 6}
+
+
+@needs_watching
+def test_a_full_disk_is_a_clear_error_that_leaves_the_old_result_and_nothing_else(trials: Tables) -> None:
+    assert trials["full disk"]["failures"] == []
+    rows = trials["full disk"]["rows"]
+    assert {row.split(" over")[0] for row in rows} == {"artefact", "engine"}
+    assert all(row["failed"] >= 10 for row in rows.values())
+    assert counts(trials, "full disk").get("got by without", 0) <= 3  # to make a folder that is there needs no space
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unwiped", "left over"),
+        ("forgetful", "up to date, and run again"),
+        pytest.param("in place", "neither the old nor the new result", marks=needs_watching),
+    ],
+)
+def test_the_trials_find_a_product_that_is_broken(trials: Tables, name: str, said: str) -> None:
+    assert any(said in failure for failure in trials[name]["failures"])

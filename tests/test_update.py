@@ -1,0 +1,177 @@
+"""Updates of an index against rebuilding it, and builds under a memory limit against builds without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_index import build, supports
+
+from reticent import _rust
+from reticent.engine.corpus import Columns, Corpus, open_corpus
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.split import Individuals, SplitConfig, split_individuals
+from reticent.engine.update import Update, update_index
+from reticent.errors import PolicyError
+
+words = st.sampled_from(["a", "b", "c", "d", "é", "12/03", "electroencephalography"])
+documents = st.lists(words, max_size=7).map(" ".join)
+#: Documents of individual 0, 1, …
+hospitals = st.lists(st.lists(documents, max_size=3), min_size=1, max_size=6)
+EVERYBODY = ("members", "heldout", "reference")
+
+
+def tables(index: _rust.NgramIndex) -> list[object]:
+    """Everything an index holds."""
+    about = [index.max_n, index.min_support, index.num_units, index.num_documents, index.surface]
+    levels = [pa.record_batch(index.level(n)).to_pydict() for n in range(2, index.max_n + 1)]
+    return [*about, pa.record_batch(index.words()).to_pydict(), *levels]
+
+
+def of(hospital: list[list[str]], people: set[int] | None = None) -> list[tuple[str, int]]:
+    return [
+        (text, person) for person, texts in enumerate(hospital) for text in texts if people is None or person in people
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(hospitals, hospitals, st.integers(1, 4), st.integers(2, 3))
+def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], max_n: int, k: int) -> None:
+    """Any hospital becomes any other; whose documents are the same is not counted again."""
+    size = max(len(old), len(new))
+    old, new = old + [[]] * (size - len(old)), new + [[]] * (size - len(new))
+    changed = {person for person in range(size) if old[person] != new[person]}
+    index = build(of(old), max_n=max_n, min_support=1)
+    removed, added = (build(of(part, changed), max_n=max_n, min_support=1) for part in (old, new))
+    updated, moved = index.update(removed, added, k)
+    assert tables(updated) == tables(build(of(new), max_n=max_n, min_support=1))
+    assert tables(updated.prune(2)) == tables(build(of(new), max_n=max_n, min_support=2))
+    before, after = supports(of(old), max_n), supports(of(new), max_n)
+    for n, counts in enumerate(moved, 1):
+        pairs = [(before.get(gram, 0), after.get(gram, 0)) for gram in before.keys() | after.keys() if len(gram) == n]
+        assert counts == (
+            sum(a == 0 for a, _ in pairs),
+            sum(b == 0 for _, b in pairs),
+            sum(a >= k > b > 0 for a, b in pairs),
+            sum(0 < a < k <= b for a, b in pairs),
+        )
+
+
+@settings(max_examples=50, deadline=None)
+@given(hospitals, st.integers(1, 3), st.integers(1, 4))
+def test_pruning_equals_building_pruned(hospital: list[list[str]], first: int, more: int) -> None:
+    corpus = of(hospital)
+    pruned = build(corpus, min_support=first).prune(first + more)
+    assert tables(pruned) == tables(build(corpus, min_support=first + more))
+    with pytest.raises(PolicyError, match="prune: the index has min_support"):
+        pruned.prune(first)
+
+
+def test_what_is_not_part_of_the_index_cannot_be_removed() -> None:
+    index, other = build([("a b", 0)], min_support=1), build([("a c", 0)], min_support=1)
+    nothing = build([], min_support=1)
+    with pytest.raises(PolicyError, match="not part of the index"):
+        index.update(other, nothing, 2)
+    with pytest.raises(PolicyError, match="min_support = 1"):
+        index.prune(2).update(nothing, nothing, 2)
+
+
+# ------------------------------------------------------------------ corpora
+
+
+def write(path: Path, rows: list[tuple[str, str, str, str]], rows_per_group: int = 2) -> tuple[Corpus, Individuals]:
+    """Rows of document, individual, household, text."""
+    path.mkdir()
+    names = ("doc_id", "individual_id", "household_id", "text")
+    table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)})
+    pq.write_table(table, path / "part.parquet", row_group_size=rows_per_group)
+    corpus = open_corpus(path, columns=Columns(household_id="household_id"))
+    return corpus, split_individuals(corpus, SplitConfig(heldout=0.2, by="household"))
+
+
+ROWS = [
+    ("d1", "p1", "h1", "alpha beta gamma"),
+    ("d2", "p2", "h1", "alpha beta"),
+    ("d3", "p3", "h3", "beta gamma delta"),
+    ("d4", "p3", "h3", "epsilon"),
+    ("d5", "p4", "h4", "alpha beta gamma delta"),
+    ("d6", "p5", "h5", "gamma delta epsilon"),
+    *((f"e{i}", f"q{i}", f"g{i}", "zeta eta") for i in range(40)),
+]
+
+
+def updated(tmp_path: Path, rows: list[tuple[str, str, str, str]], **options: object) -> Update:
+    before, after = write(tmp_path / "before", ROWS), write(tmp_path / "after", rows)
+    config = IndexConfig(max_n=3, min_support=1)
+    index = build_index(*before, splits=EVERYBODY, config=config)
+    update = update_index(index, *before, *after, splits=EVERYBODY, **options)
+    rebuilt = build_index(*after, splits=EVERYBODY, config=config)
+    assert tables(update.index) == tables(rebuilt)
+    return update
+
+
+def test_a_withdrawal_makes_words_identifying(tmp_path: Path) -> None:
+    update = updated(tmp_path, [row for row in ROWS if row[1] != "p5"])
+    assert update.num_recounted == 1
+    # epsilon has p3 left; delta still has p3 and p4; the pair (delta, epsilon) was p5's alone.
+    assert [(m.new, m.gone, m.to_identifying, m.to_shared) for m in update.moved] == [
+        (0, 0, 1, 0),
+        (0, 1, 0, 0),
+        (0, 1, 0, 0),
+    ]
+
+
+def test_a_new_document_of_a_known_individual(tmp_path: Path) -> None:
+    update = updated(tmp_path, [*ROWS, ("d7", "p4", "h4", "epsilon theta")])
+    assert update.num_recounted == 1
+    assert update.moved[0].new == 1
+    assert update.moved[0].to_shared == 0
+
+
+def test_with_one_member_of_a_household_all_are_counted_again(tmp_path: Path) -> None:
+    assert updated(tmp_path, [("d1", "p1", "h1", "alpha"), *ROWS[1:]], changed=["p1"]).num_recounted == 2
+
+
+def test_who_moves_to_another_household_takes_both_along(tmp_path: Path) -> None:
+    moved = [("d2", "p2", "h3", "alpha beta") if row[0] == "d2" else row for row in ROWS]
+    assert updated(tmp_path, moved).num_recounted == 3
+
+
+def test_nothing_changed_nothing_counted(tmp_path: Path) -> None:
+    update = updated(tmp_path, ROWS)
+    assert update.num_recounted == 0
+    assert not any((m.new, m.gone, m.to_identifying, m.to_shared) != (0, 0, 0, 0) for m in update.moved)
+
+
+def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reticent.engine import corpus as module
+
+    rows = [(f"d{i}", f"p{i}", f"h{i}", f"word{i} alpha beta") for i in range(5000)]
+    before, after = write(tmp_path / "before", rows, 1000), write(tmp_path / "after", rows[:-1], 1000)
+    index = build_index(*before, splits=EVERYBODY, config=IndexConfig(max_n=2, min_support=1))
+    read: list[object] = []
+    original = module.read_batches
+
+    def spy(file: Path, format: str, columns: list[str], batch_rows: int, row_groups: object = None) -> object:
+        if "text" in columns:
+            read.append(row_groups)
+        return original(file, format, columns, batch_rows, row_groups)
+
+    monkeypatch.setattr(module, "read_batches", spy)
+    update = update_index(index, *before, *after, splits=EVERYBODY)
+    assert update.num_recounted == 1
+    assert update.moved[0].gone == 1
+    assert len(read) == 1  # of the old documents; the new ones hold none of the individual
+
+
+def test_an_index_of_other_documents_is_refused(tmp_path: Path) -> None:
+    before, after = write(tmp_path / "before", ROWS), write(tmp_path / "after", ROWS[1:])
+    others = build([("something else", 0)], min_support=1)
+    with pytest.raises(PolicyError, match="not part of the index"):
+        update_index(others, *before, *after, splits=EVERYBODY)
+    assert np.array_equal(before[1].mask(*EVERYBODY), np.ones(45, bool))
