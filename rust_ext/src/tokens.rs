@@ -107,6 +107,8 @@ const MAX_REMEMBERED: usize = 64;
 const MAX_PIECES: usize = 1 << 24;
 /// Documents are shared out by about this many bytes, so that a slow thread holds nobody up.
 const SHARE: usize = 1 << 19;
+/// Buffers kept between batches: those of 32 MiB of text.
+const MAX_SPARES: usize = 64;
 
 impl Memory {
     fn new() -> Self {
@@ -231,7 +233,9 @@ impl TokenEncoder {
             flags.copy_from_slice(&share.flags[..share.len]);
             starts.copy_from_slice(&share.starts[..share.len]);
         });
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner).extend(tokens.shares);
+        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        spares.extend(tokens.shares.into_iter().filter(|share| share.ids.len() <= 2 * SHARE));
+        spares.truncate(MAX_SPARES);
     }
 
     /// A memory that no other thread has; waits for one where there are more threads than memories.
