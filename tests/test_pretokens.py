@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 from reticent import _rust
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+from reticent.progress import Progress
 
 VOCABULARIES = DATA / "tokenizer_vocabs"
 EVIL = (
@@ -162,6 +164,13 @@ def toy(name: str) -> Pair:
 @pytest.mark.parametrize("name", TOYS)
 def test_the_path_follows_the_configuration(name: str) -> None:
     assert toy(name).encoder.path == TOYS[name][1]
+
+
+def test_the_path_is_in_the_line_a_stage_ends_with(capsys: pytest.CaptureFixture[str]) -> None:
+    counts: dict[str, Any] = {}
+    with Progress().stage("tokens", counts):
+        counts.update(tokens=1234, pretokens=toy("llama 3").encoder.path)
+    assert "tokens: tokens 1,234, pretokens library (" in capsys.readouterr().err
 
 
 fuzz = st.lists(st.sampled_from(EVIL) | st.text(max_size=4), max_size=12).map("".join)
