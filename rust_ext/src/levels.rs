@@ -416,7 +416,7 @@ fn gather(
         for &number in &numbers {
             ids.push(match number {
                 NO_PAIR => 0,
-                _ => match results[number as usize].next()? {
+                _ => match results[number as usize].take()? {
                     Some(0) | None => 0,
                     Some(rank) => rank + first_rank[number as usize],
                 },

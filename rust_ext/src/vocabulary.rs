@@ -156,7 +156,7 @@ impl Cursor {
                 Ok(found)
             }
             Self::Spooled(bytes, counts) => {
-                let Some(count) = counts.next()? else { return Ok(None) };
+                let Some(count) = counts.take()? else { return Ok(None) };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
                 bytes.read(4, &mut length)?;
                 let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
