@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::dictionary::Dictionary;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::spool::{Reader, Spool, Store};
 use crate::strings::Strings;
 use crate::surface::Surface;
@@ -33,9 +33,14 @@ impl Sorted {
         let (words, counts) = dictionary.into_words();
         let words = surfaces(words, surface);
         let mut order: Vec<(u64, u32)> = (0..words.len()).map(|id| (prefix(words.get(id)), id as u32)).collect();
-        order.par_sort_unstable_by(|a, b| {
+        let compare = |a: &(u64, u32), b: &(u64, u32)| {
             a.0.cmp(&b.0).then_with(|| words.get(a.1 as usize).cmp(words.get(b.1 as usize)))
-        });
+        };
+        // Outside a pool this would start rayon's own, which does not survive a `fork` (`pool`).
+        match rayon::current_thread_index() {
+            Some(_) => order.par_sort_unstable_by(compare),
+            None => order.sort_unstable_by(compare),
+        }
         let mut sorted = Strings::new();
         let mut seen: Vec<u64> = Vec::new();
         let mut places = vec![0u32; words.len()];
@@ -57,7 +62,7 @@ impl Sorted {
         let Names::Memory(words, counts) = &self.names else { return Ok(self) };
         let (mut bytes, mut seen) = (Spool::new(store), Spool::new(store));
         for word in words.iter() {
-            bytes.extend(&(word.len() as u32).to_le_bytes())?;
+            bytes.extend(&(word.len() as u64).to_le_bytes())?;
             bytes.extend(word.as_bytes())?;
         }
         seen.extend(counts)?;
@@ -111,6 +116,9 @@ impl Vocabulary {
         let mut global: Vec<Vec<u32>> = vec![Vec::new(); cursors.len()];
         while let Some(Reverse((word, number, count))) = heap.pop() {
             if words.is_empty() || words.get(words.len() - 1).as_bytes() != word {
+                if words.len() == u32::MAX as usize {
+                    return Err(Error::Corpus("more than 4 294 967 295 distinct words".into()));
+                }
                 // The bytes were a `str` when they went in.
                 words.push(&String::from_utf8_lossy(&word));
                 occurrences.push(0);
@@ -158,11 +166,59 @@ impl Cursor {
             Self::Spooled(bytes, counts) => {
                 let Some(count) = counts.next()? else { return Ok(None) };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
-                bytes.read(4, &mut length)?;
-                let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
-                bytes.read(length as usize, &mut word)?;
+                bytes.read(8, &mut length)?;
+                let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
+                bytes.read(length, &mut word)?;
                 Ok(Some((word, count)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn merged_dictionaries_match_a_map_in_memory_and_on_disk() {
+        let long = "electroencephalography".repeat(2_000);
+        let words = |d: usize| -> Vec<String> {
+            let numbered = (0..3_000).map(|i| format!("{}w{}", "é".repeat(i % 5), i * (d + 1) % 2_500));
+            numbered.chain([long.clone(), "e\u{301}te".into(), "éte".into(), "\0".into(), "a\0".into()]).collect()
+        };
+        let store = Store::limited(8 << 10, &std::env::temp_dir()).unwrap();
+        for num_spooled in 0..=4 {
+            let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+            let (mut parts, mut named) = (vec![Sorted::new(Dictionary::default(), Surface::Exact)], vec![Vec::new()]);
+            for d in 0..4 {
+                let (mut dictionary, mut ids) = (Dictionary::default(), Vec::new());
+                let mut names = BTreeMap::new();
+                for word in words(d) {
+                    ids.clear();
+                    dictionary.intern(&word, &[(0, word.len() as u32)], 0, false, &mut ids);
+                    let surface = Surface::Exact.apply(&word).into_owned();
+                    *expected.entry(surface.clone()).or_default() += 1;
+                    names.insert(ids[0], surface);
+                }
+                named.push(names.into_values().collect());
+                let sorted = Sorted::new(dictionary, Surface::Exact);
+                parts.push(if d < num_spooled { sorted.spool(&store).unwrap() } else { sorted });
+            }
+            let merged = Vocabulary::merge(parts).unwrap();
+            assert!(merged.words.iter().eq(expected.keys().map(String::as_str)));
+            assert!(merged.occurrences.iter().eq(expected.values()));
+            for (numbers, names) in merged.numbers.iter().zip(&named) {
+                assert!(numbers.iter().map(|&number| merged.words.get(number as usize)).eq(names));
+            }
+            assert_eq!(store.spilled_bytes() > 0, num_spooled > 0);
+        }
+    }
+
+    #[test]
+    fn nothing_merges_to_nothing() {
+        let merged = Vocabulary::merge(Vec::new()).unwrap();
+        assert!(merged.words.is_empty() && merged.occurrences.is_empty() && merged.numbers.is_empty());
     }
 }

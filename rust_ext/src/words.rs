@@ -8,8 +8,6 @@
 //! Stretches of ASCII and Latin letters are cut by bit masks of 64 bytes (`classes`), many times as fast; what lies between
 //! two white spaces and holds any other character takes the full rule. Tests hold both to the full rule's answer.
 
-use std::cell::RefCell;
-
 use rayon::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -56,16 +54,19 @@ impl Words {
 }
 
 /// Segment every document, in parallel.
-pub fn segment(texts: &Texts) -> Result<Words> {
+pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
     let parts: Vec<Vec<(u32, u32)>> = (0..texts.len())
         .into_par_iter()
-        .map(|row| {
-            let mut bounds = Vec::new();
-            let text = texts.get(row);
-            check_length(text, row)?;
-            for_each_word(text, |start, end| bounds.push((start as u32, end as u32)));
-            Ok(bounds)
-        })
+        .map_init(
+            || Scanner::new(set),
+            |scanner, row| {
+                let mut bounds = Vec::new();
+                let text = texts.get(row);
+                check_length(text, row)?;
+                scanner.for_each_word(text, |start, end| bounds.push((start as u32, end as u32)));
+                Ok(bounds)
+            },
+        )
         .collect::<Result<_>>()?;
     let num_words = parts.iter().map(Vec::len).sum();
     let mut words = Words {
@@ -90,14 +91,6 @@ pub fn check_length(text: &str, row: usize) -> Result<()> {
     Ok(())
 }
 
-/// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
-pub fn for_each_word(text: &str, emit: impl FnMut(usize, usize)) {
-    thread_local! {
-        static SCANNER: RefCell<Scanner> = RefCell::new(Scanner::new(InstructionSet::detect()));
-    }
-    SCANNER.with_borrow_mut(|scanner| scanner.for_each_word(text, emit));
-}
-
 /// Cuts texts into words; keeps its scratch memory from text to text.
 pub struct Scanner {
     set: InstructionSet,
@@ -111,6 +104,7 @@ impl Scanner {
         Self { set, blocks: Vec::new(), strange: Vec::new() }
     }
 
+    /// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
     pub fn for_each_word(&mut self, text: &str, emit: impl FnMut(usize, usize)) {
         let mut join = NumberJoin { bytes: text.as_bytes(), pending: None, emit };
         self.scan(text, |start, end, has_digit| join.push(start, end, has_digit));
@@ -296,7 +290,8 @@ mod tests {
 
     fn words(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
-        for_each_word(text, |start, end| found.push(&text[start..end]));
+        let mut scanner = Scanner::new(InstructionSet::detect());
+        scanner.for_each_word(text, |start, end| found.push(&text[start..end]));
         found
     }
 
