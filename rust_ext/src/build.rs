@@ -24,7 +24,7 @@ use crate::levels::{Plan, Share, count_level};
 use crate::spool::{Reader, Spool, Store};
 use crate::surface::Surface;
 use crate::text::Texts;
-use crate::vocabulary::{Sorted, Vocabulary};
+use crate::vocabulary::{Merged, Sorted, Vocabulary};
 use crate::words::{Scanner, check_length};
 
 /// Where one document's words stand in the stream of its run.
@@ -170,9 +170,19 @@ impl IndexBuilder {
         }
         let workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         workers.into_par_iter().with_max_len(1).try_for_each(|worker| self.close(worker, false))?;
-        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        let (sorted, runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
-        let Vocabulary { words, occurrences, mut numbers } = Vocabulary::merge(sorted)?;
+        let mut closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let num_in_memory = closed.iter().filter(|(sorted, _)| !sorted.is_spooled()).count();
+        closed.sort_by_key(|(sorted, _)| sorted.is_spooled());
+        let (sorted, mut runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
+        let Vocabulary { words, occurrences, mut merged } = Vocabulary::merge(sorted, &self.store)?;
+        let spooled = merged.split_off(num_in_memory);
+        let mut numbers: Vec<Vec<u32>> = merged.into_par_iter().map(Merged::numbers).collect::<Result<_>>()?;
+        if !spooled.is_empty() {
+            // Many dictionaries: their words get their numbers now, and have one table together.
+            numbers.push((0..words.len() as u32).collect());
+            let runs = runs[num_in_memory..].par_iter_mut();
+            runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
+        }
         let (streams, order) = order_by_unit(runs);
         let num_units = order.chunk_by(|a, b| a.unit == b.unit).count();
         // A share counts words in a table of its own, of 8 bytes a word.
@@ -201,6 +211,17 @@ impl IndexBuilder {
         drop(streams);
         self.store.release_idle();
         Ok(index)
+    }
+
+    fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {
+        let mut stream = std::mem::replace(&mut run.stream, Spool::new(&self.store)).into_reader();
+        let mut ids = Vec::new();
+        while let Some(page) = stream.next_page()? {
+            ids.clear();
+            ids.extend(page.iter().map(|&id| numbers[id as usize]));
+            run.stream.extend(&ids)?;
+        }
+        Ok(())
     }
 
     fn count_levels(
@@ -242,6 +263,11 @@ struct Placed {
     run: u32,
     start: u64,
     len: u32,
+}
+
+/// The table of a run; the last runs have one together.
+fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
+    &numbers[run.min(numbers.len() - 1)]
 }
 
 fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
@@ -303,7 +329,7 @@ fn count_words(
                     ids.clear();
                     let run = document.run as usize;
                     streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
-                    let numbers = &numbers[run];
+                    let numbers = numbers_of(numbers, run);
                     for &id in &ids {
                         let entry = &mut counts[numbers[id as usize] as usize];
                         if entry.0 != unit {
@@ -338,7 +364,7 @@ impl Share for Words<'_> {
                 ids.clear();
                 let run = document.run as usize;
                 self.streams[run].read(document.start as usize, document.len as usize, &mut ids, true)?;
-                let numbers = &self.numbers[run];
+                let numbers = numbers_of(self.numbers, run);
                 ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
                 visit(unit as u32, &ids)?;
             }
