@@ -170,6 +170,7 @@ impl IndexBuilder {
         }
         let workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         workers.into_par_iter().with_max_len(1).try_for_each(|worker| self.close(worker, false))?;
+        self.release_memory();
         let mut closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
         let num_in_memory = closed.iter().filter(|(sorted, _)| !sorted.is_spooled()).count();
         closed.sort_by_key(|(sorted, _)| sorted.is_spooled());
@@ -194,6 +195,7 @@ impl IndexBuilder {
         index.num_documents = order.len() as u64;
         (index.support, index.occurrences) = (support, occurrences);
         if self.max_n > 1 {
+            self.release_memory();
             // Words under the least support are blanked; the others get the number they have among themselves.
             let mut kept = vec![0u32; index.words.len()];
             let (mut weights, mut names) = (Vec::new(), Vec::new());
@@ -211,6 +213,13 @@ impl IndexBuilder {
         drop(streams);
         self.store.release_idle();
         Ok(index)
+    }
+
+    /// What was freed on the way stands in the way of a limit.
+    fn release_memory(&self) {
+        if self.limit.is_some() {
+            crate::pool::release_memory();
+        }
     }
 
     fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {
@@ -251,6 +260,7 @@ impl IndexBuilder {
             };
             index.levels.push(counted.level);
             (next, weights) = (counted.streams, counted.weights);
+            self.release_memory();
         }
         Ok(())
     }
