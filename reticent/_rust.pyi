@@ -64,7 +64,8 @@ class IndexBuilder:
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
         """Add documents, each owned by its unit (individual or household); returns the number of words.
 
-        Works in the calling thread; many threads may call at once.
+        Works in the calling thread; many threads may call at once. After an `OSError` (a full disk) documents that
+        were added before are lost, and `finish` raises `PolicyError`.
         """
     def finish(self, *, min_support: int = 2) -> NgramIndex:
         """Count; n-grams under ``min_support`` are not extended."""
@@ -86,6 +87,9 @@ class NgramIndex:
     def num_occurrences(self) -> int: ...
     @property
     def min_support(self) -> int: ...
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes on disk that building it took; 0 without a memory limit."""
     @property
     def surface(self) -> str: ...
     def words(self, start: int = 0, length: int | None = None) -> ArrowBatch:
@@ -186,8 +190,11 @@ class Gazetteer:
     def find(self, texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
         """Return columns document, start, end, label, rule of every free-standing occurrence."""
 
-def segment(texts: _ArrowArray, *, num_threads: int = 0) -> Words:
-    """Return the words of documents (UAX #29, numbers kept whole)."""
+def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | None = None) -> Words:
+    """Return the words of documents (UAX #29, numbers kept whole).
+
+    ``instruction_set`` is for tests: "table" is what machines without AVX2 take. The words do not depend on it.
+    """
 
 def resolve_threads(num_threads: int) -> int:
     """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core."""

@@ -103,11 +103,15 @@ class Corpus:
         batch_rows = 256 if frugal else 1024
         streams, document = [], 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
-            stretches = _stretches(row_groups(file), batch_rows) if self.format == "parquet" else [(None, 0, num_rows)]
+            groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
+            if sum(groups_of_file) != num_rows:
+                raise _changed()
+            stretches = _stretches(groups_of_file, batch_rows) if self.format == "parquet" else [(None, 0, num_rows)]
             for groups, row, length in stretches:
                 first = document + row
                 if wanted is None or wanted[first : first + length].any():
-                    streams.append((first, self._read(file, columns, batch_rows, groups, row)))
+                    batches = self._read(file, columns, batch_rows, groups, row)
+                    streams.append((first, _as_scanned(batches, length)))
             document += num_rows
 
         pool, turns = pa.default_memory_pool(), itertools.count(1)
@@ -236,6 +240,21 @@ def open_corpus(
             raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
     return Corpus(tuple(files), formats.pop(), columns or Columns())
+
+
+def _as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches, which hold so many rows: no document is taken for another one's."""
+    for batch in batches:
+        num_rows -= batch.num_rows
+        if num_rows < 0:
+            break
+        yield batch
+    if num_rows:
+        raise _changed()
+
+
+def _changed() -> CorpusError:
+    return CorpusError("the documents have changed since they were scanned; start again")
 
 
 def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:

@@ -88,6 +88,8 @@ def build_index(
 
     PolicyError
         The memory limit is too small.
+    OSError
+        What does not fit into the limit cannot be written (no such folder, a full disk).
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
@@ -110,35 +112,44 @@ def _count(
 
     num_threads = _rust.resolve_threads(config.num_threads)
     limited = config.memory_limit is not None
-    builder = _rust.IndexBuilder(
-        max_n=config.max_n,
-        surface=config.surface,
-        num_threads=config.num_threads,
-        memory_limit=_builder_limit(config.memory_limit, num_threads),
-        folder=config.spill_folder,
-    )
-    done = num_kept = 0
+    limit = _builder_limit(config.memory_limit, num_threads)
+    try:
+        builder = _rust.IndexBuilder(
+            max_n=config.max_n,
+            surface=config.surface,
+            num_threads=config.num_threads,
+            memory_limit=limit,
+            folder=config.spill_folder,
+        )
+    except OSError as error:
+        error.filename = config.spill_folder and str(config.spill_folder)
+        raise
+    done = 0
     lock = threading.Lock()
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        nonlocal done, num_kept
+        nonlocal done
         rows = slice(first, first + batch.num_rows)
         texts, owners, kept = batch.column("text"), units[rows], keep[rows]
-        if len(kept) < batch.num_rows:
-            raise CorpusError("the documents have changed since they were scanned; start again")
         if not kept.all():
             texts, owners = texts.filter(pa.array(kept)), owners[kept]
         builder.add(texts, np.ascontiguousarray(owners))
         with lock:
             done += batch.num_rows
-            num_kept += len(owners)
             if progress:
                 progress(done)
 
     corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, frugal=limited, wanted=keep)
-    if num_kept != np.count_nonzero(keep):
-        raise CorpusError("the documents have changed since they were scanned; start again")
-    return builder.finish(min_support=config.min_support)
+    index = builder.finish(min_support=config.min_support)
+    _release_memory()
+    return index
+
+
+def _release_memory() -> None:
+    from reticent import _rust
+
+    _rust.release_memory()
+    pa.default_memory_pool().release_unused()
 
 
 #: What reading takes beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
@@ -150,10 +161,7 @@ LEAST_BYTES = 32 << 20
 def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
     if memory_limit is None:
         return None
-    from reticent import _rust
-
-    _rust.release_memory()
-    pa.default_memory_pool().release_unused()
+    _release_memory()
     used = resident_bytes() + num_threads * BYTES_PER_READER
     if memory_limit < used + LEAST_BYTES:
         raise PolicyError(
@@ -209,6 +217,8 @@ def open_index(path: Path | str) -> NgramIndex:
     except KeyError as error:
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (no metadata {error})") from None
     surface = about.pop("surface")
+    if not all(value.isascii() and value.isdigit() for value in about.values()):
+        raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are not numbers)")
     numbers = {key: int(value) for key, value in about.items()}
     levels = [_read(folder / f"ngrams_{n}.parquet") for n in range(2, numbers["max_n"] + 1)]
     return _rust.NgramIndex.from_tables(_batch(words), [_batch(level) for level in levels], surface=surface, **numbers)

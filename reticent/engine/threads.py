@@ -64,8 +64,8 @@ def in_threads(
         loop()
         return
     with ThreadPoolExecutor(num_threads, thread_name_prefix="reticent") as pool:
-        futures = [pool.submit(loop) for _ in range(num_threads)]
         try:
+            futures = [pool.submit(loop) for _ in range(num_threads)]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             stop.set()

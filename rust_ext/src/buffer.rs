@@ -81,15 +81,30 @@ impl<T: Zero> Drop for Buffer<T> {
 fn advise_huge(start: *mut u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
     {
-        unsafe extern "C" {
-            fn madvise(start: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
-        }
-        const MADV_HUGEPAGE: i32 = 14;
         let skip = start.align_offset(HUGE_PAGE);
         if num_bytes >= skip + HUGE_PAGE {
             let length = (num_bytes - skip) & !(HUGE_PAGE - 1);
             // SAFETY: a stretch of memory that we own; the advice changes nothing that can be seen.
-            unsafe { madvise(start.add(skip).cast(), length, MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start.add(skip).cast(), length, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, num_bytes);
+}
+
+/// Give the memory of whole pages in this stretch back to the system until it is written again (Linux); a hint.
+///
+/// # Safety
+/// The stretch lies in one buffer, nothing borrows it, and what it holds is not read before it is written.
+pub unsafe fn forget(start: *mut u8, num_bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4 << 10;
+        let skip = start.align_offset(PAGE);
+        if num_bytes >= skip + PAGE {
+            let length = (num_bytes - skip) & !(PAGE - 1);
+            // SAFETY: memory of the caller's; the pages read as zeros afterwards. Where pages are larger, nothing happens.
+            unsafe { libc::madvise(start.add(skip).cast(), length, libc::MADV_DONTNEED) };
         }
     }
     #[cfg(not(target_os = "linux"))]

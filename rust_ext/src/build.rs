@@ -11,6 +11,7 @@
 //! dictionaries that have grown too large are closed and merged at the end.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -23,7 +24,7 @@ use crate::levels::{Plan, Share, count_level};
 use crate::spool::{Reader, Spool, Store};
 use crate::surface::Surface;
 use crate::text::Texts;
-use crate::vocabulary::{Sorted, Vocabulary};
+use crate::vocabulary::{Merged, Sorted, Vocabulary};
 use crate::words::{Bounds, Scanner, check_length};
 
 /// Where one document's words stand in the stream of its run.
@@ -66,12 +67,12 @@ impl Worker {
         let mut num_words = 0;
         for (row, &unit) in units.iter().enumerate() {
             let text = texts.get(row);
-            check_length(text, row)?;
             self.bounds.clear();
             self.scanner.words(text, &mut self.bounds);
             num_words += self.bounds.len();
             if self.run.documents.last().is_none_or(|last| last.unit != unit) {
-                self.visit = self.visit.wrapping_add(1);
+                let next = self.visit.checked_add(1);
+                self.visit = next.ok_or_else(|| Error::Corpus("more than 4 294 967 295 documents".into()))?;
             }
             self.ids.clear();
             self.dictionary.intern(text, &self.bounds, self.visit, distinct, &mut self.ids);
@@ -97,6 +98,9 @@ pub struct IndexBuilder {
     limit: Option<Limit>,
     store: Arc<Store>,
     idle: Mutex<Vec<Worker>>,
+    num_workers: AtomicUsize,
+    /// Calls of `add` that have begun and not succeeded.
+    num_unfinished: AtomicUsize,
     closed: Mutex<Vec<(Sorted, Run)>>,
 }
 
@@ -108,25 +112,42 @@ impl IndexBuilder {
         let store = match &limit {
             None => Store::in_memory(),
             // The rest is for dictionaries while documents come, and for the tables of partitions afterwards.
-            Some(limit) => Store::limited(limit.num_bytes / 2, limit.folder.clone()),
+            Some(limit) => Store::limited(limit.num_bytes / 2, &limit.folder)?,
         };
-        Ok(Self { max_n, surface, limit, store, idle: Mutex::default(), closed: Mutex::default() })
+        Ok(Self {
+            max_n,
+            surface,
+            limit,
+            store,
+            idle: Mutex::default(),
+            num_workers: AtomicUsize::new(0),
+            num_unfinished: AtomicUsize::new(0),
+            closed: Mutex::default(),
+        })
     }
 
     /// Add documents; `units[d]` owns document `d`. Returns the number of words added. Uses the calling thread alone;
-    /// many may call at once.
+    /// many may call at once. An error of the disk or a panic takes documents along that were added before: the builder
+    /// cannot be finished then.
     pub fn add(&self, texts: &Texts, units: &[u32]) -> Result<usize> {
         if units.len() != texts.len() {
             return Err(Error::Corpus(format!("{} units were given for {} documents", units.len(), texts.len())));
         }
+        (0..texts.len()).try_for_each(|row| check_length(texts.get(row), row))?;
+        self.num_unfinished.fetch_add(1, Ordering::Relaxed);
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut worker = idle.unwrap_or_else(|| Worker::new(&self.store));
+        let mut worker = idle.unwrap_or_else(|| {
+            self.num_workers.fetch_add(1, Ordering::Relaxed);
+            Worker::new(&self.store)
+        });
         let num_words = worker.add(texts, units, self.max_n == 1)?;
-        // A growing table is there twice for a moment, and a closing dictionary is sorted.
-        if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 16) {
+        // An eighth for all dictionaries: a growing table is there twice for a moment, and a closing one is sorted.
+        let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
+        if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 8 / num_workers) {
             self.close(std::mem::replace(&mut worker, Worker::new(&self.store)), true)?;
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
     }
 
@@ -142,20 +163,39 @@ impl IndexBuilder {
     /// Count every level; the builder is used up.
     pub fn finish(self, min_support: u32) -> Result<NgramIndex> {
         check_min_support(min_support)?;
+        if self.num_unfinished.load(Ordering::Relaxed) > 0 {
+            return Err(Error::Policy(
+                "add has failed on this IndexBuilder, and documents are lost; make a new one".into(),
+            ));
+        }
         let workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         workers.into_par_iter().with_max_len(1).try_for_each(|worker| self.close(worker, false))?;
-        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        let (sorted, runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
-        let Vocabulary { words, occurrences, mut numbers } = Vocabulary::merge(sorted)?;
+        self.release_memory();
+        let mut closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let num_in_memory = closed.iter().filter(|(sorted, _)| !sorted.is_spooled()).count();
+        closed.sort_by_key(|(sorted, _)| sorted.is_spooled());
+        let (sorted, mut runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
+        let Vocabulary { words, occurrences, mut merged } = Vocabulary::merge(sorted, &self.store)?;
+        let spooled = merged.split_off(num_in_memory);
+        let mut numbers: Vec<Vec<u32>> = merged.into_par_iter().map(Merged::numbers).collect::<Result<_>>()?;
+        if !spooled.is_empty() {
+            // Many dictionaries: their words get their numbers now, and have one table together.
+            numbers.push((0..words.len() as u32).collect());
+            let runs = runs[num_in_memory..].par_iter_mut();
+            runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
+        }
         let (streams, order) = order_by_unit(runs);
         let num_units = order.chunk_by(|a, b| a.unit == b.unit).count();
-        let shares = split_by_unit(&order, rayon::current_num_threads());
+        // A share counts words in a table of its own, of 8 bytes a word.
+        let affordable = self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / words.len().max(1));
+        let shares = split_by_unit(&order, rayon::current_num_threads().min(affordable.max(1)));
         let support = count_words(words.len(), &streams, &shares, &numbers, self.max_n == 1)?;
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
         index.num_units = num_units as u64;
         index.num_documents = order.len() as u64;
         (index.support, index.occurrences) = (support, occurrences);
         if self.max_n > 1 {
+            self.release_memory();
             // Words under the least support are blanked; the others get the number they have among themselves.
             let mut kept = vec![0u32; index.words.len()];
             let (mut weights, mut names) = (Vec::new(), Vec::new());
@@ -169,7 +209,28 @@ impl IndexBuilder {
             numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
             self.count_levels(&mut index, &streams, &shares, &numbers, weights, names)?;
         }
+        index.spilled_bytes = self.store.spilled_bytes();
+        drop(streams);
+        self.store.release_idle();
         Ok(index)
+    }
+
+    /// What was freed on the way stands in the way of a limit.
+    fn release_memory(&self) {
+        if self.limit.is_some() {
+            crate::pool::release_memory();
+        }
+    }
+
+    fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {
+        let mut stream = std::mem::replace(&mut run.stream, Spool::new(&self.store)).into_reader();
+        let mut ids = Vec::new();
+        while let Some(page) = stream.next_page()? {
+            ids.clear();
+            ids.extend(page.iter().map(|&id| numbers[id as usize]));
+            run.stream.extend(&ids)?;
+        }
+        Ok(())
     }
 
     fn count_levels(
@@ -199,6 +260,7 @@ impl IndexBuilder {
             };
             index.levels.push(counted.level);
             (next, weights) = (counted.streams, counted.weights);
+            self.release_memory();
         }
         Ok(())
     }
@@ -211,6 +273,11 @@ struct Placed {
     run: u32,
     start: u64,
     len: u32,
+}
+
+/// The table of a run; the last runs have one together.
+fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
+    &numbers[run.min(numbers.len() - 1)]
 }
 
 fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
@@ -272,7 +339,7 @@ fn count_words(
                     ids.clear();
                     let run = document.run as usize;
                     streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
-                    let numbers = &numbers[run];
+                    let numbers = numbers_of(numbers, run);
                     for &id in &ids {
                         let entry = &mut counts[numbers[id as usize] as usize];
                         if entry.0 != unit {
@@ -307,7 +374,7 @@ impl Share for Words<'_> {
                 ids.clear();
                 let run = document.run as usize;
                 self.streams[run].read(document.start as usize, document.len as usize, &mut ids, true)?;
-                let numbers = &self.numbers[run];
+                let numbers = numbers_of(self.numbers, run);
                 ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
                 visit(unit as u32, &ids)?;
             }

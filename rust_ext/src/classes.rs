@@ -3,6 +3,8 @@
 //! The instruction set is chosen when the program runs: AVX2 where the processor has it, else a table, which is what
 //! every other processor takes. Both give the same masks (tests compare them).
 
+use crate::error::{Error, Result};
+
 /// Classes of 64 neighbouring bytes; bit i is byte i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Block {
@@ -46,6 +48,12 @@ impl InstructionSet {
             return Self::Avx2;
         }
         Self::Table
+    }
+
+    /// The one of this name, where this processor has it.
+    pub fn parse(name: &str) -> Result<Self> {
+        let found = [Self::Table, Self::detect()].into_iter().find(|set| set.name() == name);
+        found.ok_or_else(|| Error::Policy(format!("instruction_set: expected one that this machine has, got {name:?}")))
     }
 
     pub fn name(self) -> &'static str {

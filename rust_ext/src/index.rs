@@ -100,6 +100,8 @@ pub struct NgramIndex {
     pub occurrences: Vec<u64>,
     /// `levels[n - 2]` holds the n-grams.
     pub levels: Vec<Level>,
+    /// Bytes on disk that building it took.
+    pub spilled_bytes: u64,
     lookup: OnceLock<Lookup>,
 }
 
@@ -136,6 +138,7 @@ impl NgramIndex {
             support: Vec::new(),
             occurrences: Vec::new(),
             levels: Vec::new(),
+            spilled_bytes: 0,
             lookup: OnceLock::new(),
         }
     }
@@ -169,16 +172,25 @@ impl NgramIndex {
         if self.levels.len() + 1 != self.max_n {
             return bad("the number of levels is not max_n - 1");
         }
+        // Numbers of what an n-gram is made of: words, then those of its kept (n-1)-grams.
+        let mut num_ids = self.words.len() as u64;
         for level in &self.levels {
             if level.support.len() != level.keys.len() {
                 return bad("the columns of a level differ in length");
             }
-            let mut last = None;
-            level.for_each(|keys, _| {
-                let sorted = last.is_none_or(|last| last < keys[0]) && keys.is_sorted_by(|a, b| a < b);
+            let (mut last, mut num_kept) = (None, 0);
+            level.for_each(|keys, support| {
+                if last.is_some_and(|last| last >= keys[0]) || !keys.is_sorted_by(|a, b| a < b) {
+                    return bad("a level is not sorted, or not distinct");
+                }
+                if keys.iter().any(|key| key >> 32 >= num_ids || key & u64::from(u32::MAX) >= num_ids) {
+                    return bad("a level names a word or an n-gram that is not there");
+                }
                 last = keys.last().copied();
-                if sorted { Ok(()) } else { bad("a level is not sorted, or not distinct") }
+                num_kept += support.iter().filter(|&&support| support >= self.min_support).count() as u64;
+                Ok(())
             })?;
+            num_ids = num_kept;
         }
         Ok(())
     }

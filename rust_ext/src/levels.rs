@@ -15,14 +15,17 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Level;
 use crate::spool::{Number, Reader, Spool, Store};
 
-/// What the pairs of a stream cost: entries a partition, at least and at most partitions.
+/// What the pairs of a stream cost: entries a partition, and at most partitions (twice as many where that makes keys
+/// narrow).
 const ENTRIES_PER_PARTITION: u64 = 1 << 17;
 const MAX_PARTITIONS: usize = 1 << 11;
 const NO_PAIR: u16 = u16::MAX;
+/// Entries of a partition whose pairs are kept in mind as they come; those of a very frequent left id go to the store.
+const ENTRIES_IN_MIND: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// One thread's documents, in the order of units.
 pub trait Share: Send {
@@ -50,20 +53,19 @@ impl Plan {
         let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
         let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
         let shift = (64 - num_ids.leading_zeros()).saturating_sub(15);
-        // The widest range of left ids whose keys fit a narrow entry, if ranges that narrow are still few enough.
-        let width = ((1 << u32::KEY_BITS) / num_ids.max(1)) >> shift << shift;
-        let narrow = width > 0 && wanted + num_ids / width <= MAX_PARTITIONS as u64;
+        // The widest range of left ids whose keys fit an entry: a narrow one, if ranges that narrow are still few enough.
+        let fitting = |key_bits: u32| ((1 << key_bits) / num_ids.max(1)) >> shift << shift;
+        let at_most = 2 * max_partitions.clamp(1, MAX_PARTITIONS);
+        let narrow = num_ids.checked_div(fitting(u32::KEY_BITS)).is_some_and(|more| wanted + more <= at_most as u64);
+        let width = fitting(if narrow { u32::KEY_BITS } else { u64::KEY_BITS });
         let target = total / wanted + 1;
         let mut plan = Self { num_ids, shift, partitions: Vec::new(), first_left: Vec::new(), narrow, names };
         let (mut held, mut first) = (0, 0);
         for (bin, weights) in weights.chunks(1 << shift).enumerate() {
             let left = (bin as u64) << shift;
             let weight: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-            let too_wide = narrow && left + (1 << shift) - first > width;
-            if bin == 0
-                || too_wide
-                || (held > 0 && held + weight / 2 > target && plan.first_left.len() < MAX_PARTITIONS)
-            {
+            let too_wide = left + (1 << shift) - first > width;
+            if bin == 0 || too_wide || (held > 0 && held + weight / 2 > target && plan.first_left.len() < at_most) {
                 (held, first) = (0, left);
                 plan.first_left.push(left as u32);
             }
@@ -199,6 +201,9 @@ fn count<E: Entry, S: Share>(
             first_rank.push(weights.len() as u32);
             level.extend(&partition.keys, &partition.support)?;
             weights.extend(partition.weights);
+            if weights.len() > u32::MAX as usize {
+                return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
+            }
             for (results, result) in results.iter_mut().zip(partition.results) {
                 results.push(result.into_reader());
             }
@@ -302,6 +307,7 @@ impl<E: Entry> Tables<E> {
         self.slots.fill((E::default(), 0));
         let mut unit = 0u32;
         let mut ends = Vec::new();
+        let mut stored = Spool::new(store);
         for list in lists {
             let mut list = list.into_reader();
             while let Some(entries) = list.next_page()? {
@@ -317,8 +323,12 @@ impl<E: Entry> Tables<E> {
                         self.numbers.push(pair);
                     }
                 }
+                if self.numbers.len() >= ENTRIES_IN_MIND {
+                    stored.extend(&self.numbers)?;
+                    self.numbers.clear();
+                }
             }
-            ends.push(self.numbers.len());
+            ends.push(stored.len() + self.numbers.len());
         }
         self.order.clear();
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
@@ -340,13 +350,24 @@ impl<E: Entry> Tables<E> {
         }
         let mut results = Vec::new();
         if next {
-            let mut start = 0;
+            let mut in_mind = std::mem::take(&mut self.numbers);
+            let (num_stored, mut stored) = (stored.len(), stored.into_reader());
+            let mut at = 0;
             for &end in &ends {
                 let mut result = Spool::new(store);
-                self.numbers[start..end].iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
-                result.extend(&self.numbers[start..end])?;
+                while at < end {
+                    let part = if at < num_stored {
+                        self.numbers.clear();
+                        stored.read((end - at).min(1 << 12), &mut self.numbers)?;
+                        &mut self.numbers[..]
+                    } else {
+                        &mut in_mind[at - num_stored..end - num_stored]
+                    };
+                    part.iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
+                    result.extend(part)?;
+                    at += part.len();
+                }
                 results.push(result);
-                start = end;
             }
         }
         Ok(Partition { keys, support, weights, results })
@@ -423,5 +444,181 @@ fn gather(
             });
         }
         stream.extend(&ids)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// Documents of ids + 1 (0: no id), by unit, by share.
+    type Corpus = Vec<Vec<Vec<Vec<u32>>>>;
+
+    struct Given<'a>(&'a [Vec<Vec<u32>>]);
+
+    impl Share for Given<'_> {
+        fn documents(self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+            for (unit, documents) in self.0.iter().enumerate() {
+                documents.iter().try_for_each(|ids| visit(unit as u32, ids))?;
+            }
+            Ok(())
+        }
+    }
+
+    /// The same each time; small ids are frequent.
+    fn corpus(num_shares: u64, num_ids: u64, num_documents: u64) -> Corpus {
+        let mut state = num_ids;
+        let mut draw = move |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let unit = |number: u64, draw: &mut dyn FnMut(u64) -> u64| {
+            // One unit of each share has a hundred times as many documents; some documents are empty or one id long.
+            let num_documents = if number == 1 { 100 } else { draw(4) };
+            let document = |draw: &mut dyn FnMut(u64) -> u64| {
+                let (len, below) = (draw(30), draw(num_ids + 1) + 1);
+                (0..len).map(|_| draw(below) as u32).collect()
+            };
+            (0..num_documents).map(|_| document(draw)).collect()
+        };
+        (0..num_shares).map(|_| (0..num_documents).map(|number| unit(number, &mut draw)).collect()).collect()
+    }
+
+    /// Pair of ids -> its units and how often it stands there.
+    #[allow(clippy::type_complexity)]
+    fn oracle(corpus: &Corpus) -> BTreeMap<(u32, u32), (BTreeSet<(usize, usize)>, u32)> {
+        let mut pairs: BTreeMap<_, (BTreeSet<_>, u32)> = BTreeMap::new();
+        for (share, units) in corpus.iter().enumerate() {
+            for (unit, documents) in units.iter().enumerate() {
+                for pair in documents.iter().flat_map(|ids| ids.windows(2)).filter(|pair| pair[0] > 0 && pair[1] > 0) {
+                    let found = pairs.entry((pair[0] - 1, pair[1] - 1)).or_default();
+                    found.0.insert((share, unit));
+                    found.1 += 1;
+                }
+            }
+        }
+        pairs
+    }
+
+    fn weights(corpus: &Corpus, num_ids: u64) -> Vec<u32> {
+        let mut weights = vec![0; num_ids as usize];
+        for &id in corpus.iter().flatten().flatten().flatten().filter(|&&id| id > 0) {
+            weights[id as usize - 1] += 1;
+        }
+        weights
+    }
+
+    fn check(corpus: &Corpus, plan: &Plan, names: &[u32], min_support: u32, store: &Arc<Store>) {
+        let shares = || corpus.iter().map(|units| Given(units)).collect::<Vec<_>>();
+        let counted = count_level(shares(), plan, min_support, true, store).unwrap();
+        let pairs = oracle(corpus);
+        let name = |id: u32| u64::from(names.get(id as usize).copied().unwrap_or(id));
+        let keys: Vec<u64> = pairs.keys().map(|&(left, right)| name(left) << 32 | name(right)).collect();
+        assert_eq!(counted.level.keys.to_vec().unwrap(), keys);
+        let support: Vec<u32> = pairs.values().map(|found| found.0.len() as u32).collect();
+        assert_eq!(counted.level.support.to_vec().unwrap(), support);
+        let kept: Vec<_> = pairs.iter().filter(|pair| pair.1.0.len() as u32 >= min_support).collect();
+        assert_eq!(counted.weights, kept.iter().map(|pair| pair.1.1).collect::<Vec<_>>());
+        let ranks: BTreeMap<_, u32> = (1..).zip(&kept).map(|(rank, pair)| (*pair.0, rank)).collect();
+        assert_eq!(counted.streams.len(), corpus.len());
+        for (stream, units) in counted.streams.iter().zip(corpus) {
+            let mut expected = Vec::new();
+            for ids in units.iter().flatten() {
+                let rank = |pair: &[u32]| {
+                    let pair = (pair[0].checked_sub(1)?, pair[1].checked_sub(1)?);
+                    ranks.get(&pair).copied()
+                };
+                expected.extend(ids.windows(2).map(|pair| rank(pair).unwrap_or(0)));
+                expected.extend(ids.last().map(|_| 0));
+            }
+            assert_eq!(stream.to_vec().unwrap(), expected);
+        }
+        let last = count_level(shares(), plan, min_support, false, store).unwrap();
+        assert!(last.streams.is_empty() && last.weights.is_empty());
+        assert_eq!(last.level.keys.to_vec().unwrap(), keys);
+        assert_eq!(last.level.support.to_vec().unwrap(), support);
+    }
+
+    #[test]
+    fn pairs_match_a_map_in_memory_and_on_disk_with_narrow_and_wide_entries() {
+        let folder = std::env::temp_dir();
+        for (num_shares, num_ids, num_documents) in [(1, 1, 30), (3, 40, 60), (2, 3_000, 400), (4, 70_000, 100)] {
+            let corpus = corpus(num_shares, num_ids, num_documents);
+            let weights = weights(&corpus, num_ids);
+            let names: Vec<u32> = (0..num_ids as u32).map(|id| 3 * id + 1).collect();
+            for (narrow, min_support) in [(true, 1), (false, 2), (true, 3)] {
+                for store in [Store::in_memory(), Store::limited(16 << 10, &folder).unwrap()] {
+                    let mut plan = Plan::new(&weights, names.clone(), usize::MAX);
+                    assert!(plan.narrow);
+                    plan.narrow = narrow;
+                    check(&corpus, &plan, &names, min_support, &store);
+                    assert_eq!(store.spilled_bytes() > 0, store.page_bytes() == 4 << 10);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_match_a_map_for_any_partitions() {
+        let corpus = corpus(3, 3_000, 200);
+        let weights = weights(&corpus, 3_000);
+        let store = Store::limited(64 << 10, &std::env::temp_dir()).unwrap();
+        for left in 1..=5u32 {
+            let mut plan = Plan::new(&weights, Vec::new(), usize::MAX);
+            // Each left id one of its own, then 11, 121, … together.
+            let wide = 11u32.pow(left - 1);
+            plan.first_left = (0..3_000).step_by(wide as usize).collect();
+            plan.partitions = (0..3_000 >> plan.shift).map(|bin| ((bin << plan.shift) / wide) as u16).collect();
+            assert_eq!(plan.shift, 0);
+            plan.narrow = left % 2 == 0;
+            check(&corpus, &plan, &[], 2, &store);
+        }
+        assert!(store.spilled_bytes() > 0);
+    }
+
+    /// What must hold of every plan: partitions are ranges of left ids in order, and keys fit their entries.
+    fn check_plan(plan: &Plan, num_ids: u64) {
+        assert_eq!(plan.partitions.len() as u64, num_ids.div_ceil(1 << plan.shift));
+        assert!(plan.num_partitions() <= 2 * MAX_PARTITIONS && plan.num_partitions() < NO_PAIR as usize);
+        assert!(plan.partitions.is_sorted() && plan.first_left.is_sorted());
+        for (number, &first) in plan.first_left.iter().enumerate() {
+            let end = plan.first_left.get(number + 1).map_or(num_ids, |&next| u64::from(next));
+            for left in [u64::from(first), end - 1] {
+                assert_eq!(plan.partition_of(left as u32 + 1, 1) as usize, number);
+            }
+            let last = plan.key(number, end as u32, num_ids as u32);
+            assert!(last < 1 << if plan.narrow { u32::KEY_BITS } else { u64::KEY_BITS });
+        }
+    }
+
+    #[test]
+    fn plans_hold_for_any_weights() {
+        let even = |num_ids: u64, weight: u32| vec![weight; num_ids as usize];
+        let mut heavy = even(100_000, 1);
+        (heavy[0], heavy[50_000], heavy[99_999]) = (u32::MAX, u32::MAX, u32::MAX);
+        let table: Vec<(Vec<u32>, usize, bool)> = vec![
+            (even(1, 1), usize::MAX, true),
+            (even(2_000, 100_000), usize::MAX, true),
+            (even(100_000, 0), usize::MAX, true),
+            (even(3_000_000, 1), usize::MAX, false),
+            (even(1_000_000, 2), usize::MAX, true),
+            (even(1_000_000, 2), 16, false),
+            (even(300_000, u32::MAX), 0, false),
+            (heavy.clone(), usize::MAX, true),
+            (heavy, 3, false),
+        ];
+        for (weights, max_partitions, narrow) in table {
+            let plan = Plan::new(&weights, Vec::new(), max_partitions);
+            assert_eq!(plan.narrow, narrow);
+            check_plan(&plan, weights.len() as u64);
+            if max_partitions < MAX_PARTITIONS {
+                assert!(plan.num_partitions() <= 2 * max_partitions.max(1));
+            }
+        }
+        let nothing = Plan::new(&[], Vec::new(), usize::MAX);
+        assert_eq!(nothing.num_partitions(), 0);
+        check(&vec![vec![vec![vec![0, 0], vec![]]]], &nothing, &[], 1, &Store::in_memory());
     }
 }

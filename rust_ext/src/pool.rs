@@ -47,11 +47,8 @@ pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
 /// Give memory that was freed back to the system, which the C library of Linux keeps for later.
 pub fn release_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            fn malloc_trim(pad: usize) -> i32;
-        }
-        // SAFETY: a function of the C library without preconditions.
-        unsafe { malloc_trim(0) };
+    // SAFETY: a function of the C library without preconditions.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }

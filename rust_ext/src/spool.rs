@@ -4,17 +4,18 @@
 //! partition, what became of them. All is written at the end and read in order (documents: at random, by range), so a
 //! page that does not fit into memory costs one write and one read. Pages of one store have one size and are used again.
 //!
-//! The file is made in the folder given, readable by its owner alone, and loses its name at once: whatever ends the
+//! The file is made with the store, in the folder given, readable by its owner alone, and has no name: whatever ends the
 //! process, the system gives its blocks back, and nobody finds it.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, forget};
 use crate::error::{Error, Result};
 
 /// Numbers a page can hold: any bit pattern is valid and 8 is a multiple of their alignment.
@@ -43,8 +44,7 @@ pub struct Store {
     page_words: usize,
     /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
     max_pages: usize,
-    folder: Option<PathBuf>,
-    file: OnceLock<File>,
+    file: Option<File>,
     state: Mutex<State>,
 }
 
@@ -65,13 +65,13 @@ impl Store {
     }
 
     /// A store that keeps about `max_bytes` in memory and the rest in a nameless file of `folder`.
-    pub fn limited(max_bytes: usize, folder: PathBuf) -> Arc<Self> {
+    pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         let page_bytes = (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10);
-        Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(folder)))
+        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(nameless_file(folder)?))))
     }
 
-    fn new(page_bytes: usize, max_pages: usize, folder: Option<PathBuf>) -> Self {
-        Self { page_words: page_bytes / 8, max_pages, folder, file: OnceLock::new(), state: Mutex::default() }
+    fn new(page_bytes: usize, max_pages: usize, file: Option<File>) -> Self {
+        Self { page_words: page_bytes / 8, max_pages, file, state: Mutex::default() }
     }
 
     pub fn page_bytes(&self) -> usize {
@@ -97,7 +97,7 @@ impl Store {
         if state.idle.is_empty() {
             let mut slab = Buffer::new((SLAB_BYTES / 8).max(self.page_words));
             let blocks = slab.chunks_exact_mut(self.page_words);
-            let blocks = blocks.map(|words| Block { start: NonNull::from(&mut words[0]), len: words.len() });
+            let blocks = blocks.map(|words| Block { len: words.len(), start: NonNull::from(words).cast() });
             state.idle.extend(blocks);
             state.slabs.push(slab);
         }
@@ -110,28 +110,33 @@ impl Store {
         state.idle.push(block);
     }
 
-    fn file(&self) -> Result<&File> {
-        if self.file.get().is_none() {
-            let folder = self.folder.as_ref().ok_or_else(|| Error::Artifact("a spool without a folder".into()))?;
-            let path = folder.join(format!("spill-{}", std::process::id()));
-            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            std::fs::remove_file(&path)?;
-            let _ = self.file.set(file);
+    /// Give the memory of pages that nobody uses back to the system; they stay as addresses.
+    pub fn release_idle(&self) {
+        let mut state = self.state();
+        state.idle.sort_unstable_by_key(|block| block.start);
+        for run in state.idle.chunk_by(|a, b| bytes_of(a).as_ptr_range().end == b.start.as_ptr().cast()) {
+            // SAFETY: blocks without a holder, and a page is written before it is read.
+            unsafe { forget(run[0].start.as_ptr().cast(), run.len() * self.page_bytes()) };
         }
-        self.file.get().ok_or_else(|| Error::Artifact("the file of a spool is gone".into()))
+    }
+
+    fn file(&self) -> Result<&File> {
+        self.file.as_ref().ok_or_else(|| Error::Artifact("a spool without a file".into()))
     }
 
     fn write(&self, block: &Block) -> Result<u64> {
         let place = {
             let mut state = self.state();
-            self.file()?;
             state.free_places.pop().unwrap_or_else(|| {
                 let place = state.end;
                 state.end += self.page_bytes() as u64;
                 place
             })
         };
-        self.file()?.write_all_at(bytes_of(block), place)?;
+        if let Err(error) = self.file()?.write_all_at(bytes_of(block), place) {
+            self.free_place(place);
+            return Err(error.into());
+        }
         Ok(place)
     }
 
@@ -141,6 +146,37 @@ impl Store {
 
     fn free_place(&self, place: u64) {
         self.state().free_places.push(place);
+    }
+}
+
+/// A file that has no name in the folder it is made in.
+fn nameless_file(folder: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE | libc::O_EXCL);
+        match options.open(folder) {
+            // A file system that does not have them.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}
+            done => return done,
+        }
+    }
+    file_without_its_name(folder)
+}
+
+/// A file that is named for a moment. Another process may have this one's number, in a container of its own, and die in
+/// that moment: a name that is taken is not waited for.
+fn file_without_its_name(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).create_new(true);
+    let mut number = 0u64;
+    loop {
+        let path = folder.join(format!("spill-{}-{number}", std::process::id()));
+        match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+        }
     }
 }
 
@@ -282,7 +318,10 @@ impl<T: Number> Spool<T> {
     /// its end is given back.
     pub fn read(&self, start: usize, len: usize, out: &mut Vec<T>, last: bool) -> Result<()> {
         let page_len = self.page_len();
-        let (mut at, end) = (start, start + len);
+        let (mut at, end) = (start, start.saturating_add(len));
+        if end > self.len() {
+            return Err(Error::Artifact("past the end of a spool".into()));
+        }
         while at < end {
             let (number, from) = (at / page_len, at % page_len);
             let count = (page_len - from).min(end - at);
@@ -310,8 +349,8 @@ impl<T: Number> Spool<T> {
                     }
                 }
                 None => {
-                    let open = self.open.as_ref().ok_or_else(|| Error::Artifact("past the end of a spool".into()))?;
-                    out.extend_from_slice(&numbers_of(open)[from..from + count]);
+                    let open = self.open.as_ref().map_or(&[][..], numbers_of);
+                    out.extend_from_slice(&open[from..from + count]);
                 }
             }
             at += count;
@@ -421,7 +460,11 @@ impl<T: Number> Reader<T> {
                     Some(block) => block,
                     None => return Err(Error::Artifact("no page of memory left".into())),
                 };
-                self.store.read(place, 0, bytes_of_block_mut(&mut block))?;
+                if let Err(error) = self.store.read(place, 0, bytes_of_block_mut(&mut block)) {
+                    self.store.give_back(block);
+                    self.pages.push((page, len));
+                    return Err(error);
+                }
                 self.store.free_place(place);
                 self.block = Some(block);
             }
@@ -479,8 +522,53 @@ mod tests {
     fn spools_give_back_what_they_were_given() {
         check(&Store::in_memory());
         let folder = std::env::temp_dir();
-        let store = Store::limited(32 << 10, folder);
+        let store = Store::limited(32 << 10, &folder).unwrap();
         check(&store);
         assert!(store.spilled_bytes() > 0);
+        assert_eq!(store.state().num_pages, 0);
+        let num_free = store.state().free_places.len() as u64;
+        assert_eq!(num_free * store.page_bytes() as u64, store.spilled_bytes());
+        store.release_idle();
+        check(&store);
+    }
+
+    #[test]
+    fn idle_pages_are_released_around_those_in_use() {
+        let store = Store::in_memory();
+        let numbers: Vec<u64> = (0..1_000_000).collect();
+        let mut spools: Vec<Spool<u64>> = (0..4).map(|_| Spool::new(&store)).collect();
+        for part in numbers.chunks(1_000) {
+            spools.iter_mut().for_each(|spool| spool.extend(part).unwrap());
+        }
+        spools.remove(2);
+        spools.remove(0);
+        store.release_idle();
+        assert!(spools.iter().all(|spool| spool.to_vec().unwrap() == numbers));
+        check(&store);
+    }
+
+    #[test]
+    fn a_read_past_the_end_is_an_error() {
+        let spool = Spool::from_slice(&[1u32, 2, 3]).unwrap();
+        let mut out = Vec::new();
+        for (start, len) in [(0, 4), (3, 1), (2, usize::MAX), (1 << 20, 1)] {
+            assert!(spool.read(start, len, &mut out, false).is_err());
+        }
+        assert!(out.is_empty());
+        assert!(Spool::<u32>::from_slice(&[]).unwrap().read(0, 1, &mut out, false).is_err());
+    }
+
+    #[test]
+    fn a_file_has_no_name_once_it_is_made() {
+        let folder = std::env::temp_dir().join(format!("reticent-spool-test-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let taken = folder.join(format!("spill-{}-0", std::process::id()));
+        std::fs::write(&taken, "").unwrap();
+        let files = [nameless_file(&folder).unwrap(), file_without_its_name(&folder).unwrap()];
+        files.iter().for_each(|file| file.write_all_at(b"x", 0).unwrap());
+        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, [taken]);
+        assert!(nameless_file(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
     }
 }

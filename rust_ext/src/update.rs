@@ -74,7 +74,7 @@ impl NgramIndex {
             }
             let new = less(supports[0], supports[1])? + supports[2];
             moved[0].note(supports[0], new, u64::from(k));
-            kept.push(words.len() as u32);
+            kept.push(if new > 0 { words.len() as u32 } else { GONE });
             if new > 0 {
                 words.push(word);
                 support.push(new as u32);
@@ -109,9 +109,13 @@ impl NgramIndex {
                 }
                 let new = less(supports[0], supports[1])? + supports[2];
                 moved[n - 1].note(supports[0], new, u64::from(k));
-                next_kept.push(level.len() as u32);
+                next_kept.push(if new > 0 { level.len() as u32 } else { GONE });
                 if new > 0 {
-                    level.extend(&[renumber(key, &kept)], &[new as u32])?;
+                    let key = renumber(key, &kept);
+                    if (key >> 32) as u32 == GONE || key as u32 == GONE {
+                        return Err(not_part());
+                    }
+                    level.extend(&[key], &[new as u32])?;
                 }
             }
             index.levels.push(level);
@@ -175,6 +179,9 @@ impl NgramIndex {
         Ok(index)
     }
 }
+
+/// The number of an n-gram that nobody has any more.
+const GONE: u32 = u32::MAX;
 
 fn renumber(key: u64, numbers: &[u32]) -> u64 {
     u64::from(numbers[(key >> 32) as usize]) << 32 | u64::from(numbers[key as u32 as usize])

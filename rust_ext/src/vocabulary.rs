@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::dictionary::Dictionary;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::spool::{Reader, Spool, Store};
 use crate::strings::Strings;
 use crate::surface::Surface;
@@ -19,7 +19,29 @@ use crate::surface::Surface;
 pub struct Sorted {
     names: Names,
     /// Word id in the dictionary -> number of its surface here.
-    places: Vec<u32>,
+    places: Numbers,
+}
+
+enum Numbers {
+    Memory(Vec<u32>),
+    Spooled(Spool<u32>),
+}
+
+impl Numbers {
+    fn push(&mut self, number: u32) -> Result<()> {
+        match self {
+            Self::Memory(numbers) => numbers.push(number),
+            Self::Spooled(numbers) => numbers.push(number)?,
+        }
+        Ok(())
+    }
+
+    fn into_vec(self) -> Result<Vec<u32>> {
+        match self {
+            Self::Memory(numbers) => Ok(numbers),
+            Self::Spooled(numbers) => numbers.to_vec(),
+        }
+    }
 }
 
 enum Names {
@@ -33,9 +55,14 @@ impl Sorted {
         let (words, counts) = dictionary.into_words();
         let words = surfaces(words, surface);
         let mut order: Vec<(u64, u32)> = (0..words.len()).map(|id| (prefix(words.get(id)), id as u32)).collect();
-        order.par_sort_unstable_by(|a, b| {
+        let compare = |a: &(u64, u32), b: &(u64, u32)| {
             a.0.cmp(&b.0).then_with(|| words.get(a.1 as usize).cmp(words.get(b.1 as usize)))
-        });
+        };
+        // Outside a pool this would start rayon's own, which does not survive a `fork` (`pool`).
+        match rayon::current_thread_index() {
+            Some(_) => order.par_sort_unstable_by(compare),
+            None => order.sort_unstable_by(compare),
+        }
         let mut sorted = Strings::new();
         let mut seen: Vec<u64> = Vec::new();
         let mut places = vec![0u32; words.len()];
@@ -49,19 +76,27 @@ impl Sorted {
             seen[last] += counts[id as usize];
             places[id as usize] = last as u32;
         }
-        Self { names: Names::Memory(sorted, seen), places }
+        Self { names: Names::Memory(sorted, seen), places: Numbers::Memory(places) }
     }
 
-    /// Move the words to pages of a store.
+    pub fn is_spooled(&self) -> bool {
+        matches!(self.names, Names::Spooled(..))
+    }
+
+    /// Move all to pages of a store.
     pub fn spool(self, store: &Arc<Store>) -> Result<Self> {
-        let Names::Memory(words, counts) = &self.names else { return Ok(self) };
+        let (Names::Memory(words, counts), Numbers::Memory(numbers)) = (&self.names, &self.places) else {
+            return Ok(self);
+        };
+        let mut places = Spool::new(store);
+        places.extend(numbers)?;
         let (mut bytes, mut seen) = (Spool::new(store), Spool::new(store));
         for word in words.iter() {
-            bytes.extend(&(word.len() as u32).to_le_bytes())?;
+            bytes.extend(&(word.len() as u64).to_le_bytes())?;
             bytes.extend(word.as_bytes())?;
         }
         seen.extend(counts)?;
-        Ok(Self { names: Names::Spooled(bytes, seen), places: self.places })
+        Ok(Self { names: Names::Spooled(bytes, seen), places: Numbers::Spooled(places) })
     }
 }
 
@@ -85,20 +120,40 @@ fn prefix(word: &str) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// All words in byte order with how often each was seen, and for each dictionary word id -> number in that order.
+/// All words in byte order with how often each was seen, and for each dictionary where its words went.
 pub struct Vocabulary {
     pub words: Strings,
     pub occurrences: Vec<u64>,
-    pub numbers: Vec<Vec<u32>>,
+    pub merged: Vec<Merged>,
+}
+
+/// What is left of a dictionary: how to find the numbers of its words.
+pub struct Merged {
+    places: Numbers,
+    /// Number of a surface there -> number in the vocabulary.
+    global: Numbers,
+}
+
+impl Merged {
+    /// Word id in the dictionary -> number in the vocabulary.
+    pub fn numbers(self) -> Result<Vec<u32>> {
+        let (mut numbers, global) = (self.places.into_vec()?, self.global.into_vec()?);
+        numbers.iter_mut().for_each(|number| *number = global[*number as usize]);
+        Ok(numbers)
+    }
 }
 
 impl Vocabulary {
-    pub fn merge(parts: Vec<Sorted>) -> Result<Self> {
+    pub fn merge(parts: Vec<Sorted>, store: &Arc<Store>) -> Result<Self> {
         let mut cursors = Vec::new();
-        let mut places = Vec::new();
+        let mut merged = Vec::new();
         for part in parts {
+            let global = match part.places {
+                Numbers::Memory(_) => Numbers::Memory(Vec::new()),
+                Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
+            };
             cursors.push(Cursor::new(part.names));
-            places.push(part.places);
+            merged.push(Merged { places: part.places, global });
         }
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
@@ -108,29 +163,23 @@ impl Vocabulary {
         }
         let mut words = Strings::new();
         let mut occurrences: Vec<u64> = Vec::new();
-        let mut global: Vec<Vec<u32>> = vec![Vec::new(); cursors.len()];
         while let Some(Reverse((word, number, count))) = heap.pop() {
             if words.is_empty() || words.get(words.len() - 1).as_bytes() != word {
+                if words.len() == u32::MAX as usize {
+                    return Err(Error::Corpus("more than 4 294 967 295 distinct words".into()));
+                }
                 // The bytes were a `str` when they went in.
                 words.push(&String::from_utf8_lossy(&word));
                 occurrences.push(0);
             }
             let last = words.len() - 1;
             occurrences[last] += count;
-            global[number].push(last as u32);
+            merged[number].global.push(last as u32)?;
             if let Some((word, count)) = cursors[number].next()? {
                 heap.push(Reverse((word, number, count)));
             }
         }
-        let numbers = places
-            .into_par_iter()
-            .zip(global)
-            .map(|(mut places, global)| {
-                places.iter_mut().for_each(|place| *place = global[*place as usize]);
-                places
-            })
-            .collect();
-        Ok(Self { words, occurrences, numbers })
+        Ok(Self { words, occurrences, merged })
     }
 }
 
@@ -158,11 +207,60 @@ impl Cursor {
             Self::Spooled(bytes, counts) => {
                 let Some(count) = counts.take()? else { return Ok(None) };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
-                bytes.read(4, &mut length)?;
-                let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
-                bytes.read(length as usize, &mut word)?;
+                bytes.read(8, &mut length)?;
+                let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
+                bytes.read(length, &mut word)?;
                 Ok(Some((word, count)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn merged_dictionaries_match_a_map_in_memory_and_on_disk() {
+        let long = "electroencephalography".repeat(2_000);
+        let words = |d: usize| -> Vec<String> {
+            let numbered = (0..3_000).map(|i| format!("{}w{}", "é".repeat(i % 5), i * (d + 1) % 2_500));
+            numbered.chain([long.clone(), "e\u{301}te".into(), "éte".into(), "\0".into(), "a\0".into()]).collect()
+        };
+        let store = Store::limited(8 << 10, &std::env::temp_dir()).unwrap();
+        for num_spooled in 0..=4 {
+            let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+            let (mut parts, mut named) = (vec![Sorted::new(Dictionary::default(), Surface::Exact)], vec![Vec::new()]);
+            for d in 0..4 {
+                let (mut dictionary, mut ids) = (Dictionary::default(), Vec::new());
+                let mut names = BTreeMap::new();
+                for word in words(d) {
+                    ids.clear();
+                    dictionary.intern(&word, &[(0, word.len() as u32)], 0, false, &mut ids);
+                    let surface = Surface::Exact.apply(&word).into_owned();
+                    *expected.entry(surface.clone()).or_default() += 1;
+                    names.insert(ids[0], surface);
+                }
+                named.push(names.into_values().collect());
+                let sorted = Sorted::new(dictionary, Surface::Exact);
+                parts.push(if d < num_spooled { sorted.spool(&store).unwrap() } else { sorted });
+            }
+            let merged = Vocabulary::merge(parts, &store).unwrap();
+            assert!(merged.words.iter().eq(expected.keys().map(String::as_str)));
+            assert!(merged.occurrences.iter().eq(expected.values()));
+            assert_eq!(merged.merged.len(), named.len());
+            for (part, names) in merged.merged.into_iter().zip(&named) {
+                assert!(part.numbers().unwrap().iter().map(|&number| merged.words.get(number as usize)).eq(names));
+            }
+            assert_eq!(store.spilled_bytes() > 0, num_spooled > 0);
+        }
+    }
+
+    #[test]
+    fn nothing_merges_to_nothing() {
+        let merged = Vocabulary::merge(Vec::new(), &Store::in_memory()).unwrap();
+        assert!(merged.words.is_empty() && merged.occurrences.is_empty() && merged.merged.is_empty());
     }
 }

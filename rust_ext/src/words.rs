@@ -8,8 +8,6 @@
 //! Stretches of ASCII and Latin letters are cut by bit masks of 64 bytes (`classes`), many times as fast; what lies between
 //! two white spaces and holds any other character takes the full rule. Tests hold both to the full rule's answer.
 
-use std::cell::RefCell;
-
 use rayon::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -56,16 +54,19 @@ impl Words {
 }
 
 /// Segment every document, in parallel.
-pub fn segment(texts: &Texts) -> Result<Words> {
-    let parts: Vec<Vec<(u32, u32)>> = (0..texts.len())
+pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
+    let parts: Vec<Vec<Bounds>> = (0..texts.len())
         .into_par_iter()
-        .map(|row| {
-            let mut bounds = Vec::new();
-            let text = texts.get(row);
-            check_length(text, row)?;
-            for_each_word(text, |start, end| bounds.push((start as u32, end as u32)));
-            Ok(bounds)
-        })
+        .map_init(
+            || Scanner::new(set),
+            |scanner, row| {
+                let mut bounds = Vec::new();
+                let text = texts.get(row);
+                check_length(text, row)?;
+                scanner.words(text, &mut bounds);
+                Ok(bounds)
+            },
+        )
         .collect::<Result<_>>()?;
     let num_words = parts.iter().map(Vec::len).sum();
     let mut words = Words {
@@ -88,19 +89,6 @@ pub fn check_length(text: &str, row: usize) -> Result<()> {
         return Err(Error::Corpus(format!("column text: row {row} is longer than 4 GiB")));
     }
     Ok(())
-}
-
-/// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
-pub fn for_each_word(text: &str, mut emit: impl FnMut(usize, usize)) {
-    thread_local! {
-        static SCANNER: RefCell<(Scanner, Vec<Bounds>)> =
-            RefCell::new((Scanner::new(InstructionSet::detect()), Vec::new()));
-    }
-    SCANNER.with_borrow_mut(|(scanner, words)| {
-        words.clear();
-        scanner.words(text, words);
-        words.iter().for_each(|&(start, end)| emit(start as usize, end as usize));
-    });
 }
 
 /// First byte of a word, and the byte after its last.
@@ -299,7 +287,10 @@ mod tests {
 
     fn words(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
-        for_each_word(text, |start, end| found.push(&text[start..end]));
+        let mut scanner = Scanner::new(InstructionSet::detect());
+        let mut bounds = Vec::new();
+        scanner.words(text, &mut bounds);
+        found.extend(bounds.into_iter().map(|(start, end)| &text[start as usize..end as usize]));
         found
     }
 

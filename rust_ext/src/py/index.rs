@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
 use crate::build::{IndexBuilder, Limit};
+use crate::classes::InstructionSet;
 use crate::error::Error;
 use crate::index::{Level, NgramIndex};
 use crate::pool::pool;
@@ -102,11 +103,17 @@ impl PyWords {
 
 /// Segment documents into words.
 #[pyfunction(name = "segment")]
-#[pyo3(signature = (texts, *, num_threads=0))]
-fn py_segment(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<PyWords> {
+#[pyo3(signature = (texts, *, num_threads=0, instruction_set=None))]
+fn py_segment(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    num_threads: usize,
+    instruction_set: Option<&str>,
+) -> PyResult<PyWords> {
+    let set = instruction_set.map_or_else(|| Ok(InstructionSet::detect()), InstructionSet::parse).map_err(to_py_err)?;
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let words = py.detach(|| threads.install(|| segment(&texts))).map_err(to_py_err)?;
+    let words = py.detach(|| threads.install(|| segment(&texts, set))).map_err(to_py_err)?;
     Ok(PyWords(Arc::new(words)))
 }
 
@@ -205,6 +212,11 @@ impl PyNgramIndex {
     #[getter]
     fn min_support(&self) -> u32 {
         self.0.min_support
+    }
+
+    #[getter]
+    fn spilled_bytes(&self) -> u64 {
+        self.0.spilled_bytes
     }
 
     #[getter]
@@ -386,7 +398,7 @@ fn release_memory(py: Python<'_>) {
 /// The instruction set that words are cut with on this machine.
 #[pyfunction]
 fn instruction_set() -> &'static str {
-    crate::classes::InstructionSet::detect().name()
+    InstructionSet::detect().name()
 }
 
 /// The first row that is not valid UTF-8, or None.
@@ -429,6 +441,9 @@ fn column<T: types::ArrowPrimitiveType>(batch: &RecordBatch, name: &str) -> PyRe
     let array = array.as_primitive_opt::<T>().ok_or_else(|| {
         to_py_err(Error::Artifact(format!("index tables: column {name} has type {}", array.data_type())))
     })?;
+    if array.null_count() > 0 {
+        return Err(to_py_err(Error::Artifact(format!("index tables: column {name} has nulls"))));
+    }
     Ok(array.values().to_vec())
 }
 

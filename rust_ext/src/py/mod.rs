@@ -10,7 +10,7 @@ pub mod synth;
 pub mod tokens;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -26,7 +26,11 @@ pub fn to_py_err(error: Error) -> PyErr {
         Error::File(_) => "",
     };
     if let Error::File(error) = error {
-        return error.into();
+        // With its number, by which callers know a full disk; of a number Python makes the right subclass.
+        return match error.raw_os_error() {
+            Some(number) => PyOSError::new_err((number, error.to_string())),
+            None => error.into(),
+        };
     }
     let message = error.to_string();
     Python::attach(|py| {

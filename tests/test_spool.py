@@ -1,0 +1,361 @@
+"""Builds under a memory limit: the same tables, memory held, nothing left on the disk, and errors that say so.
+
+What must be measured or killed runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_index import build
+from test_update import tables
+
+from reticent import _rust
+from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.index import IndexConfig, build_index, write_index
+from reticent.engine.split import Individuals, SplitConfig, split_individuals
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.errors import CorpusError, PolicyError
+
+words = st.sampled_from(["a", "b", "c", "é", "12/03", "electroencephalography", "e\u0301"])
+#: A few words many times over, so that pages fill.
+documents = st.tuples(st.lists(words, max_size=9).map(" ".join), st.sampled_from([1, 300])).map(
+    lambda drawn: f"{drawn[0]} " * drawn[1]
+)
+corpora = st.lists(st.tuples(documents, st.integers(0, 12)), max_size=12)
+
+
+def limited(
+    corpus: list[tuple[str, int]], limit: int, *, max_n: int, min_support: int = 2, batch: int = 40
+) -> _rust.NgramIndex:
+    """An index of documents added in batches; a dictionary is closed after each."""
+    builder = _rust.IndexBuilder(max_n=max_n, num_threads=2, memory_limit=limit)
+    for start in range(0, len(corpus), batch):
+        texts, units = zip(*corpus[start : start + batch], strict=True)
+        builder.add(pa.array(texts, pa.string()), np.array(units, dtype=np.uint32))
+    return builder.finish(min_support=min_support)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    corpora,
+    st.sampled_from([0, 4096, 40_000, 1 << 24]),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 10]),
+    st.sampled_from([1, 5]),
+)
+def test_a_limit_does_not_change_the_index(
+    corpus: list[tuple[str, int]], limit: int, max_n: int, min_support: int, batch: int
+) -> None:
+    index = limited(corpus, limit, max_n=max_n, min_support=min_support, batch=batch)
+    assert tables(index) == tables(build(corpus, max_n=max_n, min_support=min_support))
+
+
+#: 40 individuals; half the words are one individual's own.
+MANY = [
+    (" ".join(f"w{(i * j) % 97}" if j % 2 else f"own{i % 40}x{j % 31}" for j in range(400)), i % 40) for i in range(120)
+]
+
+
+@pytest.mark.parametrize("max_n", [1, 2, 8])
+@pytest.mark.parametrize("min_support", [1, 2, 10])
+def test_what_is_spilled_comes_back(max_n: int, min_support: int) -> None:
+    index = limited(MANY, 20_000, max_n=max_n, min_support=min_support)
+    assert index.spilled_bytes > 20_000
+    unlimited = build(MANY, max_n=max_n, min_support=min_support)
+    assert unlimited.spilled_bytes == 0
+    assert tables(index) == tables(unlimited)
+
+
+@pytest.mark.parametrize("limit", [None, 20_000])
+def test_documents_added_while_the_builder_is_finished_are_counted_or_refused(limit: int | None) -> None:
+    builder = _rust.IndexBuilder(max_n=2, num_threads=2, memory_limit=limit)
+    batch, units = pa.array([text for text, _ in MANY[:5]]), np.arange(5, dtype=np.uint32)
+    added, begun = [0] * 4, threading.Barrier(5)
+
+    def add(number: int) -> None:
+        builder.add(batch, units)
+        added[number] += 1
+        begun.wait()
+        with pytest.raises(PolicyError, match="is finished"):
+            while True:
+                builder.add(batch, units)
+                added[number] += 1
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    index = builder.finish(min_support=1)
+    for thread in threads:
+        thread.join()
+    assert index.num_documents == 5 * sum(added)
+    assert index.num_occurrences == 5 * 400 * sum(added)
+    assert set(pa.record_batch(index.words()).column("support").to_pylist()) <= {1, 2, 3, 4, 5}
+
+
+# ------------------------------------------------------------------ memory
+
+
+BUILD = """
+import json, os, sys
+from pathlib import Path
+from reticent.engine import index
+from reticent.engine.corpus import open_corpus
+from reticent.engine.split import SplitConfig, split_individuals
+
+source, spill, out, max_n, room = sys.argv[1:]
+corpus = open_corpus(Path(source))
+individuals = split_individuals(corpus, SplitConfig(heldout=0.1))
+index._release_memory()
+used = index.resident_bytes() + 2 * index.BYTES_PER_READER
+limit = used + int(room) if int(room) else None
+Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+seen = set()
+config = index.IndexConfig(max_n=int(max_n), num_threads=2, memory_limit=limit, spill_folder=Path(spill))
+built = index.build_index(corpus, individuals, config=config, progress=lambda _: seen.update(os.listdir(spill)))
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+index.write_index(built, out)
+print(json.dumps({
+    "limit": limit, "peak": int(status["VmHWM"].split()[0]) * 1024, "spilled": built.spilled_bytes,
+    "seen": sorted(seen | set(os.listdir(spill))),
+}))
+"""
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_memory_stays_within_the_limit_and_the_files_are_the_same_bytes(tmp_path: Path) -> None:
+    config = SynthConfig(num_individuals=14_000, words_per_document=735, vocabulary=350_000, languages=("en",))
+    num_bytes = synthesize(tmp_path, config)["num_bytes"]
+    room = 48 << 20
+    peaks = {}
+    for max_n, allowed in ((1, room), (3, room), (1, 0), (3, 0)):
+        spill, out = tmp_path / f"spill-{max_n}-{allowed}", tmp_path / f"{max_n}-{allowed}"
+        spill.mkdir()
+        out.mkdir()
+        done = run(BUILD, tmp_path / "documents", spill, out, max_n, allowed)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["seen"] == []
+        assert (result["spilled"] > 0) == (allowed > 0)
+        peaks[max_n, allowed] = result["peak"]
+        if allowed:
+            assert result["peak"] <= 1.1 * result["limit"]
+    assert peaks[3, 0] - peaks[3, room] > 2 * room  # the limit is what holds it
+    assert num_bytes > 3 * room
+    for max_n in (1, 3):
+        files = sorted(path.name for path in (tmp_path / f"{max_n}-0").iterdir())
+        assert len(files) == max_n if max_n == 1 else 3
+        for name in files:
+            assert (tmp_path / f"{max_n}-0" / name).read_bytes() == (tmp_path / f"{max_n}-{room}" / name).read_bytes()
+
+
+# ------------------------------------------------------------------ the disk
+
+
+ADD = """
+import os, sys
+import numpy as np, pyarrow as pa
+from reticent import _rust
+
+text = pa.array([" ".join(f"w{i}x" for i in range(20_000))])
+
+def add(builder, times):
+    for unit in range(times):
+        builder.add(text, np.array([unit], dtype=np.uint32))
+    return builder
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are looked up in /proc")
+def test_a_killed_process_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
+    script = ADD + "builder = add(_rust.IndexBuilder(max_n=2, memory_limit=0, folder=sys.argv[1]), 5)\n"
+    script += "print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        descriptors = Path(f"/proc/{child.pid}/fd")
+        spilled = [fd for fd in descriptors.iterdir() if str(fd.readlink()).startswith(str(tmp_path))]
+        assert [fd.stat().st_size > 0 and fd.stat().st_mode & 0o777 for fd in spilled] == [0o600]
+        assert list(tmp_path.iterdir()) == []
+        child.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forked_process_builds_as_its_parent_did(tmp_path: Path) -> None:
+    """No thread of the parent's is waited for."""
+    script = ADD + (
+        "def build(): return add(_rust.IndexBuilder(max_n=2, memory_limit=0, folder=sys.argv[1]), 3).finish()\n"
+        "build()\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(build().num_documents)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    assert run(script, tmp_path).stdout == "3\n"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    try:
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("a small disk cannot be mounted here")
+    except FileNotFoundError:
+        pytest.skip("a small disk cannot be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("step", ["add", "finish"])
+def test_a_full_disk_is_an_error_with_its_number_and_leaves_no_file(small_disk: Path, step: str) -> None:
+    builder = _rust.IndexBuilder(max_n=3, num_threads=2, memory_limit=1 << 16, folder=small_disk)
+    batch, units = pa.array([text for text, _ in MANY]), np.array([unit for _, unit in MANY], dtype=np.uint32)
+
+    def fill(times: int) -> None:
+        for _ in range(times):
+            builder.add(batch, units)
+        builder.finish(min_support=1)
+
+    with pytest.raises(OSError, match="No space left on device") as error:
+        fill(100 if step == "add" else 2)
+    assert error.value.errno == errno.ENOSPC
+    assert list(small_disk.iterdir()) == []
+    with pytest.raises(PolicyError, match="add has failed" if step == "add" else "is finished"):
+        builder.finish()  # it would lack documents
+    del builder
+    assert os.statvfs(small_disk).f_bfree == os.statvfs(small_disk).f_blocks
+
+
+def test_a_file_that_cannot_grow_stops_every_reader(tmp_path: Path) -> None:
+    """Where no disk can be mounted: the system's limit on the size of files stands for a full one."""
+    script = """
+import os, resource, sys, threading
+from pathlib import Path
+from reticent.engine import index
+from reticent.engine.corpus import open_corpus
+from reticent.engine.split import SplitConfig, split_individuals
+
+corpus = open_corpus(Path(sys.argv[1]))
+individuals = split_individuals(corpus, SplitConfig(heldout=0.1))
+index._builder_limit = lambda limit, num_threads: limit
+config = index.IndexConfig(max_n=2, num_threads=3, memory_limit=1 << 20, spill_folder=Path(sys.argv[2]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
+try:
+    index.build_index(corpus, individuals, config=config)
+except OSError as error:
+    print(error.errno, os.listdir(sys.argv[2]), [thread.name for thread in threading.enumerate()])
+print(index.build_index(corpus, individuals).num_words > 1000)
+"""
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    synthesize(tmp_path, SynthConfig(num_individuals=1000))
+    done = run(script, tmp_path / "documents", spill)
+    assert done.stdout == f"{errno.EFBIG} [] ['MainThread']\nTrue\n", done.stderr
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Individuals]:
+    folder = tmp_path_factory.mktemp("synthetic")
+    synthesize(folder, SynthConfig(num_individuals=4000, words_per_document=20))
+    opened = open_corpus(folder / "documents")
+    return opened, split_individuals(opened, SplitConfig(heldout=0.1))
+
+
+def test_a_limit_too_small_is_refused_with_the_least(corpus: tuple[Corpus, Individuals]) -> None:
+    with pytest.raises(PolicyError, match=r"memory limit of 100 MiB: .* allow at least [\d,]+ MiB"):
+        build_index(*corpus, config=IndexConfig(memory_limit=100 << 20, num_threads=8))
+
+
+def test_a_spill_folder_that_is_not_there_is_named_at_once(corpus: tuple[Corpus, Individuals], tmp_path: Path) -> None:
+    config = IndexConfig(memory_limit=1 << 40, spill_folder=tmp_path / "none")
+    with pytest.raises(FileNotFoundError) as error:
+        build_index(*corpus, config=config, progress=lambda _: pytest.fail("documents were read"))
+    assert error.value.filename == str(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        _rust.IndexBuilder(memory_limit=1 << 20, folder=tmp_path / "file")
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
+def test_an_error_while_documents_are_added_ends_every_thread(
+    corpus: tuple[Corpus, Individuals], num_threads: int, failure: type[BaseException]
+) -> None:
+    calls = []
+
+    def fail(done: int) -> None:
+        calls.append(done)
+        if len(calls) == 3:
+            raise failure
+
+    with pytest.raises(failure):
+        build_index(*corpus, config=IndexConfig(num_threads=num_threads), progress=fail)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reticent")]
+    assert len(calls) < 3 + num_threads
+
+
+def without_a_row(table: pa.Table) -> pa.Table:
+    return table.slice(1)
+
+
+def with_a_row_twice(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table.slice(0, 1)])
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+@pytest.mark.parametrize("change", [without_a_row, with_a_row_twice])
+def test_files_that_changed_since_they_were_scanned_are_refused(
+    tmp_path: Path, format: str, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    """Also when they hold as many rows together: no text is taken for another individual's."""
+    rows = [{"doc_id": f"d{i}", "individual_id": f"p{i}", "text": f"t{i}"} for i in range(60)]
+    parts = [pa.Table.from_pylist(rows[start : start + 30]) for start in (0, 30)]
+
+    def write(number: int, table: pa.Table) -> None:
+        path = tmp_path / f"{number}.{format}"
+        if format == "parquet":
+            pa.parquet.write_table(table, path)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+    for number, part in enumerate(parts):
+        write(number, part)
+    opened = open_corpus(tmp_path)
+    individuals = split_individuals(opened, SplitConfig(heldout=0.1))
+    other = {without_a_row: with_a_row_twice, with_a_row_twice: without_a_row}[change]
+    write(0, change(parts[0]))
+    write(1, other(parts[1]))
+    with pytest.raises(CorpusError, match="changed since they were scanned"):
+        build_index(opened, individuals)
+
+
+def test_an_index_of_a_limited_build_is_written_like_another(tmp_path: Path) -> None:
+    for name, index in (("limited", limited(MANY, 20_000, max_n=3)), ("other", build(MANY, max_n=3))):
+        (tmp_path / name).mkdir()
+        write_index(index, tmp_path / name)
+    for path in (tmp_path / "other").iterdir():
+        assert path.read_bytes() == (tmp_path / "limited" / path.name).read_bytes()
