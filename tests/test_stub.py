@@ -83,7 +83,11 @@ def test_stub_has_the_parameters_of_the_module(name: str) -> None:
 
 
 def test_properties_are_properties_on_both_sides() -> None:
-    properties = {name for name, value in EXPORTED.items() if inspect.isgetsetdescriptor(value)}
+    properties = {
+        name
+        for name, value in EXPORTED.items()
+        if inspect.isgetsetdescriptor(value) or inspect.ismemberdescriptor(value)
+    }
     decorated = {
         name
         for name, definition in STUBBED.items()
