@@ -61,6 +61,7 @@ def counting_rows() -> Iterator[Row]:
 
     yield Row(name="reticent, n = 1..3, min_support = 10", part="counting", task="reticent", n=3, k=10,
               more={"min_support": 10})  # fmt: skip
+    yield Row(name="reticent, counting alone, n = 1..3", part="counting", task="reticent_alone", n=3)
     for n, detectors in ((1, "[]"), (3, "[]"), (3, '["rules"]')):
         what = "" if detectors == "[]" else ", with the rules detector"
         yield Row(name=f"reticent index, n = 1..{n}{what}", part="counting", task="command", n=n,
@@ -97,9 +98,10 @@ def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool) 
             if not (DATA / "tokenizer_vocabs" / name).is_dir():
                 print(f"skipped {name}: no such vocabulary under RETICENT_DATA", file=sys.stderr)
                 continue
-            for method in ("reticent", "transformers", "encode_batch_fast"):
-                task = "tokens_reticent" if method == "reticent" else "tokens_peer"
-                more = {"name": name} | ({} if method == "reticent" else {"method": method})
+            for method in ("reticent", "transformers", "encode_batch_fast", "reticent, written"):
+                ours = {"reticent": "tokens_reticent", "reticent, written": "tokens_written"}
+                task = ours.get(method, "tokens_peer")
+                more = {"name": name} | ({} if method in ours else {"method": method})
                 found.append(Row(name=f"{method}, {name}", part="tokens", task=task, more=more))
     if "growth" in parts:
         for share in GROWTH:
@@ -188,8 +190,8 @@ def _run_row(row: Row, corpora: Corpora) -> dict[str, Any]:
                            {"PYTHONPATH": str(ROOT)})  # fmt: skip
             kept = _worker("kept_in_files", {"folder": Path(out) / "index-joint"}, n=row.n, k=row.k)
         return {**spent, **kept}
-    if row.task == "reticent":
-        return _worker("reticent", {"corpus": corpus}, n=row.n, k=row.k, **row.more)
+    if row.task in ("reticent", "reticent_alone"):
+        return _worker(row.task, {"corpus": corpus}, n=row.n, k=row.k, **row.more)
     return _worker(row.task, {"corpus": corpus}, **row.more)
 
 

@@ -208,6 +208,29 @@ def count_reticent(
     return {**clock.spent, "kept": kept, "memory_limit": memory_limit, "split_seconds": split.spent["seconds"]}
 
 
+def count_reticent_alone(corpus: Path, n: int, k: int) -> dict[str, Any]:
+    """Counting alone, as the peers': words are cut and numbered before the clock starts."""
+    import pyarrow as pa
+
+    from reticent import _rust
+
+    _import_engine()
+    documents, individuals = _split(corpus)
+    codes = individuals.individual_codes(documents.scan().column("individual_id"))
+    units = individuals.units[codes]
+    builder = _rust.IndexBuilder(max_n=n)
+
+    def add(first: int, batch: pa.RecordBatch) -> None:
+        builder.add(batch.column("text"), units[first : first + batch.num_rows])
+
+    documents.for_each_batch(add, columns=("text",), num_threads=_rust.resolve_threads(0))
+    with Clock() as clock:
+        index = builder.finish(min_support=2)
+        tables = [index.words(), *(index.level(level) for level in range(2, n + 1))]
+    supports = [_columns(table, "support")[0] for table in tables]
+    return {**clock.spent, "kept": {each: [int(np.count_nonzero(s >= each)) for s in supports] for each in {k, 10}}}
+
+
 def kept_in_files(folder: Path, n: int, k: int) -> dict[str, Any]:
     """Read how many n-grams an index that the command line wrote keeps."""
     import pyarrow.parquet as pq
@@ -341,9 +364,31 @@ def tokenizer_json(name: str) -> str:
 
 
 def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
-    from reticent.engine.corpus import open_corpus
+    """The n = 1 index from Parquet; words, flags, ids and word index of texts in memory, as the peers' texts are."""
+    from reticent import _rust
+
+    made = tokenizer_json(name)
+    _import_engine()
+    documents, individuals = _split(corpus)
+    batches = [batch.column("text") for batch in documents.batches(columns=("text",))]
+    encoder, tokens, sample, kept = _rust.TokenEncoder(made), 0, [], []
+    with Clock() as clock:
+        index = _build(documents, individuals, n=1)
+        index_seconds = time.perf_counter() - clock._wall
+        for texts in batches:
+            words = _rust.segment(texts)
+            flags, starts = index.protect(texts, words, k=2, n=1)
+            encoded = encoder.encode(texts, words, flags, starts)
+            tokens += int(encoded.doc_offsets[-1])
+            kept = [encoded.input_ids, encoded.word_ids, encoded.flags]
+            sample = sample or kept[0][: encoded.doc_offsets[: SAMPLE + 1][-1]].tolist()
+    parts = {"index_seconds": index_seconds, "tokens": tokens, "path": encoder.path}
+    return {**clock.spent, **parts, "sample": sample}
+
+
+def tokens_written(corpus: Path, name: str) -> dict[str, Any]:
+    """The same from Parquet to the files of a token store."""
     from reticent.engine.protect import Policy
-    from reticent.engine.split import SplitConfig, split_individuals
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
 
@@ -351,10 +396,9 @@ def tokens_reticent(corpus: Path, name: str) -> dict[str, Any]:
     _import_engine()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         with Clock() as clock:
-            index = _build(*_split(corpus), n=1)
+            documents, individuals = _split(corpus)
+            index = _build(documents, individuals, n=1)
             index_seconds = time.perf_counter() - clock._wall
-            documents = open_corpus(str(corpus))
-            individuals = split_individuals(documents, SplitConfig())
             counts = write_tokens(folder, documents, individuals, made, index=index, policy=Policy(k=2, n=1))
         store = open_tokens(folder)
         sample = store.input_ids[: store.doc_offsets[: SAMPLE + 1][-1]].tolist()
@@ -411,8 +455,9 @@ def main() -> None:
     else:
         answer = {
             "make_corpus": make_corpus, "take_documents": take_documents, "write_text": write_text, "number": number,
-            "shape": measure_shape, "reticent": count_reticent, "kept_in_files": kept_in_files,
-            "tokens_reticent": tokens_reticent, "tokens_peer": tokens_peer,
+            "shape": measure_shape, "reticent": count_reticent, "reticent_alone": count_reticent_alone,
+            "kept_in_files": kept_in_files,
+            "tokens_reticent": tokens_reticent, "tokens_written": tokens_written, "tokens_peer": tokens_peer,
         }[task](*path.values(), **request)  # fmt: skip
     print(json.dumps(answer))
 

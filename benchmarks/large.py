@@ -28,7 +28,7 @@ from benchmarks.record_io import write_record
 
 ROOT = Path(__file__).parents[1]
 INDIVIDUALS_PER_PART = 80_000
-WORDS, DOCUMENTS_EACH = 700, 2.5
+WORDS, DOCUMENTS_EACH, VOCABULARY = 735, 2.5, 350_000
 #: Of the free disk, what the corpus and the spill may take.
 SHARE_OF_DISK = 0.85
 SHARE_OF_MEMORY = 0.7
@@ -62,6 +62,7 @@ def generate(folder: Path, documents: int) -> dict[str, Any]:
                     languages=["en", "fr"],
                     words_per_document=WORDS,
                     documents_per_individual=DOCUMENTS_EACH,
+                    vocabulary=VOCABULARY,
                 )
             ).select(["doc_id", "individual_id", "text"])
             path = folder / f"part-{first // INDIVIDUALS_PER_PART:05d}.parquet"

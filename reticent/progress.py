@@ -92,4 +92,6 @@ def _shown(counts: dict[str, Any]) -> str:
             parts.append(f"{key} {value:.3f}")
         elif isinstance(value, int):
             parts.append(f"{key} {value:,}")
+        elif isinstance(value, str):  # which way a stage took
+            parts.append(f"{key} {value}")
     return ", ".join(parts)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from test_index import build, corpora, minimal, ngrams, split, supports
 
 from reticent import _rust
-from reticent.engine.graph import WordIds, WordStream, count_distinct, count_hidden, ngram_supports, unicity
-from reticent.engine.protect import POLICIES
+from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.errors import CorpusError, PolicyError
 
 Documents = list[tuple[str, int]]
@@ -103,19 +102,6 @@ def test_distinct_ngrams_of_everyone_match_the_oracle(corpus: Documents, random:
     assert {at: int(count) for at, count in np.ndenumerate(found) if count} == {
         at: len(grams) for at, grams in carried.items()
     }
-
-
-@settings(max_examples=80, deadline=None)
-@given(corpora, st.integers(2, 3))
-def test_hidden_words_are_those_that_the_policies_protect(corpus: Documents, k: int) -> None:
-    index = build(corpus)
-    texts = pa.array([text for text, _ in corpus], pa.string())
-    words = _rust.segment(texts)
-    starts = starts_of(split(texts.to_pylist()), supports(corpus, 3), k, 3)
-    found = count_hidden(starts, words.doc_offsets, 3)
-    for n, policy in itertools.product((1, 2, 3), POLICIES):
-        flags, _ = index.protect(texts, words, k=k, n=n, policy=policy)
-        assert found[n - 1, POLICIES.index(policy)] == np.count_nonzero(flags), (n, policy)
 
 
 def shared_of(index: _rust.NgramIndex, k: int = 2) -> np.ndarray:

@@ -26,7 +26,7 @@ from reticent.errors import CorpusError, PolicyError
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex, Words
 
-__all__ = ["WordIds", "WordStream", "count_distinct", "count_hidden", "ngram_supports", "unicity"]
+__all__ = ["WordIds", "WordStream", "count_distinct", "ngram_supports", "unicity"]
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -159,47 +159,6 @@ def _extend(
                     ids[i] = compact[table[slot]]
                     break
                 slot = (slot + np.uint64(1)) & mask
-
-
-@_jit
-def count_hidden(starts: np.ndarray, offsets: np.ndarray, max_n: int) -> np.ndarray:
-    """Return how many words each policy protects at each n: int64 (max_n, 4), policies in the order of `POLICIES`.
-
-    The same words as ``NgramIndex.protect`` protects, all settings in one pass over the minimal n-grams.
-
-    Parameters
-    ----------
-    starts : uint8 array, shape (W,), bit n - 1 where a minimal identifying n-gram of n words starts
-    """
-    counts = np.zeros((max_n, 4), dtype=np.int64)
-    for longest in range(1, max_n + 1):
-        for document in range(len(offsets) - 1):
-            first, end = offsets[document], offsets[document + 1]
-            reach = wide_reach = free = first
-            for i in range(first - longest + 1, end):
-                # "paper" reaches longest - 1 words to either side, so an n-gram counts as soon as its end comes near.
-                last = i + longest - 1
-                if first <= last < end:
-                    for m in range(1, min(longest, last - first + 1) + 1):
-                        if starts[last - m + 1] >> (m - 1) & 1:
-                            wide_reach = max(wide_reach, last - m + 1 + longest)
-                            break
-                if i < first:
-                    continue
-                ends_here = False
-                for m in range(1, longest + 1):
-                    if starts[i] >> (m - 1) & 1:
-                        reach = max(reach, i + m)
-                for m in range(1, min(longest, i - first + 1) + 1):
-                    if starts[i - m + 1] >> (m - 1) & 1:
-                        ends_here = True
-                        if i - m + 1 >= free:
-                            counts[longest - 1, 2] += 1
-                            free = i + 1
-                counts[longest - 1, 0] += i < reach
-                counts[longest - 1, 1] += ends_here
-                counts[longest - 1, 3] += i < wide_reach
-    return counts
 
 
 # ------------------------------------------------------------------ distinct n-grams of everyone

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.engine.graph import WordIds, WordStream, count_distinct, count_hidden, ngram_supports, unicity
+from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
+from reticent.engine.kernels import protected_words
 from reticent.engine.protect import POLICIES
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
 from reticent.engine.tokens import FlaggedWords
@@ -280,11 +281,10 @@ def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str,
     starts = np.zeros(marks.shape[1], dtype=np.uint8)
     for n, row in enumerate(marks):
         starts |= (row >> np.uint8(MINIMAL) & np.uint8(1)) << np.uint8(n)
-    hidden = count_hidden(starts, offsets, len(marks))
     return [
-        {"policy": policy, "n": n, "k": k, "retention": 1.0 - int(count) / len(starts)}
-        for n, counts in enumerate(hidden, start=1)
-        for policy, count in zip(POLICIES, counts, strict=True)
+        {"policy": policy, "n": n, "k": k, "retention": 1.0 - float(protected_words(starts, offsets, number, n).mean())}
+        for n in range(1, len(marks) + 1)
+        for number, policy in enumerate(POLICIES)
     ]
 
 

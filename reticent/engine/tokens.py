@@ -291,9 +291,10 @@ def _places(words: Words, starts: np.ndarray) -> np.ndarray:
 def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:
     """Bytes of each text and of its zlib compression, int64, shape (D, 2); zlib releases the interpreter lock."""
     num_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)
+    runs = [texts.slice(first, 64) for first in range(0, len(texts), 64)]  # a task a text costs as much as its text
     with ThreadPoolExecutor(_resolved(num_threads)) as pool:
-        compressed = pool.map(lambda text: len(zlib.compress(text.as_buffer())), texts, chunksize=64)
-        zlib_bytes = np.fromiter(compressed, dtype=np.int64, count=len(texts))
+        compressed = pool.map(lambda run: [len(zlib.compress(text.as_buffer())) for text in run], runs)
+        zlib_bytes = np.array([size for run in compressed for size in run], dtype=np.int64)
     return np.stack([num_bytes, zlib_bytes], axis=1)
 
 

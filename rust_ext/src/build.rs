@@ -25,7 +25,7 @@ use crate::spool::{Reader, Spool, Store};
 use crate::surface::Surface;
 use crate::text::Texts;
 use crate::vocabulary::{Merged, Sorted, Vocabulary};
-use crate::words::{Scanner, check_length};
+use crate::words::{Bounds, Scanner, check_length};
 
 /// Where one document's words stand in the stream of its run.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ struct Worker {
     dictionary: Dictionary,
     run: Run,
     scanner: Scanner,
-    bounds: Vec<(u32, u32)>,
+    bounds: Vec<Bounds>,
     ids: Vec<u32>,
     /// Number of the visit: neighbouring documents of one unit.
     visit: u32,
@@ -68,7 +68,7 @@ impl Worker {
         for (row, &unit) in units.iter().enumerate() {
             let text = texts.get(row);
             self.bounds.clear();
-            self.scanner.for_each_word(text, |start, end| self.bounds.push((start as u32, end as u32)));
+            self.scanner.words(text, &mut self.bounds);
             num_words += self.bounds.len();
             if self.run.documents.last().is_none_or(|last| last.unit != unit) {
                 let next = self.visit.checked_add(1);

@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use crate::buffer::{Buffer, Zero};
 use crate::strings::Strings;
 
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 /// A short word. 32 bytes: half a line of the cache.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +68,7 @@ impl Dictionary {
             let mut keys = [0u128; AHEAD];
             let mut places = [0usize; AHEAD];
             // Each chunk may add words: grow before places are computed.
-            if (self.num_short + AHEAD) * 2 > self.slots.len() {
+            if (self.num_short + AHEAD) * 4 > self.slots.len() * 3 {
                 self.grow();
             }
             let shift = 64 - self.slots.len().trailing_zeros();

@@ -437,7 +437,7 @@ fn gather(
         for &number in &numbers {
             ids.push(match number {
                 NO_PAIR => 0,
-                _ => match results[number as usize].next()? {
+                _ => match results[number as usize].take()? {
                     Some(0) | None => 0,
                     Some(rank) => rank + first_rank[number as usize],
                 },
@@ -487,6 +487,7 @@ mod tests {
     }
 
     /// Pair of ids -> its units and how often it stands there.
+    #[allow(clippy::type_complexity)]
     fn oracle(corpus: &Corpus) -> BTreeMap<(u32, u32), (BTreeSet<(usize, usize)>, u32)> {
         let mut pairs: BTreeMap<_, (BTreeSet<_>, u32)> = BTreeMap::new();
         for (share, units) in corpus.iter().enumerate() {

@@ -13,6 +13,7 @@ pub mod gazetteer;
 pub mod index;
 pub mod intern;
 pub mod levels;
+pub mod memo;
 pub mod pool;
 pub mod pretokens;
 pub mod protect;

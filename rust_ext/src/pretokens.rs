@@ -2,8 +2,12 @@
 //!
 //! Where a tokenizer's own configuration says that nothing it does reaches across a boundary, each distinct pretoken has to be
 //! tokenised once only. Two families are cut here, BERT's and GPT-2's; every other tokenizer gets the whole document.
+//!
+//! A *chunk* is a run of pretokens between white space: a word and the marks around it. Chunks are found 16 bytes at a time.
 
 use serde_json::Value;
+
+use crate::memo::load;
 
 /// How texts are cut for a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,108 @@ impl Cut {
             Cut::ByteLevel => cut_bytelevel(text, emit),
         }
     }
+
+    /// The chunks of a text, whose pretokens together are the text's.
+    #[inline(always)]
+    pub fn chunks(self, text: &str) -> Chunks<'_> {
+        Chunks { cut: self, text, at: 0 }
+    }
+}
+
+/// Byte bounds of each chunk, in order: BERT's lie between ASCII white space; GPT-2's take the space before them, and what
+/// other white space there is makes chunks of its own.
+pub struct Chunks<'a> {
+    cut: Cut,
+    text: &'a str,
+    at: usize,
+}
+
+impl Iterator for Chunks<'_> {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.cut {
+            Cut::Bert => self.next_bert(),
+            Cut::ByteLevel => self.next_bytelevel(),
+        }
+    }
+}
+
+const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
+
+/// The high bit of each byte that is not above 0x20: white space or a control character. A sum never leaves its byte.
+#[inline(always)]
+fn low_bytes(block: u128) -> u128 {
+    const REACH: u128 = u128::from_ne_bytes([0x7f - 0x20; 16]);
+    !(((block & !HIGH) + REACH) | block) & HIGH
+}
+
+impl Chunks<'_> {
+    #[inline(always)]
+    fn next_bert(&mut self) -> Option<(usize, usize)> {
+        let bytes = self.text.as_bytes();
+        while self.at < bytes.len() {
+            let start = self.at;
+            let len = (low_bytes(load(bytes, start)).trailing_zeros() / 8) as usize;
+            // Beyond the text there are zeros, which stop here as well.
+            let mut end = start + len;
+            if end < bytes.len() && !is_bert_space(bytes[end]) {
+                end += bytes[end..].iter().position(|&byte| is_bert_space(byte)).unwrap_or(bytes.len() - end);
+            }
+            self.at = end + 1;
+            if end > start {
+                return Some((start, end));
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn next_bytelevel(&mut self) -> Option<(usize, usize)> {
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let first = usize::from(*bytes.get(start)? == b' ');
+        let block = load(bytes, start);
+        // The first stop after the space.
+        let stops = low_bytes(block) >> (8 * first) << (8 * first);
+        let end = start + (stops.trailing_zeros() / 8) as usize;
+        let parted = bytes.get(end).is_none_or(|&byte| matches!(byte, b' ' | b'\n'));
+        let ascii = (block & HIGH).trailing_zeros() >= stops.trailing_zeros();
+        // Other white space than ASCII's begins with one of these bytes.
+        let plain = ascii || !bytes[start..end].iter().any(|byte| matches!(byte, 0xc2 | 0xe1..=0xe3));
+        if parted && plain && end > start + first {
+            self.at = end;
+            return Some((start, end));
+        }
+        self.next_bytelevel_slow()
+    }
+
+    #[inline(never)]
+    fn next_bytelevel_slow(&mut self) -> Option<(usize, usize)> {
+        let (text, start) = (self.text, self.at);
+        if let Some([b'\n', b'!'..=b'~']) = text.as_bytes().get(start..start + 2) {
+            self.at = start + 1;
+            return Some((start, self.at));
+        }
+        let mut at = start;
+        let mut last = at; // where the last white space of the run begins
+        while let Some(width) = space_at(text, at) {
+            last = at;
+            at += width;
+        }
+        // The run keeps all but its last white space; that one stands alone, unless it is a space that the word takes.
+        self.at = if at == text.len() {
+            at
+        } else if last > start {
+            last
+        } else if at > start && text.as_bytes()[start] != b' ' {
+            at
+        } else {
+            end_of_word(text, at)
+        };
+        Some((start, self.at))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,17 +188,18 @@ fn class(byte: u8) -> Class {
     CLASSES[byte as usize]
 }
 
+/// White space to BERT: to its normaliser, vertical tab and form feed are control characters, which it drops, joining what
+/// they part.
+#[inline(always)]
+fn is_bert_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
 fn cut_bert<E>(bytes: &[u8], mut emit: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-    // To the normaliser, vertical tab and form feed are control characters: it drops them, and joins what they part.
-    let parts = |byte: u8| match class(byte) {
-        Class::Space => !matches!(byte, 0x0b | 0x0c),
-        Class::Mark => true,
-        _ => false,
-    };
     let mut at = 0;
     while at < bytes.len() {
         let start = at;
-        while at < bytes.len() && !parts(bytes[at]) {
+        while at < bytes.len() && !is_bert_space(bytes[at]) && class(bytes[at]) != Class::Mark {
             at += 1;
         }
         if at > start {
@@ -109,41 +216,23 @@ fn cut_bert<E>(bytes: &[u8], mut emit: impl FnMut(usize, usize) -> Result<(), E>
 
 /// `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 fn cut_bytelevel<E>(text: &str, mut emit: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let start = at;
-        let mut last = at; // where the last white space of the run begins
-        while let Some(width) = space_at(text, at) {
-            last = at;
-            at += width;
-        }
-        if at == bytes.len() {
-            return emit(start, at);
-        }
-        // The run keeps all but its last white space; that one stands alone, unless it is a space that the word takes.
-        if last > start {
-            emit(start, last)?;
-        }
-        let word = if at == start {
-            at
-        } else if bytes[last] == b' ' {
-            last
-        } else {
-            emit(last, at)?;
-            at
-        };
-        let mut ascii = true;
-        while at < bytes.len() && space_at(text, at).is_none() {
-            ascii &= bytes[at] < 128;
-            at += 1;
-            while at < bytes.len() && !text.is_char_boundary(at) {
-                at += 1;
-            }
-        }
-        if ascii { cut_ascii(bytes, word, at, &mut emit)? } else { emit(word, at)? }
+    for (start, end) in Cut::ByteLevel.chunks(text) {
+        let chunk = &text.as_bytes()[start..end];
+        let word = chunk.is_ascii() && !chunk.last().is_some_and(|&byte| class(byte) == Class::Space);
+        if word { cut_ascii(text.as_bytes(), start, end, &mut emit)? } else { emit(start, end)? }
     }
     Ok(())
+}
+
+/// Where the word that begins at `at` ends.
+fn end_of_word(text: &str, mut at: usize) -> usize {
+    while at < text.len() && space_at(text, at).is_none() {
+        at += 1;
+        while !text.is_char_boundary(at) {
+            at += 1;
+        }
+    }
+    at
 }
 
 /// Bytes of the white space at `at`, if there is one.
@@ -199,6 +288,44 @@ mod tests {
         })
         .unwrap();
         found
+    }
+
+    /// Texts of up to 40 characters of an alphabet, the same each time.
+    fn texts(alphabet: &str, number: usize) -> Vec<String> {
+        let alphabet: Vec<char> = alphabet.chars().collect();
+        let mut state = 1u64;
+        let mut draw = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize
+        };
+        let mut text = || (0..draw() % 41).map(|_| alphabet[draw() % alphabet.len()]).collect();
+        (0..number).map(|_| text()).collect()
+    }
+
+    #[test]
+    fn pretokens_of_the_chunks_are_those_of_the_text() {
+        let alphabets = [
+            "abcdefgh 1'-.",
+            "a \n\t\r\u{b}\u{c}\0\u{1c}\u{7f}!",
+            "aé \u{85}\u{a0}\u{2009}\u{2028}\u{3000}田😀\u{301}\n\u{1680}",
+            "aaaaaaaaé ",
+        ];
+        for how in [Cut::Bert, Cut::ByteLevel] {
+            for text in alphabets.iter().flat_map(|alphabet| texts(alphabet, 50_000)) {
+                let chunks: Vec<&str> = how.chunks(&text).map(|(start, end)| &text[start..end]).collect();
+                assert!(chunks.iter().all(|chunk| !chunk.is_empty()));
+                let of_chunks: Vec<&str> = chunks.iter().flat_map(|chunk| cut(how, chunk)).collect();
+                assert_eq!(of_chunks, cut(how, &text), "{text:?}");
+                match how {
+                    Cut::ByteLevel => assert_eq!(chunks.concat(), text),
+                    Cut::Bert => {
+                        let expected: Vec<&str> =
+                            text.split([' ', '\t', '\n', '\r']).filter(|c| !c.is_empty()).collect();
+                        assert_eq!(chunks, expected);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

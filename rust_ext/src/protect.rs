@@ -4,10 +4,14 @@
 //! Support is anti-monotone, so every occurrence of an identifying n-gram contains a minimal one; all four policies are
 //! functions of the minimal occurrences, which are intervals of words.
 
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::index::{Lookup, MAX_K, NgramIndex};
+use crate::memo::{Key, Memo};
 use crate::text::Texts;
 use crate::words::Words;
 
@@ -65,75 +69,149 @@ impl Settings {
 }
 
 /// Flags of each word, and for each word the lengths of the minimal identifying n-grams that start there (bit n - 1).
+///
+/// Cost: about 10 ns a word at n = 1; a lookup more a word for each further n.
 pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Settings) -> Result<(Vec<u8>, Vec<u8>)> {
     settings.check(index)?;
     words.check(texts.len())?;
     let lookup = index.lookup()?;
-    let parts: Vec<(Vec<u8>, Vec<u8>)> = (0..texts.len())
-        .into_par_iter()
-        .map(|row| {
-            let (starts, rare) = minimal_starts(index, lookup, texts.get(row), words.of(row), settings);
-            (apply(settings.policy, settings.n, &starts, &rare), starts)
-        })
-        .collect();
-    let mut flags = Vec::with_capacity(words.starts.len());
-    let mut starts = Vec::with_capacity(words.starts.len());
-    for (document_flags, document_starts) in parts {
-        flags.extend(document_flags);
-        starts.extend(document_starts);
-    }
+    let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
+    // One memo a thread, not one a share: rows are shared out finely, so that a slow thread holds nobody up.
+    let scratch = Mutex::new(Vec::new());
+    shares(words, &mut flags, &mut starts).into_par_iter().for_each(|share| {
+        let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, settings));
+        let mut at = 0;
+        for row in share.rows {
+            let bounds = words.of(row);
+            let range = at..at + bounds.0.len();
+            let (flags, starts) = (&mut share.flags[range.clone()], &mut share.starts[range.clone()]);
+            finder.minimal_starts(texts.get(row), bounds, starts);
+            if settings.n == 1 {
+                // An interval of one word: every policy protects that word.
+                flags.iter_mut().zip(&*starts).for_each(|(flag, &start)| *flag = start * INDIRECT);
+            } else {
+                apply(settings.policy, settings.n, starts, &finder.rare, flags);
+            }
+            at = range.end;
+        }
+        scratch.lock().unwrap_or_else(PoisonError::into_inner).push(finder);
+    });
     Ok((flags, starts))
 }
 
-/// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i. Beside it, which words an n-gram (n >= 2)
-/// that counts may hold.
-fn minimal_starts(
-    index: &NgramIndex,
-    lookup: &Lookup,
-    text: &str,
-    bounds: (&[u32], &[u32]),
-    settings: Settings,
-) -> (Vec<u8>, Vec<bool>) {
-    let (from, to) = bounds;
-    let num_words = from.len();
-    let mut starts = vec![0u8; num_words];
-    let mut rare = vec![true; num_words];
-    // Compact id + 1 of the n-gram at i if its support is >= k, else 0.
-    let mut ids = vec![0u32; num_words];
-    for i in 0..num_words {
-        let word = index.surface.apply(&text[from[i] as usize..to[i] as usize]);
-        let found = lookup.word(&word);
-        let support = found.map_or(0, |id| index.support[id as usize]);
-        if support < settings.k {
-            starts[i] = 1;
-        } else if let Some(id) = found {
-            ids[i] = id + 1;
-        }
-        rare[i] = settings.max_word_support.is_none_or(|limit| support < limit);
-    }
-    for n in 2..=settings.n.min(num_words) {
-        for i in 0..=num_words - n {
-            let (left, right) = (ids[i], ids[i + 1]);
-            ids[i] = 0;
-            if left == 0 || right == 0 || !rare[i..i + n].iter().all(|&rare| rare) {
-                continue;
-            }
-            match lookup.pair(n, left - 1, right - 1) {
-                Some((rank, support)) if support >= settings.k => ids[i] = rank + 1,
-                _ => starts[i] |= 1 << (n - 1),
-            }
-        }
-        for id in &mut ids[num_words - n + 1..] {
-            *id = 0;
-        }
-    }
-    (starts, rare)
+/// Documents that one thread takes, and where their words' flags and starts go.
+struct Share<'a> {
+    rows: Range<usize>,
+    flags: &'a mut [u8],
+    starts: &'a mut [u8],
 }
 
-/// The words of one document that a policy protects, as flags; `rare` as from [`minimal_starts`].
-pub fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool]) -> Vec<u8> {
+/// Words of a share: enough that taking one costs nothing beside it.
+const SHARE: usize = 1 << 16;
+
+fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) -> Vec<Share<'a>> {
+    let mut shares = Vec::new();
+    let mut first = 0;
+    for row in 0..words.num_documents() {
+        let num_words = words.first(row + 1) - words.first(first);
+        if num_words >= SHARE || row + 1 == words.num_documents() {
+            let (own_flags, own_starts);
+            (own_flags, flags) = flags.split_at_mut(num_words);
+            (own_starts, starts) = starts.split_at_mut(num_words);
+            shares.push(Share { rows: first..row + 1, flags: own_flags, starts: own_starts });
+            first = row + 1;
+        }
+    }
+    shares
+}
+
+/// What the index says of a word as it is spelled.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// Id + 1 if the support is >= k, else 0.
+    id: u32,
+    support: u32,
+}
+
+/// Finds where minimal identifying n-grams start; holds what lasts from document to document.
+struct Finder<'a> {
+    index: &'a NgramIndex,
+    lookup: &'a Lookup,
+    settings: Settings,
+    memo: Memo<Found>,
+    /// Compact id + 1 of the n-gram at each word if its support is >= k, else 0.
+    ids: Vec<u32>,
+    /// Of the last document: which words an n-gram (n >= 2) that counts may hold.
+    rare: Vec<bool>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
+        Self { index, lookup, settings, memo: Memo::new(13), ids: Vec::new(), rare: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn find(&mut self, text: &str, start: usize, end: usize) -> Found {
+        let Some(key) = Key::of(text.as_bytes(), start, end) else {
+            return self.look_up(&text[start..end]);
+        };
+        self.memo.get(key).unwrap_or_else(|| {
+            let found = self.look_up(&text[start..end]);
+            self.memo.insert(key, found);
+            found
+        })
+    }
+
+    #[inline(never)]
+    fn look_up(&self, word: &str) -> Found {
+        let Some(id) = self.lookup.word(&self.index.surface.apply(word)) else {
+            return Found::default();
+        };
+        let support = self.index.support[id as usize];
+        Found { id: if support >= self.settings.k { id + 1 } else { 0 }, support }
+    }
+
+    /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
+    fn minimal_starts(&mut self, text: &str, (from, to): (&[u32], &[u32]), starts: &mut [u8]) {
+        let Settings { n: max_n, k, max_word_support, .. } = self.settings;
+        if max_n == 1 {
+            for ((&start, &end), out) in from.iter().zip(to).zip(starts) {
+                *out = u8::from(self.find(text, start as usize, end as usize).id == 0);
+            }
+            return;
+        }
+        let num_words = from.len();
+        let (mut ids, mut rare) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.rare));
+        ids.clear();
+        rare.clear();
+        for ((&start, &end), out) in from.iter().zip(to).zip(&mut *starts) {
+            let found = self.find(text, start as usize, end as usize);
+            *out = u8::from(found.id == 0);
+            ids.push(found.id);
+            rare.push(max_word_support.is_none_or(|limit| found.support < limit));
+        }
+        for n in 2..=max_n.min(num_words) {
+            for i in 0..=num_words - n {
+                let (left, right) = (ids[i], ids[i + 1]);
+                ids[i] = 0;
+                if left == 0 || right == 0 || !rare[i..i + n].iter().all(|&rare| rare) {
+                    continue;
+                }
+                match self.lookup.pair(n, left - 1, right - 1) {
+                    Some((rank, support)) if support >= k => ids[i] = rank + 1,
+                    _ => starts[i] |= 1 << (n - 1),
+                }
+            }
+            ids[num_words - n + 1..].fill(0);
+        }
+        (self.ids, self.rare) = (ids, rare);
+    }
+}
+
+/// Flag the words of one document that a policy protects (`flags` is all zeros); `rare` as in [`Finder`].
+fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool], flags: &mut [u8]) {
     let num_words = starts.len();
-    let mut flags = vec![0u8; num_words];
     let intervals = || {
         (0..num_words)
             .flat_map(move |i| (1..=8usize).filter(move |n| starts[i] >> (n - 1) & 1 == 1).map(move |n| (i, i + n - 1)))
@@ -174,5 +252,4 @@ pub fn apply(policy: Policy, max_n: usize, starts: &[u8], rare: &[bool]) -> Vec<
             }
         }
     }
-    flags
 }

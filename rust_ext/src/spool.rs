@@ -408,7 +408,7 @@ pub struct Reader<T: Number> {
 impl<T: Number> Reader<T> {
     /// The next number, or None at the end.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Option<T>> {
+    pub fn take(&mut self) -> Result<Option<T>> {
         if self.at == self.len && !self.turn_page()? {
             return Ok(None);
         }
@@ -511,11 +511,11 @@ mod tests {
         let mut reader = other.into_reader();
         let (mut found, mut next) = (Vec::new(), Vec::new());
         for _ in 0..10 {
-            next.extend(reader.next().unwrap());
+            next.extend(reader.take().unwrap());
         }
         reader.read(usize::MAX, &mut found).unwrap();
         assert_eq!([next, found].concat(), numbers);
-        assert_eq!(reader.next().unwrap(), None);
+        assert_eq!(reader.take().unwrap(), None);
     }
 
     #[test]

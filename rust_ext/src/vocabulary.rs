@@ -205,7 +205,7 @@ impl Cursor {
                 Ok(found)
             }
             Self::Spooled(bytes, counts) => {
-                let Some(count) = counts.next()? else { return Ok(None) };
+                let Some(count) = counts.take()? else { return Ok(None) };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
                 bytes.read(8, &mut length)?;
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));

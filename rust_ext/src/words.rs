@@ -55,7 +55,7 @@ impl Words {
 
 /// Segment every document, in parallel.
 pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
-    let parts: Vec<Vec<(u32, u32)>> = (0..texts.len())
+    let parts: Vec<Vec<Bounds>> = (0..texts.len())
         .into_par_iter()
         .map_init(
             || Scanner::new(set),
@@ -63,7 +63,7 @@ pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
                 let mut bounds = Vec::new();
                 let text = texts.get(row);
                 check_length(text, row)?;
-                scanner.for_each_word(text, |start, end| bounds.push((start as u32, end as u32)));
+                scanner.words(text, &mut bounds);
                 Ok(bounds)
             },
         )
@@ -91,6 +91,9 @@ pub fn check_length(text: &str, row: usize) -> Result<()> {
     Ok(())
 }
 
+/// First byte of a word, and the byte after its last.
+pub type Bounds = (u32, u32);
+
 /// Cuts texts into words; keeps its scratch memory from text to text.
 pub struct Scanner {
     set: InstructionSet,
@@ -104,11 +107,11 @@ impl Scanner {
         Self { set, blocks: Vec::new(), strange: Vec::new() }
     }
 
-    /// Call `emit(start, end)` with the byte bounds of each word of `text`, in order.
-    pub fn for_each_word(&mut self, text: &str, emit: impl FnMut(usize, usize)) {
-        let mut join = NumberJoin { bytes: text.as_bytes(), pending: None, emit };
+    /// Append the bounds of each word of `text` (under 4 GiB), in order.
+    pub fn words(&mut self, text: &str, words: &mut Vec<Bounds>) {
+        words.reserve(text.len() / 4);
+        let mut join = NumberJoin { bytes: text.as_bytes(), words, piece: 0, last: usize::MAX - 1, digit: None };
         self.scan(text, |start, end, has_digit| join.push(start, end, has_digit));
-        join.finish();
     }
 
     /// The words of the full rule, by masks wherever they know every character.
@@ -235,38 +238,32 @@ fn scan_masks(
 }
 
 /// The rule that keeps number-like expressions whole, over the stream of UAX #29 words.
-struct NumberJoin<'a, F: FnMut(usize, usize)> {
+struct NumberJoin<'a> {
     bytes: &'a [u8],
-    /// A word not emitted yet: its start, the start of its last piece, its end, and whether that piece holds a digit.
-    pending: Option<(usize, usize, usize, Option<bool>)>,
-    emit: F,
+    words: &'a mut Vec<Bounds>,
+    /// Where the last piece of the last word begins and ends, and whether it holds a digit.
+    piece: usize,
+    last: usize,
+    digit: Option<bool>,
 }
 
-impl<F: FnMut(usize, usize)> NumberJoin<'_, F> {
-    #[inline]
+impl NumberJoin<'_> {
+    #[inline(always)]
     fn push(&mut self, start: usize, end: usize, has_digit: Option<bool>) {
-        if let Some((first, piece, last, digit)) = self.pending {
-            if start == last + 1
-                && matches!(self.bytes[last], b'-' | b'/' | b'.' | b':')
-                && self.holds_digit(piece, last, digit)
-                && self.holds_digit(start, end, has_digit)
-            {
-                self.pending = Some((first, start, end, Some(true)));
-                return;
-            }
-            (self.emit)(first, last);
+        let joined = start == self.last + 1
+            && matches!(self.bytes[self.last], b'-' | b'/' | b'.' | b':')
+            && self.holds_digit(self.piece, self.last, self.digit)
+            && self.holds_digit(start, end, has_digit);
+        match self.words.last_mut() {
+            Some(word) if joined => word.1 = end as u32,
+            _ => self.words.push((start as u32, end as u32)),
         }
-        self.pending = Some((start, start, end, has_digit));
+        (self.piece, self.last, self.digit) = (start, end, has_digit);
     }
 
+    #[cold]
     fn holds_digit(&self, start: usize, end: usize, known: Option<bool>) -> bool {
         known.unwrap_or_else(|| self.bytes[start..end].iter().any(u8::is_ascii_digit))
-    }
-
-    fn finish(&mut self) {
-        if let Some((first, _, last, _)) = self.pending.take() {
-            (self.emit)(first, last);
-        }
     }
 }
 
@@ -291,7 +288,9 @@ mod tests {
     fn words(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
         let mut scanner = Scanner::new(InstructionSet::detect());
-        scanner.for_each_word(text, |start, end| found.push(&text[start..end]));
+        let mut bounds = Vec::new();
+        scanner.words(text, &mut bounds);
+        found.extend(bounds.into_iter().map(|(start, end)| &text[start as usize..end as usize]));
         found
     }
 

@@ -316,6 +316,7 @@ impl PyNgramIndex {
 
     /// This index less the documents of `removed`, with those of `added`; and for each n how many n-grams are new, gone,
     /// identifying now and were not, shared now and were not.
+    #[allow(clippy::type_complexity)]
     fn update(
         &self,
         py: Python<'_>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::LargeStringArray;
-use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::{PyWords, batch};
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::pool::{pool, resolve};
 use crate::spans::{cover_spans, replace_words};
 use crate::surface::Surface;
-use crate::tokens::{TokenEncoder, Tokens};
+use crate::tokens::{Columns, TokenEncoder};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyBlacklist>()?;
@@ -160,43 +160,46 @@ impl PyTokenEncoder {
         ngram_starts: PyReadonlyArray1<'_, u8>,
     ) -> PyResult<PyTokens> {
         let texts = import_texts(texts, "text")?;
-        let (flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
+        let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let tokens = py
-            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, flags, starts)))
+            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts)))
             .map_err(to_py_err)?;
-        Ok(PyTokens(tokens))
+        // NumPy asks for large pages, which a vector of ours would not get.
+        let (input_ids, word_ids) = (zeros(py, tokens.len()), zeros(py, tokens.len()));
+        let (flags, ngram_starts) = (zeros(py, tokens.len()), zeros(py, tokens.len()));
+        let doc_offsets = PyArray1::from_slice(py, &tokens.doc_offsets);
+        {
+            let (mut ids, mut words) = (input_ids.try_readwrite()?, word_ids.try_readwrite()?);
+            let (mut flags, mut starts) = (flags.try_readwrite()?, ngram_starts.try_readwrite()?);
+            let columns = Columns {
+                input_ids: ids.as_slice_mut()?,
+                word_ids: words.as_slice_mut()?,
+                flags: flags.as_slice_mut()?,
+                ngram_starts: starts.as_slice_mut()?,
+            };
+            py.detach(|| threads.install(|| self.encoder.write(tokens, columns)));
+        }
+        Ok(PyTokens {
+            doc_offsets: doc_offsets.unbind(),
+            input_ids: input_ids.unbind(),
+            word_ids: word_ids.unbind(),
+            flags: flags.unbind(),
+            ngram_starts: ngram_starts.unbind(),
+        })
     }
 }
 
+fn zeros<T: numpy::Element>(py: Python<'_>, len: usize) -> Bound<'_, PyArray1<T>> {
+    PyArray1::zeros(py, len, false)
+}
+
 /// Tokens of a batch of documents.
-#[pyclass(name = "Tokens", frozen)]
-pub struct PyTokens(Tokens);
-
-#[pymethods]
-impl PyTokens {
-    #[getter]
-    fn doc_offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        self.0.doc_offsets.to_pyarray(py)
-    }
-
-    #[getter]
-    fn input_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        self.0.input_ids.to_pyarray(py)
-    }
-
-    #[getter]
-    fn word_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i32>> {
-        self.0.word_ids.to_pyarray(py)
-    }
-
-    #[getter]
-    fn flags<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
-        self.0.flags.to_pyarray(py)
-    }
-
-    #[getter]
-    fn ngram_starts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
-        self.0.ngram_starts.to_pyarray(py)
-    }
+#[pyclass(name = "Tokens", frozen, get_all)]
+pub struct PyTokens {
+    doc_offsets: Py<PyArray1<i64>>,
+    input_ids: Py<PyArray1<u32>>,
+    word_ids: Py<PyArray1<i32>>,
+    flags: Py<PyArray1<u8>>,
+    ngram_starts: Py<PyArray1<u8>>,
 }
