@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from reticent import _rust
 from reticent.engine.index import open_index, write_index
 from reticent.errors import ArtifactError, PolicyError
 
+LEVEL = ("left", "right", "support")
 POLICIES = ("all", "last", "cover", "paper")
 # The oracle of the smallest cover tries every set of a document's words: nine at most. One is longer than a short key.
 words = st.sampled_from(["a", "b", "c", "d", "é", "12/03", "electroencephalography", "z9"])
@@ -275,6 +277,47 @@ def test_a_broken_table_is_an_artifact_error(tmp_path: Path) -> None:
     write_index(build([("a b", 0), ("a b", 1)]), tmp_path)
     (tmp_path / "ngrams_2.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ArtifactError, match=r"ngrams_2\.parquet"):
+        open_index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "support", "message"),
+    [
+        ([0, 0], [1, 1], [2, 2], "not sorted, or not distinct"),
+        ([0, 1], [1, 2], [2, 2], "names a word or an n-gram that is not there"),
+        ([0, 2**32 - 1], [1, 0], [2, 2], "names a word or an n-gram that is not there"),
+        ([0, 1], [1, None], [2, 2], "column right has nulls"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_an_artifact_error(
+    left: list[int], right: list[int | None], support: list[int], message: str
+) -> None:
+    index = build([("a b", 0), ("a b", 1)], max_n=2)
+    columns = {"left": left, "right": right, "support": support}
+    level = pa.record_batch({name: pa.array(values, pa.uint32()) for name, values in columns.items()})
+    about = {"max_n": 2, "num_units": 2, "num_documents": 2, "min_support": 2, "surface": "exact"}
+    with pytest.raises(ArtifactError, match=message):
+        _rust.NgramIndex.from_tables(pa.record_batch(index.words()), [level], **about)
+
+
+def test_an_ngram_is_made_of_those_that_are_kept(tmp_path: Path) -> None:
+    """The level of n = 3 numbers the kept pairs, of which there is one."""
+    index = build([("a b c a b", 0), ("a b", 1)], max_n=3)
+    write_index(index, tmp_path)
+    assert open_index(tmp_path).num_ngrams(3) == index.num_ngrams(3)
+    levels = [pa.record_batch(index.level(2)), pa.record_batch({name: pa.array([1], pa.uint32()) for name in LEVEL})]
+    about = {"max_n": 3, "num_units": 2, "num_documents": 2, "min_support": 2, "surface": "exact"}
+    with pytest.raises(ArtifactError, match="not there"):
+        _rust.NgramIndex.from_tables(pa.record_batch(index.words()), levels, **about)
+
+
+def test_an_index_whose_numbers_are_none_is_an_artifact_error(tmp_path: Path) -> None:
+    write_index(build([("a b", 0), ("a b", 1)]), tmp_path)
+    table = pq.read_table(tmp_path / "words.parquet")
+    pq.write_table(
+        table.replace_schema_metadata({**table.schema.metadata, b"reticent.max_n": b"-3"}), tmp_path / "words.parquet"
+    )
+    with pytest.raises(ArtifactError, match="not numbers"):
         open_index(tmp_path)
 
 

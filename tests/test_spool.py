@@ -6,12 +6,14 @@ What must be measured or killed runs in a process of its own.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -84,24 +86,24 @@ def test_what_is_spilled_comes_back(max_n: int, min_support: int) -> None:
 def test_documents_added_while_the_builder_is_finished_are_counted_or_refused(limit: int | None) -> None:
     builder = _rust.IndexBuilder(max_n=2, num_threads=2, memory_limit=limit)
     batch, units = pa.array([text for text, _ in MANY[:5]]), np.arange(5, dtype=np.uint32)
-    added, begun = [0] * 4, threading.Barrier(5)
+    begun = threading.Barrier(5)
 
-    def add(number: int) -> None:
+    def add() -> int:
+        """Add until it is refused; returns how often it was not."""
         builder.add(batch, units)
-        added[number] += 1
         begun.wait()
-        with pytest.raises(PolicyError, match="is finished"):
-            while True:
+        for num_added in itertools.count(1):
+            try:
                 builder.add(batch, units)
-                added[number] += 1
+            except PolicyError:
+                return num_added
+        raise AssertionError
 
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    begun.wait()
-    index = builder.finish(min_support=1)
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        adding = [pool.submit(add) for _ in range(4)]
+        begun.wait()
+        index = builder.finish(min_support=1)
+        added = [future.result() for future in adding]
     assert index.num_documents == 5 * sum(added)
     assert index.num_occurrences == 5 * 400 * sum(added)
     assert set(pa.record_batch(index.words()).column("support").to_pylist()) <= {1, 2, 3, 4, 5}
@@ -243,6 +245,12 @@ def test_a_full_disk_is_an_error_with_its_number_and_leaves_no_file(small_disk: 
     assert list(small_disk.iterdir()) == []
     with pytest.raises(PolicyError, match="add has failed" if step == "add" else "is finished"):
         builder.finish()  # it would lack documents
+
+
+def test_a_builder_gives_its_part_of_the_disk_back(small_disk: Path) -> None:
+    builder = _rust.IndexBuilder(memory_limit=0, folder=small_disk)
+    builder.add(pa.array([text for text, _ in MANY]), np.array([unit for _, unit in MANY], dtype=np.uint32))
+    assert os.statvfs(small_disk).f_bfree < os.statvfs(small_disk).f_blocks
     del builder
     assert os.statvfs(small_disk).f_bfree == os.statvfs(small_disk).f_blocks
 

@@ -1,4 +1,4 @@
-"""Updates of an index against rebuilding it, and builds under a memory limit against builds without one."""
+"""Updates of an index against rebuilding it."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ def test_what_is_not_part_of_the_index_cannot_be_removed() -> None:
     nothing = build([], min_support=1)
     with pytest.raises(PolicyError, match="not part of the index"):
         index.update(other, nothing, 2)
+    apart = build([("a", 0), ("b", 0)], min_support=1)  # its words are there, its pair is not
+    with pytest.raises(PolicyError, match="not part of the index"):
+        index.update(apart, nothing, 2)
     with pytest.raises(PolicyError, match="min_support = 1"):
         index.prune(2).update(nothing, nothing, 2)
 

@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.errors import PolicyError
 
 # Cn: characters this Python does not know; Cs: surrogates, which no UTF-8 text holds.
 known = st.characters(blacklist_categories=("Cn", "Cs"))
@@ -112,6 +113,33 @@ def test_bounds_are_ordered_disjoint_and_in_the_text(text: str) -> None:
     assert all(b <= c for b, c in zip(ends[:-1], starts[1:], strict=True))
     assert not any(is_space(c) for piece in pieces for c in piece)
     assert all(any(map(may_be_alphabetic, piece)) for piece in pieces)
+
+
+def cut(texts: pa.Array, **options: str) -> list[list[int]]:
+    """Offsets, starts and ends of all words."""
+    found = _rust.segment(texts, **options)
+    return [found.doc_offsets.tolist(), found.starts.tolist(), found.ends.tolist()]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(texts, max_size=4))
+def test_words_do_not_depend_on_the_instruction_set(texts: list[str]) -> None:
+    """Machines without AVX2 (aarch64) take the table."""
+    batch = pa.array([*texts, " ".join(texts) * 3], pa.string())
+    assert cut(batch, instruction_set="table") == cut(batch, instruction_set=_rust.instruction_set()) == cut(batch)
+
+
+def test_words_of_real_texts_do_not_depend_on_the_instruction_set(data: Path) -> None:
+    files = sorted(file for file in data.rglob("*") if file.suffix in (".csv", ".txt", ".json", ".xml"))
+    texts = pa.array([file.read_text(encoding="utf-8", errors="replace") for file in files], pa.large_string())
+    found = cut(texts)
+    assert found == cut(texts, instruction_set="table")
+    assert len(found[1]) > 500_000
+
+
+def test_an_instruction_set_that_is_not_there_is_refused() -> None:
+    with pytest.raises(PolicyError, match="instruction_set"):
+        _rust.segment(pa.array(["a"]), instruction_set="avx1024")
 
 
 @settings(max_examples=300, deadline=None)
