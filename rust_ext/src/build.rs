@@ -249,7 +249,7 @@ impl IndexBuilder {
         };
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
-            let plan = Plan::new(&weights, std::mem::take(&mut names), max_partitions);
+            let plan = Plan::new(&std::mem::take(&mut weights), std::mem::take(&mut names), max_partitions);
             let more = n < self.max_n;
             let counted = if n == 2 {
                 let shares: Vec<_> = shares.iter().map(|share| Words { share, streams, numbers }).collect();

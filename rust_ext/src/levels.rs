@@ -193,9 +193,7 @@ fn count<E: Entry, S: Share>(
         let done: Vec<Partition> = some
             .into_par_iter()
             .with_max_len(1)
-            .map_init(Tables::default, |tables, (number, lists)| {
-                tables.count_partition(lists, plan, number, min_support, next, store)
-            })
+            .map(|(number, lists)| Tables::default().count_partition(lists, plan, number, min_support, next, store))
             .collect::<Result<_>>()?;
         for partition in done {
             first_rank.push(weights.len() as u32);
@@ -259,7 +257,7 @@ struct Pair {
     occurrences: u32,
 }
 
-/// Tables of one thread, used for one partition after the other.
+/// Tables of one partition. They begin small: to wipe the largest so far for each would cost more.
 struct Tables<E> {
     /// (key, number of the pair + 1); 0: free.
     slots: Vec<(E, u32)>,
@@ -302,9 +300,6 @@ impl<E: Entry> Tables<E> {
         next: bool,
         store: &Arc<Store>,
     ) -> Result<Partition> {
-        self.pairs.clear();
-        self.numbers.clear();
-        self.slots.fill((E::default(), 0));
         let mut unit = 0u32;
         let mut ends = Vec::new();
         let mut stored = Spool::new(store);
@@ -330,12 +325,10 @@ impl<E: Entry> Tables<E> {
             }
             ends.push(stored.len() + self.numbers.len());
         }
-        self.order.clear();
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
         self.order.sort_unstable_by_key(|pair| pair.0);
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
-        self.ranks.clear();
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
         for &(key, pair) in &self.order {
