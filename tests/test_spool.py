@@ -82,6 +82,29 @@ def test_what_is_spilled_comes_back(max_n: int, min_support: int) -> None:
     assert tables(index) == tables(unlimited)
 
 
+@pytest.mark.parametrize("limit", [None, 0])
+def test_corpora_of_odd_shapes_have_the_supports_worked_by_hand(limit: int | None) -> None:
+    def index(corpus: list[tuple[str, int]]) -> _rust.NgramIndex:
+        if limit is None:
+            return build(corpus, min_support=1)
+        return limited(corpus, limit, max_n=3, min_support=1, batch=5000)
+
+    def columns(table: object) -> list[list[object]]:
+        return list(pa.record_batch(table).to_pydict().values())
+
+    nothing = index([])
+    assert (nothing.num_units, nothing.num_words, nothing.num_ngrams(2)) == (0, 0, 0)
+    one_word_each = index([("x", unit) for unit in range(20_000)])
+    assert columns(one_word_each.words()) == [["x"], [20_000], [20_000]]
+    assert one_word_each.num_ngrams(2) == 0
+    one_unit = index([("a b c " * 20_000, 7)])
+    assert columns(one_unit.level(3)) == [[0, 1, 2], [1, 2, 0], [1, 1, 1]]
+    long = "z" * 3_000_000
+    found = index([(f"{long} y", 0), (long, 2**32 - 1), ("", 5)])
+    assert columns(found.words()) == [["y", long], [1, 2], [1, 2]]
+    assert found.num_units == 3
+
+
 @pytest.mark.parametrize("limit", [None, 20_000])
 def test_documents_added_while_the_builder_is_finished_are_counted_or_refused(limit: int | None) -> None:
     builder = _rust.IndexBuilder(max_n=2, num_threads=2, memory_limit=limit)
