@@ -100,7 +100,7 @@ class Corpus:
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
         self.scan()
-        batch_rows = 256 if frugal else 1024
+        batch_rows = 256 if frugal else 512
         streams, document = [], 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
@@ -119,7 +119,7 @@ class Corpus:
         def work_and_release(first: int, batch: pa.RecordBatch) -> None:
             work(first, batch)
             del batch
-            if frugal or next(turns) % 4 == 0:  # or else each reader keeps some 50 MB of what it has freed
+            if frugal or next(turns) % 8 == 0:  # or else each reader keeps some 50 MB of what it has freed
                 pool.release_unused()
 
         in_threads(streams, work_and_release, num_threads)

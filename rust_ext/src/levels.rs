@@ -300,6 +300,11 @@ impl<E: Entry> Tables<E> {
         next: bool,
         store: &Arc<Store>,
     ) -> Result<Partition> {
+        let num_entries: usize = lists.iter().map(Spool::len).sum();
+        if next {
+            self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
+        }
+        self.pairs.reserve(num_entries / 16);
         let mut unit = 0u32;
         let mut ends = Vec::new();
         let mut stored = Spool::new(store);
