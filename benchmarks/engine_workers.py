@@ -28,6 +28,8 @@ PEER_DOCUMENTS = 2000
 #: Documents whose tokens are compared.
 SAMPLE = 200
 EVERYBODY = ("members", "heldout", "reference")
+#: What gives a generated corpus the shape of the published one.
+WORDS, DOCUMENTS_EACH, VOCABULARY = 735, 2.5, 350_000
 
 
 class Clock:
@@ -69,10 +71,10 @@ def make_corpus(folder: Path, documents: int) -> dict[str, Any]:
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
-        num_individuals=max(documents * 2 // 5, 2),
-        words_per_document=735,
-        documents_per_individual=2.5,
-        vocabulary=350_000,
+        num_individuals=max(int(documents / DOCUMENTS_EACH), 2),
+        words_per_document=WORDS,
+        documents_per_individual=DOCUMENTS_EACH,
+        vocabulary=VOCABULARY,
     )
     return synthesize(folder, config)
 

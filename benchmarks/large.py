@@ -24,11 +24,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engine_workers import DOCUMENTS_EACH, VOCABULARY, WORDS
 from benchmarks.record_io import write_record
 
 ROOT = Path(__file__).parents[1]
 INDIVIDUALS_PER_PART = 80_000
-WORDS, DOCUMENTS_EACH, VOCABULARY = 735, 2.5, 350_000
 #: Of the free disk, what the corpus and the spill may take.
 SHARE_OF_DISK = 0.85
 SHARE_OF_MEMORY = 0.7

@@ -97,10 +97,10 @@ def build_index(
     keep = individuals.mask(*splits)[codes]
     if not keep.any():
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
-    return _count(corpus, individuals.units[codes], keep, config or IndexConfig(), progress)
+    return count_documents(corpus, individuals.units[codes], keep, config or IndexConfig(), progress)
 
 
-def _count(
+def count_documents(
     corpus: Corpus,
     units: np.ndarray,
     keep: np.ndarray,

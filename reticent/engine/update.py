@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from reticent.engine.index import IndexConfig, _count
+from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def update_index(
     units, num_recounted = _changed(old, new, changed)
     config = replace(config or IndexConfig(), max_n=index.max_n, surface=index.surface, min_support=1)
     removed, added = (
-        _count(
+        count_documents(
             corpus,
             documents["unit"].to_numpy(),
             (documents["kept"] & documents["unit_name"].is_in(units.implode())).to_numpy(),

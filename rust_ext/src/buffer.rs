@@ -80,13 +80,9 @@ impl<T: Zero> Drop for Buffer<T> {
 /// Ask for huge pages inside this memory (Linux); a hint.
 fn advise_huge(start: *mut u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
-    {
-        let skip = start.align_offset(HUGE_PAGE);
-        if num_bytes >= skip + HUGE_PAGE {
-            let length = (num_bytes - skip) & !(HUGE_PAGE - 1);
-            // SAFETY: a stretch of memory that we own; the advice changes nothing that can be seen.
-            unsafe { libc::madvise(start.add(skip).cast(), length, libc::MADV_HUGEPAGE) };
-        }
+    // SAFETY: a stretch of memory that we own; the advice changes nothing that can be seen.
+    unsafe {
+        advise(start, num_bytes, HUGE_PAGE, libc::MADV_HUGEPAGE);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (start, num_bytes);
@@ -98,15 +94,24 @@ fn advise_huge(start: *mut u8, num_bytes: usize) {
 /// The stretch lies in one buffer, nothing borrows it, and what it holds is not read before it is written.
 pub unsafe fn forget(start: *mut u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4 << 10;
-        let skip = start.align_offset(PAGE);
-        if num_bytes >= skip + PAGE {
-            let length = (num_bytes - skip) & !(PAGE - 1);
-            // SAFETY: memory of the caller's; the pages read as zeros afterwards. Where pages are larger, nothing happens.
-            unsafe { libc::madvise(start.add(skip).cast(), length, libc::MADV_DONTNEED) };
-        }
+    // SAFETY: memory of the caller's; the pages read as zeros afterwards. Where pages are larger, nothing happens.
+    unsafe {
+        advise(start, num_bytes, 4 << 10, libc::MADV_DONTNEED);
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (start, num_bytes);
+}
+
+/// Advise the system on the whole pages of this size in a stretch, if there are any.
+///
+/// # Safety
+/// The stretch is the caller's, and may be treated as the advice says.
+#[cfg(target_os = "linux")]
+unsafe fn advise(start: *mut u8, num_bytes: usize, page: usize, advice: libc::c_int) {
+    let skip = start.align_offset(page);
+    if num_bytes >= skip + page {
+        let length = (num_bytes - skip) & !(page - 1);
+        // SAFETY: whole pages inside the caller's stretch.
+        unsafe { libc::madvise(start.add(skip).cast(), length, advice) };
+    }
 }

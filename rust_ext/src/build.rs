@@ -252,7 +252,7 @@ impl IndexBuilder {
             let plan = Plan::new(&std::mem::take(&mut weights), std::mem::take(&mut names), max_partitions);
             let more = n < self.max_n;
             let counted = if n == 2 {
-                let shares: Vec<_> = shares.iter().map(|share| Words { share, streams, numbers }).collect();
+                let shares: Vec<_> = shares.iter().map(|share| Words { share, streams, numbers, last: true }).collect();
                 count_level(shares, &plan, index.min_support, more, &self.store)?
             } else {
                 let shares = shares.iter().zip(next).map(|(share, stream)| Stream { share, ids: stream.into_reader() });
@@ -332,22 +332,16 @@ fn count_words(
         .map(|share| {
             // Last unit that raised the count, and the count.
             let mut counts = vec![(0u32, 0u32); num_words];
-            let mut ids = Vec::new();
-            for (unit, documents) in share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
-                let unit = unit as u32 + 1;
-                for document in documents {
-                    ids.clear();
-                    let run = document.run as usize;
-                    streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
-                    let numbers = numbers_of(numbers, run);
-                    for &id in &ids {
-                        let entry = &mut counts[numbers[id as usize] as usize];
-                        if entry.0 != unit {
-                            *entry = (unit, entry.1 + 1);
-                        }
+            Words { share, streams, numbers, last }.documents(|unit, ids| {
+                let unit = unit + 1;
+                for &id in ids {
+                    let entry = &mut counts[id as usize];
+                    if entry.0 != unit {
+                        *entry = (unit, entry.1 + 1);
                     }
                 }
-            }
+                Ok(())
+            })?;
             Ok(counts.into_iter().map(|entry| entry.1).collect())
         })
         .collect::<Result<_>>()?;
@@ -359,11 +353,12 @@ fn count_words(
     Ok(support)
 }
 
-/// Documents as ids of words, for level 2.
+/// Documents as numbers of words; with `last` they are not read again.
 struct Words<'a> {
     share: &'a [Placed],
     streams: &'a [Spool<u32>],
     numbers: &'a [Vec<u32>],
+    last: bool,
 }
 
 impl Share for Words<'_> {
@@ -373,7 +368,7 @@ impl Share for Words<'_> {
             for document in documents {
                 ids.clear();
                 let run = document.run as usize;
-                self.streams[run].read(document.start as usize, document.len as usize, &mut ids, true)?;
+                self.streams[run].read(document.start as usize, document.len as usize, &mut ids, self.last)?;
                 let numbers = numbers_of(self.numbers, run);
                 ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
                 visit(unit as u32, &ids)?;

@@ -1,8 +1,7 @@
 //! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
 //!
-//! A word of up to 15 bytes *is* its 128-bit key (length in the top byte), so identity never rests on a hash; longer words
-//! are compared byte for byte in an arena. Words are looked up sixteen at a time: their places are fetched into the cache
-//! together before the first is read.
+//! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
+//! `AHEAD` at a time: their places are fetched into the cache together before the first is read.
 
 use std::hash::BuildHasher;
 
@@ -10,6 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use crate::buffer::{Buffer, Zero};
+use crate::key::Key;
 use crate::strings::Strings;
 
 const AHEAD: usize = 32;
@@ -18,7 +18,7 @@ const AHEAD: usize = 32;
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(32))]
 struct Slot {
-    key: u128,
+    key: Key,
     /// Times seen; 0: the slot is free.
     count: u64,
     id: u32,
@@ -65,7 +65,7 @@ impl Dictionary {
     /// Ids of words given by their bounds in `text`, in order; with `distinct` only of those this visit has not seen.
     pub fn intern(&mut self, text: &str, bounds: &[(u32, u32)], visit: u32, distinct: bool, ids: &mut Vec<u32>) {
         for bounds in bounds.chunks(AHEAD) {
-            let mut keys = [0u128; AHEAD];
+            let mut keys = [Key::default(); AHEAD];
             let mut places = [0usize; AHEAD];
             // Each chunk may add words: grow before places are computed.
             if (self.num_short + AHEAD) * 4 > self.slots.len() * 3 {
@@ -73,15 +73,16 @@ impl Dictionary {
             }
             let shift = 64 - self.slots.len().trailing_zeros();
             for (at, &(start, end)) in bounds.iter().enumerate() {
-                let key = short_key(text.as_bytes(), start as usize, end as usize);
+                // A longer word has nobody's key.
+                let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
                 keys[at] = key;
-                places[at] = (hash(key) >> shift) as usize;
+                places[at] = (key.hash() >> shift) as usize;
                 prefetch(&self.slots[places[at]]);
             }
             for (at, &(start, end)) in bounds.iter().enumerate() {
                 let (key, mut place) = (keys[at], places[at]);
                 let word = (start as usize, end as usize);
-                if key == 0 {
+                if key == Key::default() {
                     self.intern_long(&text[word.0..word.1], visit, distinct, ids);
                     continue;
                 }
@@ -136,7 +137,7 @@ impl Dictionary {
         let shift = 64 - self.slots.len().trailing_zeros();
         let mask = self.slots.len() - 1;
         for slot in old.iter().copied().filter(|slot| slot.count > 0) {
-            let mut place = (hash(slot.key) >> shift) as usize;
+            let mut place = (slot.key.hash() >> shift) as usize;
             while self.slots[place].count > 0 {
                 place = (place + 1) & mask;
             }
@@ -155,42 +156,6 @@ impl Dictionary {
         }
         (self.words, counts)
     }
-}
-
-/// The key of a word of 1 to 15 bytes; 0 for a longer one.
-#[inline(always)]
-fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
-    let len = end - start;
-    if len > 15 {
-        return 0;
-    }
-    let key = match text.get(start..).and_then(|text| text.first_chunk::<16>()) {
-        Some(sixteen) => u128::from_le_bytes(*sixteen) & MASKS[len],
-        None => {
-            let mut sixteen = [0u8; 16];
-            sixteen[..len].copy_from_slice(&text[start..end]);
-            u128::from_le_bytes(sixteen)
-        }
-    };
-    key | (len as u128) << 120
-}
-
-/// The lowest `len` bytes.
-const MASKS: [u128; 16] = {
-    let mut masks = [0u128; 16];
-    let mut len = 1;
-    while len < 16 {
-        masks[len] = (1 << (8 * len)) - 1;
-        len += 1;
-    }
-    masks
-};
-
-#[inline(always)]
-fn hash(key: u128) -> u64 {
-    let low = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let high = ((key >> 64) as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    (low ^ low >> 32 ^ high.rotate_left(29)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 #[inline(always)]

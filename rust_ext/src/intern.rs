@@ -1,15 +1,16 @@
 //! Interner: distinct words to dense ids, one table a worker.
 //!
-//! A word of up to 15 bytes *is* its 128-bit key (length in the top byte), so identity never rests on a hash; longer words are
-//! compared byte for byte in an arena.
+//! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena.
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use std::hash::BuildHasher;
 
+use crate::key::Key;
+
 #[derive(Default)]
 pub struct Interner {
-    short: HashMap<u128, u32, FixedState>,
+    short: HashMap<Key, u32, FixedState>,
     long: HashTable<u32>,
     arena: String,
     /// Bounds of word `id` in the arena are `bounds[id]..bounds[id + 1]`.
@@ -37,7 +38,7 @@ impl Interner {
     #[inline]
     pub fn intern(&mut self, word: &str) -> u32 {
         let next = self.len() as u32;
-        if let Some(key) = short_key(word) {
+        if let Some(key) = Key::of(word.as_bytes(), 0, word.len()) {
             let id = *self.short.entry(key).or_insert(next);
             if id == next {
                 self.append(word);
@@ -59,7 +60,7 @@ impl Interner {
     /// The id of a known word.
     #[inline]
     pub fn find(&self, word: &str) -> Option<u32> {
-        if let Some(key) = short_key(word) {
+        if let Some(key) = Key::of(word.as_bytes(), 0, word.len()) {
             return self.short.get(&key).copied();
         }
         self.long.find(hash_long(word), |&id| self.word(id) == word).copied()
@@ -69,18 +70,6 @@ impl Interner {
         self.arena.push_str(word);
         self.bounds.push(self.arena.len());
     }
-}
-
-#[inline]
-fn short_key(word: &str) -> Option<u128> {
-    let bytes = word.as_bytes();
-    if bytes.len() > 15 {
-        return None;
-    }
-    let mut key = [0u8; 16];
-    key[..bytes.len()].copy_from_slice(bytes);
-    key[15] = bytes.len() as u8;
-    Some(u128::from_le_bytes(key))
 }
 
 #[inline]

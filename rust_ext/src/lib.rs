@@ -12,6 +12,7 @@ pub mod error;
 pub mod gazetteer;
 pub mod index;
 pub mod intern;
+pub mod key;
 pub mod levels;
 pub mod memo;
 pub mod pool;

@@ -1,60 +1,9 @@
 //! Memo: what short strings came to before, in a fixed number of slots.
 //!
-//! A string of up to 15 bytes *is* its key (its bytes and its length as one integer), so identity never rests on a hash. Two
-//! keys share a line of the cache; a newcomer takes the first place of its line and the one that has been there longest is
+//! Strings are told apart by their keys (`key`), never by a hash. Two keys share a line of the cache; a newcomer takes the first place of its line and the one that has been there longest is
 //! forgotten. Whoever asks must be able to work an answer out again.
 
-/// A string of 1 to 15 bytes, its length in the last byte; 0 is nobody's.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Key(u128);
-
-impl Key {
-    pub const MAX: usize = 15;
-}
-
-/// `MASKS[n]` keeps the first n bytes.
-const MASKS: [u128; Key::MAX + 1] = {
-    let mut masks = [0; Key::MAX + 1];
-    let mut len = 1;
-    while len <= Key::MAX {
-        masks[len] = u128::MAX >> (8 * (16 - len));
-        len += 1;
-    }
-    masks
-};
-
-/// The 16 bytes from `at` on as one integer, zeros beyond the end.
-#[inline(always)]
-pub fn load(bytes: &[u8], at: usize) -> u128 {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
-        Some(block) => u128::from_le_bytes(*block),
-        None => load_end(&bytes[at..]),
-    }
-}
-
-#[cold]
-fn load_end(rest: &[u8]) -> u128 {
-    let mut block = [0; 16];
-    block[..rest.len()].copy_from_slice(rest);
-    u128::from_le_bytes(block)
-}
-
-impl Key {
-    /// The key of the bytes `start..end`, if there are 1 to 15.
-    #[inline(always)]
-    pub fn of(bytes: &[u8], start: usize, end: usize) -> Option<Self> {
-        let len = end - start;
-        (1..=Self::MAX).contains(&len).then(|| Self(load(bytes, start) & MASKS[len] | (len as u128) << 120))
-    }
-
-    #[inline(always)]
-    fn hash(self) -> u64 {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
-        let product = u128::from(low ^ 0x2436_6d1f_9a3b_58c1) * u128::from(high ^ ODD);
-        ((product >> 64) as u64 ^ product as u64).wrapping_mul(ODD)
-    }
-}
+use crate::key::Key;
 
 #[derive(Clone, Copy, Default)]
 struct Slot<V> {
@@ -132,9 +81,6 @@ mod tests {
         assert_eq!(memo.get(Key::of(b"a\0\0", 0, 1).unwrap()), None);
         assert_eq!(memo.get(Key::of(b"a\0\0", 0, 3).unwrap()), None);
         assert_eq!(memo.get(Key::of(b"\0a\0b", 1, 3).unwrap()), Some(2));
-        assert!(Key::of(b"", 0, 0).is_none());
-        assert!(Key::of(&[b'a'; 16], 0, 16).is_none());
-        assert!(Key::of(&[b'a'; 16], 0, 15).is_some());
     }
 
     #[test]

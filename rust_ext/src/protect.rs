@@ -11,7 +11,8 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::index::{Lookup, MAX_K, NgramIndex};
-use crate::memo::{Key, Memo};
+use crate::key::Key;
+use crate::memo::Memo;
 use crate::text::Texts;
 use crate::words::Words;
 

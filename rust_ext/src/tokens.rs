@@ -17,7 +17,8 @@ use tokenizers::{Model, Tokenizer};
 
 use crate::error::{Error, Result};
 use crate::intern::Interner;
-use crate::memo::{Key, Memo};
+use crate::key::Key;
+use crate::memo::Memo;
 use crate::pretokens::Cut;
 use crate::spans::check_mask;
 use crate::text::Texts;
