@@ -9,6 +9,7 @@ pub mod build;
 pub mod classes;
 pub mod dictionary;
 pub mod error;
+pub mod fold;
 pub mod gazetteer;
 pub mod index;
 pub mod intern;

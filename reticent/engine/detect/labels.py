@@ -1,0 +1,57 @@
+"""Categories: one small vocabulary for the labels of all detectors, corpora and conventions.
+
+A span keeps the label its detector gave it; whoever compares detectors, spreads a hit or draws a surrogate asks for
+its category. Labels are looked up in upper case, without the BIO prefix; an unknown one is its own category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["CATEGORIES", "category"]
+
+_LABELS_OF: Final[Mapping[str, str]] = {
+    "NAME": (
+        "NAME PERSON PER PATIENT DOCTOR USERNAME FIRST_NAME LAST_NAME FULL_NAME NOM PRENOM STAFF HCW RELATIVE "
+        "NOMBRE_SUJETO_ASISTENCIA NOMBRE_PERSONAL_SANITARIO FAMILIARES_SUJETO_ASISTENCIA"
+    ),
+    "DATE": "DATE TIME DATETIME DATE_TIME DATE_NAISSANCE BIRTH_DATE FECHAS",
+    "AGE": "AGE EDAD_SUJETO_ASISTENCIA",
+    "PHONE": "PHONE PHONE_NUMBER FAX TEL TELEFONO NUMERO_TELEFONO NUMERO_FAX",
+    "EMAIL": "EMAIL EMAIL_ADDRESS MAIL CORREO_ELECTRONICO",
+    "URL": "URL DOMAIN_NAME URL_WEB",
+    "IP": "IP IPADDR IP_ADDRESS",
+    "ID": (
+        "ID MRN SSN NIR IBAN NHS NPI DNI NIE CREDIT_CARD ACCOUNT LICENSE VEHICLE DEVICE BIOID IDNUM HEALTHPLAN "
+        "MEDICALRECORD CODE SECU IPP NDA US_SSN IBAN_CODE UK_NHS ES_NIF ES_NIE US_DRIVER_LICENSE US_BANK_NUMBER "
+        "US_PASSPORT ID_SUJETO_ASISTENCIA ID_ASEGURAMIENTO ID_CONTACTO_ASISTENCIAL ID_TITULACION_PERSONAL_SANITARIO "
+        "ID_EMPLEO_PERSONAL_SANITARIO IDENTIF_VEHICULOS_NRSERIE_PLACAS IDENTIF_DISPOSITIVOS_NRSERIE"
+    ),
+    "ZIP": "ZIP ZIP_CODE POSTCODE",
+    "LOCATION": (
+        "LOCATION LOC GPE FAC ADDRESS STREET STREET_ADDRESS CITY VILLE ADRESSE STATE COUNTRY ROOM LOCATION-OTHER "
+        "CALLE TERRITORIO PAIS"
+    ),
+    "ORGANIZATION": "ORGANIZATION ORG HOSPITAL HOPITAL DEPARTMENT INSTITUCION CENTRO_SALUD",
+    "PROFESSION": "PROFESSION TITLE PROFESION",
+    "DEMOGRAPHIC": "DEM NRP NORP SEX SEXO_SUJETO_ASISTENCIA",
+    "QUANTITY": "QUANTITY NUMBER CARDINAL ORDINAL MONEY PERCENT",
+    "OTHER": "MISC OTHER OTROS_SUJETO_ASISTENCIA",
+}
+
+_CATEGORY_OF: Final = {label: name for name, labels in _LABELS_OF.items() for label in labels.split()}
+
+#: The categories of the labels that are known.
+CATEGORIES: Final = tuple(_LABELS_OF)
+
+
+def category(label: str) -> str:
+    """Return the category of a label.
+
+    >>> category("B-PER"), category("Prenom"), category("ZEBRA")
+    ('NAME', 'NAME', 'ZEBRA')
+    """
+    upper = label.upper()
+    bare = upper[2:] if upper[:2] in ("B-", "I-", "E-", "S-", "L-", "U-") else upper
+    return _CATEGORY_OF.get(upper) or _CATEGORY_OF.get(bare, bare)
