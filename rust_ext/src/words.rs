@@ -198,8 +198,8 @@ fn scan_masks(bytes: &[u8], blocks: &[Block], from: usize, to: usize, inside: &m
     let blocks = &blocks[first..to.div_ceil(64)];
     mark_inside(blocks, inside);
     inside[0] &= !0 << (from % 64);
-    if to % 64 != 0 {
-        inside[blocks.len() - 1] &= !(!0 << (to % 64));
+    if let left @ 1.. = to % 64 {
+        inside[blocks.len() - 1] &= !(!0 << left);
     }
     let run = Run { bytes, inside, base: first * 64 };
     // Bounds are two numbers, so the places where runs begin and end are bounds one after the other.
