@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use crate::buffer::{Buffer, Zero};
+use crate::buffer::{Buffer, Zero, prefetch};
 use crate::key::Key;
 use crate::strings::Strings;
 
@@ -211,17 +211,6 @@ impl Dictionary {
         }
         (self.words, counts)
     }
-}
-
-#[inline(always)]
-fn prefetch<T>(place: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the reference is valid.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(place).cast(), std::arch::x86_64::_MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
 }
 
 #[cfg(test)]
