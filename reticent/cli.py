@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent.cli_guard import guard_app
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
@@ -220,6 +222,9 @@ def dedup(
 
     Console().print(copies_table(found.counts))
     Console().print(copies_line(found.counts), soft_wrap=True)
+
+
+app.add_typer(guard_app, name="guard")
 
 
 @app.command()
