@@ -114,7 +114,7 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
         about = json.loads((path / "verbatim.json").read_bytes())
         bits = np.fromfile(path / "verbatim.bin", dtype="<u8").astype(np.uint64, copy=False)
         return _rust.VerbatimFilter.from_bits(bits, length=about["length"], key=about["key"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
         if isinstance(error, ArtifactError):
             raise
         raise ArtifactError(f"{path}: not a readable guard ({type(error).__name__})") from None
