@@ -49,8 +49,7 @@ pub fn near_duplicates(
     for run in &runs {
         for (at, &later) in run.iter().enumerate() {
             for &earlier in &run[..at] {
-                if clusters.root(earlier) != clusters.root(later)
-                    && similar(&sets[&earlier], &sets[&later], threshold)
+                if clusters.root(earlier) != clusters.root(later) && similar(&sets[&earlier], &sets[&later], threshold)
                 {
                     clusters.unite(earlier, later);
                 }
@@ -134,7 +133,8 @@ impl Bands {
             let first = *texts.entry((owner, text)).or_insert(document);
             if first != document {
                 // The one it equals may be a copy itself.
-                copy_of[document as usize] = if copy_of[first as usize] == NONE { first } else { copy_of[first as usize] };
+                copy_of[document as usize] =
+                    if copy_of[first as usize] == NONE { first } else { copy_of[first as usize] };
                 continue;
             }
             let (Some(set), Ok(at)) = (sets.get(&text), self.documents.binary_search(&text)) else { continue };

@@ -25,9 +25,8 @@ pub fn shared_passages(documents: &Documents, units: &[u32], num_words: usize) -
         return Err(Error::Policy("passage: expected at least 1 word".into()));
     }
     documents.check(units.len(), "units")?;
-    let num_windows: usize = (0..documents.len())
-        .map(|document| (documents.words_of(document).len() + 1).saturating_sub(num_words))
-        .sum();
+    let num_windows: usize =
+        (0..documents.len()).map(|document| (documents.words_of(document).len() + 1).saturating_sub(num_words)).sum();
     let num_parts = num_windows.div_ceil(WINDOWS_AT_ONCE).max(1) as u64;
     // Whether a shared passage begins at a word.
     let mut within = vec![false; documents.words.len()];

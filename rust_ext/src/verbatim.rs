@@ -97,7 +97,7 @@ impl Filter {
     #[inline]
     fn place(&self, hash: u64) -> (&[AtomicU64], u64) {
         let num_blocks = (self.bits.len() / WORDS_PER_BLOCK) as u64;
-        let block = ((hash >> 32) * num_blocks >> 32) as usize * WORDS_PER_BLOCK;
+        let block = (((hash >> 32) * num_blocks) >> 32) as usize * WORDS_PER_BLOCK;
         (&self.bits[block..block + WORDS_PER_BLOCK], mix(hash ^ BASE))
     }
 
