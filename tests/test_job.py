@@ -141,7 +141,7 @@ def sections(model: type[BaseModel], where: tuple[str, ...] = ()) -> Iterator[tu
 
 def test_every_section_refuses_an_unknown_field() -> None:
     found = [where for where, _ in sections(Job)]
-    assert len(found) == 8  # the job itself and its sections
+    assert len(found) == 9  # the job itself and its sections
     for where in found:
         values = json.loads(json.dumps(VALID))
         target = values
@@ -713,7 +713,7 @@ def test_individuals_without_a_record_are_counted_and_told(
 @pytest.mark.parametrize(
     ("changes", "until", "message"),
     [
-        ({}, "everything", "unknown stage 'everything'; one of split, detect"),
+        ({}, "everything", "unknown stage 'everything'; one of dedup, split, detect"),
         ({"model": []}, "protect", "the job names no model"),
         ({"model": []}, "report", "the job names no model"),
         ({"audit__attacks": ["loss", "lost"]}, "report", "unknown attack 'lost'; expected some of loss"),

@@ -11,8 +11,10 @@
 //!
 //! Every character is folded, hashed and looked up once, in a stream as in a whole text: there is only the stream.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::surface::Surface;
@@ -21,8 +23,8 @@ use crate::surface::Surface;
 pub const NUM_HITS: usize = 8;
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 const WORDS_PER_BLOCK: usize = 8;
-/// Bits set by a key, for 8 bits a key.
-const BITS_PER_KEY: u32 = 6;
+/// Stretches whose blocks are fetched into the cache before they are needed.
+const AHEAD: usize = 16;
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The set of stretches, which many threads may add to; their order leaves no trace.
@@ -71,47 +73,48 @@ impl Filter {
     }
 
     /// Add every stretch of a text that is long enough to hold a match; returns how many.
-    pub fn add(&self, text: &str, memo: &mut Folder) -> usize {
+    pub fn add(&self, text: &str, scratch: &mut Scratch) -> usize {
         let mut roller = Roller::new(self.length + 1 - NUM_HITS, self.key);
-        let mut first = [0; NUM_HITS];
-        let mut num = 0;
-        memo.space = false;
+        let Scratch { folder, hashes } = scratch;
+        folder.space = false;
+        hashes.clear();
         for c in text.chars() {
-            memo.fold(c, |c| {
-                let Some(hash) = roller.push(c) else { return };
-                num += 1;
-                match num {
-                    NUM_HITS => {
-                        first[NUM_HITS - 1] = hash;
-                        first.iter().for_each(|&hash| self.insert(hash));
-                    }
-                    ..NUM_HITS => first[num - 1] = hash,
-                    _ => self.insert(hash),
-                }
-            });
+            folder.fold(c, |c| hashes.extend(roller.push(c)));
         }
-        if num < NUM_HITS { 0 } else { num }
+        if hashes.len() < NUM_HITS {
+            return 0;
+        }
+        for (at, &hash) in hashes.iter().enumerate() {
+            if let Some(&later) = hashes.get(at + AHEAD) {
+                prefetch(&self.bits[self.block(later)]);
+            }
+            for (word, mask) in self.places(hash) {
+                self.bits[word].fetch_or(mask, Ordering::Relaxed);
+            }
+        }
+        hashes.len()
     }
 
-    /// The block of a hash, and its bits there as numbers of 9 bits.
+    /// The first word of the block of a hash.
     #[inline]
-    fn place(&self, hash: u64) -> (&[AtomicU64], u64) {
+    fn block(&self, hash: u64) -> usize {
         let num_blocks = (self.bits.len() / WORDS_PER_BLOCK) as u64;
-        let block = (((hash >> 32) * num_blocks) >> 32) as usize * WORDS_PER_BLOCK;
-        (&self.bits[block..block + WORDS_PER_BLOCK], mix(hash ^ BASE))
+        (((hash >> 32) * num_blocks) >> 32) as usize * WORDS_PER_BLOCK
     }
 
-    fn insert(&self, hash: u64) {
-        let (block, bits) = self.place(hash);
-        for bit in positions(bits) {
-            block[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
-        }
+    /// Three bits in each of two words of its block.
+    #[inline]
+    fn places(&self, hash: u64) -> [(usize, u64); 2] {
+        let (block, bits) = (self.block(hash), mix(hash ^ BASE));
+        let first = (bits & 7) as usize;
+        let second = (first + 1 + (bits >> 3) as usize % (WORDS_PER_BLOCK - 1)) % WORDS_PER_BLOCK;
+        let mask = |from: u32| (0..3).fold(0, |mask, number| mask | 1u64 << (bits >> (from + 6 * number) & 63));
+        [(block + first, mask(28)), (block + second, mask(46))]
     }
 
     #[inline]
     fn contains(&self, hash: u64) -> bool {
-        let (block, bits) = self.place(hash);
-        positions(bits).all(|bit| block[bit / 64].load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
+        self.places(hash).iter().all(|&(word, mask)| self.bits[word].load(Ordering::Relaxed) & mask == mask)
     }
 
     /// The share of stretches never added that the filter says it knows, over a million hashes.
@@ -119,11 +122,6 @@ impl Filter {
         let num = 1 << 20;
         (0..num).filter(|&number| self.contains(mix(mix(number) ^ self.key))).count() as f64 / num as f64
     }
-}
-
-#[inline]
-fn positions(bits: u64) -> impl Iterator<Item = usize> {
-    (0..BITS_PER_KEY).map(move |number| (bits >> (9 * number) & 511) as usize)
 }
 
 /// A bijection of 64 bits that leaves no structure (the end of SplitMix64).
@@ -134,10 +132,28 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// What adding texts works with.
+#[derive(Default)]
+pub struct Scratch {
+    folder: Folder,
+    hashes: Vec<u64>,
+}
+
+#[inline(always)]
+fn prefetch(place: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; the reference is valid.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(place).cast(), std::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
 /// Folds characters one by one; keeps what others than ASCII fold to.
 #[derive(Default)]
-pub struct Folder {
-    memo: HashMap<char, Box<str>>,
+struct Folder {
+    memo: HashMap<char, Box<str>, FixedState>,
     /// Whether the character before was white space.
     space: bool,
 }
@@ -302,8 +318,8 @@ mod tests {
     fn matches_of_hand_worked_texts() {
         let training = "Seen by Dr. Ásgeir\n\ton the 4th: stable, afebrile, eating.";
         let filter = Filter::new(10_000, 20, 1).unwrap();
-        assert_eq!(filter.add("too short to matter", &mut Folder::default()), 0);
-        assert!(filter.add(training, &mut Folder::default()) > 0);
+        assert_eq!(filter.add("too short to matter", &mut Scratch::default()), 0);
+        assert!(filter.add(training, &mut Scratch::default()) > 0);
         let table: &[(&str, &[Span])] = &[
             ("", &[]),
             ("Ásgeir on the 4th: s", &[(0, 20)]),

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::minhash::near_duplicates;
 use crate::passages::shared_passages;
 use crate::pool::pool;
-use crate::verbatim::{Filter, Folder, Span, Stream};
+use crate::verbatim::{Filter, Scratch, Span, Stream};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCopyCollector>()?;
@@ -183,8 +183,8 @@ impl PyVerbatimFilter {
     fn add(&self, py: Python<'_>, texts: &Bound<'_, PyAny>) -> PyResult<()> {
         let texts = import_texts(texts, "text")?;
         let added: usize = py.detach(|| {
-            let mut folder = Folder::default();
-            (0..texts.len()).map(|row| self.filter.add(texts.get(row), &mut folder)).sum()
+            let mut scratch = Scratch::default();
+            (0..texts.len()).map(|row| self.filter.add(texts.get(row), &mut scratch)).sum()
         });
         self.num_stretches.fetch_add(added, Ordering::Relaxed);
         Ok(())
