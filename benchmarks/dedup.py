@@ -118,14 +118,11 @@ def check(num: int) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=50_000)
-    parser.add_argument("--size", choices=("full", "toy"), default="full")
-    options = parser.parse_args()
-    toy = options.size == "toy"
+def run(size: str, *, documents: int = 50_000) -> None:
+    """Measure, print and write the record."""
+    toy = size == "toy"
     result: dict[str, Any] = {"threshold": THRESHOLD, "checked": check(120 if toy else 2000)}
-    texts, owners = notes(500 if toy else options.documents)
+    texts, owners = notes(500 if toy else documents)
     cluster, seconds = ours(texts, owners)
     peer = theirs(texts)
     result["timed"] = {
@@ -138,8 +135,10 @@ def main() -> None:
     for part in ("checked", "timed"):
         for name, value in result[part].items():
             print(f"{part} {name}: {value if value is None else format(value, ',.4g')}")
-    print(write_record("dedup", result, options.size))
+    print(write_record("dedup", result, size))
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=50_000)
+    run("cpu", documents=parser.parse_args().documents)

@@ -169,21 +169,16 @@ def measure_tokens(index: Any, texts: list[str], hidden_size: int, rounds: int) 
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--individuals", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", choices=("full", "toy"), default="full")
-    options = parser.parse_args()
-    if options.size == "toy":
-        options.individuals, options.rounds = 100, 1
-    table = notes(0, options.individuals)
+def run(size: str, *, individuals: int = 20_000, rounds: int = 5) -> None:
+    """Measure, print and write the record."""
+    individuals, rounds = (100, 1) if size == "toy" else (individuals, rounds)
+    table = notes(0, individuals)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "documents.parquet"
         pq.write_table(table, source, row_group_size=1000)
-        index, found = measure_index(source, table, options.rounds)
+        index, found = measure_index(source, table, rounds)
     texts = table.column("text").to_pylist()
-    found |= measure_tokens(index, texts, 32 if options.size == "toy" else 256, options.rounds)
+    found |= measure_tokens(index, texts, 32 if size == "toy" else 256, rounds)
     rows = [
         [name, f"{value['median']:.1f}", f"{value['low']:.1f} to {value['high']:.1f}"]
         for name, value in found["cpu_microseconds_per_token"].items()
@@ -193,8 +188,12 @@ def main() -> None:
         if isinstance(value, int | float):
             print(f"{name}: {value:,.4g}")
     print(f"build: {found['build_mb_per_cpu_second']['median']:.0f} MB per CPU second")
-    print(write_record("guard", found, options.size))
+    print(write_record("guard", found, size))
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--individuals", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    run("cpu", individuals=options.individuals, rounds=options.rounds)
