@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn bands_find_pairs_at_the_threshold() {
-        for (threshold, rows) in [(1.0, 32), (0.8, 6), (0.5, 2), (0.01, 1)] {
+        for (threshold, rows) in [(1.0, 32), (0.8, 6), (0.5, 3), (0.01, 1)] {
             assert_eq!(rows_of_a_band(threshold), rows, "{threshold}");
         }
     }
