@@ -326,7 +326,7 @@ mod tests {
             ("sgeir on the 4th: s", &[]),
             ("ASGEIR   on the 4th: s", &[(0, 22)]),
             ("xA\u{301}s\u{ad}geir on the 4th: sx", &[(1, 23)]),
-            ("stable, afebrile, eating. stable, afebrile, eating.", &[(0, 25), (26, 51)]),
+            ("stable, afebrile, eating.#stable, afebrile, eating.", &[(0, 25), (26, 51)]),
         ];
         for (text, expected) in table {
             assert_eq!(found(&filter, text), *expected, "{text:?}");
