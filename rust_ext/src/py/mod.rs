@@ -6,6 +6,7 @@
 pub mod detect;
 pub mod index;
 pub mod panic;
+pub mod scrub;
 pub mod synth;
 pub mod tokens;
 
@@ -102,5 +103,6 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     index::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
+    scrub::register(module)?;
     synth::register(module)
 }
