@@ -262,7 +262,7 @@ def real_identifiers(
     *,
     num_threads: int = 0,
 ) -> tuple[NDArray[np.uint64], int, int]:
-    """Return hashes of names and ids in the spans, ascending; how many dates can only be read day first; month first."""
+    """Return hashes of names and ids in the spans, ascending; how many dates must be day first; month first."""
 
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""

@@ -1,14 +1,14 @@
 """Pseudonymised text: direct identifiers replaced, with the map between old and new offsets.
 
-Four styles. ``x``: each word of a span becomes ``X`` (seed 1 §5.5). ``tag``: each span becomes ``[NAME]``, ``[DATE]``, …
+Four styles. ``x``: each word of a span becomes ``X`` (seed 1 §5.5). ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
 ``surrogate``: the same name of one individual always becomes the same invented name, "J. Smith", "SMITH" and "Smith's"
 in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn
 afresh at every occurrence and every ``draw``. What is drawn is a function of a secret key, the individual and the value
 (``rust_ext/src/scrub``), so no table of who became whom exists, and neither order nor batches nor threads matter.
 
 Overlapping and nested spans become one, under the label of the longest, then of the category that stands first in
-`PRIORITY`. White space at the ends of a span stays. Text outside spans stays byte for byte, also the rest of a word that
-a span cuts.
+`PRIORITY`. White space at the ends of a span stays. Text outside spans stays byte for byte, also the rest of a word
+that a span cuts.
 """
 
 from __future__ import annotations
@@ -123,9 +123,10 @@ class OffsetMap:
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = (rows << 32) | from_start
         bounds = []
-        for position, side, inside_to in ((start, "right", to_start), (end, "left", to_end)):
-            position = np.asarray(position, dtype=np.int64)
-            before = np.searchsorted(keys, (document << 32) | position, side) - 1  # the last edit that begins before
+        for given, at_start, inside_to in ((start, True, to_start), (end, False, to_end)):
+            position = np.asarray(given, dtype=np.int64)
+            # The last edit that begins before it; a start at the edit's own start is in it, an end there is not.
+            before = np.searchsorted(keys, (document << 32) | position, "right" if at_start else "left") - 1
             edited = before >= self.offsets[document]
             before = before[edited]
             mapped = position.copy()
@@ -195,7 +196,7 @@ def pseudonymise_batch(
 ) -> Pseudonymised:
     """Return the documents with these spans replaced.
 
-    A pure function: the same document, spans, key and draw give the same text in any batch and on any number of threads.
+    A pure function: the same document, spans, key and draw give the same text in any batch, on any number of threads.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The stage scrub: documents and their spans in, the same documents without direct identifiers out.
 
-Two passes over the text, batch by batch: one that collects what is real (so that no surrogate is somebody by chance, and
-dates of documents that do not tell day from month are read as most others), one that replaces. Memory: a batch, and
-8 bytes a distinct name or id of the corpus.
+Two passes over the text, batch by batch: one that collects what is real (so that no surrogate is somebody by chance,
+and dates of documents that do not tell day from month are read as most others), one that replaces. Memory: a batch,
+and 8 bytes a distinct name or id of the corpus.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ OFFSETS: Final = with_version(
     pa.schema(
         [
             pa.field("doc_id", pa.string(), nullable=False),
-            *(pa.field(f"{text}_{end}", _POSITIONS, nullable=False) for text in ("old", "new") for end in ("start", "end")),
+            *(
+                pa.field(f"{text}_{end}", _POSITIONS, nullable=False)
+                for text in ("old", "new")
+                for end in ("start", "end")
+            ),
         ]
     ),
     "offsets",
@@ -141,8 +145,8 @@ def scrub_corpus(
     avoid = None
     if draws:
         avoid, day_first, month_first = _survey(corpus, spans, config.num_threads)
-        otherwise = "dmy" if day_first > month_first else "mdy"
-        config = replace(config, dates=replace(config.dates, otherwise=otherwise))
+        dates = replace(config.dates, otherwise="dmy" if day_first > month_first else "mdy")
+        config = replace(config, dates=dates)
     columns = [name for name in DOCUMENTS.names if name != "spans" and getattr(corpus.columns, name) is not None]
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
@@ -150,7 +154,14 @@ def scrub_corpus(
     with _Writer(folder) as writer:
         for batch, given in _with_spans(corpus, spans, columns):
             made = pseudonymise_batch(
-                batch, given, config.style, key, config.draw, dates=config.dates, avoid=avoid, num_threads=config.num_threads
+                batch,
+                given,
+                config.style,
+                key,
+                config.draw,
+                dates=config.dates,
+                avoid=avoid,
+                num_threads=config.num_threads,
             )
             if config.new_ids:
                 batch = _with_new_ids(batch, key, config.num_threads)
@@ -162,7 +173,8 @@ def scrub_corpus(
             if progress:
                 progress(counts["documents"])
     categories = {
-        name: {"replaced": number, **({"tagged": tagged[name]} if draws else {})} for name, number in sorted(replaced.items())
+        name: {"replaced": number, **({"tagged": tagged[name]} if draws else {})}
+        for name, number in sorted(replaced.items())
     }
     return {**counts, "categories": categories}
 
@@ -177,9 +189,7 @@ def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:
     return table.column("doc_id").combine_chunks(), OffsetMap.from_columns(table)
 
 
-def _with_spans(
-    corpus: Corpus, spans: SpanReader, columns: list[str]
-) -> Iterator[tuple[pa.RecordBatch, SpanArrays]]:
+def _with_spans(corpus: Corpus, spans: SpanReader, columns: list[str]) -> Iterator[tuple[pa.RecordBatch, SpanArrays]]:
     first = 0
     for batch in corpus.batches(columns=tuple(columns)):
         yield batch, spans.slice(first, batch.num_rows)

@@ -103,6 +103,9 @@ pub fn context_of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Context {
     if most > 0 {
         let at = languages.iter().position(|&votes| votes == most).unwrap_or(0);
         context.language = Some(super::calendar::LANGUAGES[at]);
+        if context.order.is_none() && context.language != Some(Language::English) {
+            context.order = Some(Order::DayFirst);
+        }
     }
     context.year = texts.filter_map(|text| parse(text, &context, Order::DayFirst)?.year).next();
     context
