@@ -1,5 +1,8 @@
 //! The calendar: days as one number, and the words for months and weekdays in four languages.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// Days since 1970-01-01 of a date of the Gregorian calendar, the old dates too (Hinnant's algorithm).
 pub fn to_days(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -79,16 +82,33 @@ pub struct Named {
     pub number: usize,
 }
 
+/// Folded words with all that they may name, the long forms first.
+type Known = HashMap<String, Vec<Named>>;
+
+static KNOWN_MONTHS: LazyLock<Known> = LazyLock::new(|| known(&MONTHS));
+static KNOWN_WEEKDAYS: LazyLock<Known> = LazyLock::new(|| known(&WEEKDAYS));
+
+fn known(words: &[[&str; 2]; 4]) -> Known {
+    let mut known = Known::new();
+    for language in LANGUAGES {
+        for short in [false, true] {
+            for (number, word) in row(words, language, short).enumerate() {
+                known.entry(fold(word)).or_default().push(Named { language, short, number });
+            }
+        }
+    }
+    for (variant, word) in VARIANTS {
+        if let Some(named) = known.get(word).cloned() {
+            known.entry(variant.to_owned()).or_default().extend(named);
+        }
+    }
+    known
+}
+
 /// What a folded word names, in the wished language where it has it, else in the first that has it.
-fn named(words: &[[&str; 2]; 4], folded: &str, wished: Option<Language>) -> Option<Named> {
-    let folded = VARIANTS.iter().find(|(variant, _)| *variant == folded).map_or(folded, |(_, word)| word);
-    let order = wished.into_iter().chain(LANGUAGES);
-    order.into_iter().find_map(|language| {
-        [false, true].into_iter().find_map(|short| {
-            let number = row(words, language, short).position(|word| fold(word) == folded)?;
-            Some(Named { language, short, number })
-        })
-    })
+fn named(known: &Known, folded: &str, wished: Option<Language>) -> Option<Named> {
+    let all = known.get(folded)?;
+    all.iter().find(|named| Some(named.language) == wished).or(all.first()).copied()
 }
 
 fn row<'a>(words: &[[&'a str; 2]; 4], language: Language, short: bool) -> std::str::SplitAsciiWhitespace<'a> {
@@ -108,23 +128,18 @@ fn fold(word: &str) -> String {
 }
 
 pub fn month(folded: &str, wished: Option<Language>) -> Option<Named> {
-    named(&MONTHS, folded, wished)
+    named(&KNOWN_MONTHS, folded, wished)
 }
 
 pub fn weekday(folded: &str, wished: Option<Language>) -> Option<Named> {
-    named(&WEEKDAYS, folded, wished)
+    named(&KNOWN_WEEKDAYS, folded, wished)
 }
 
 /// The language that alone has this word; None where none or several have it.
 pub fn language_of(folded: &str) -> Option<Language> {
-    let has = |language: &Language| {
-        [&MONTHS, &WEEKDAYS].iter().any(|words| {
-            [false, true].iter().any(|&short| row(words, *language, short).any(|word| fold(word) == folded))
-        })
-    };
-    let mut having = LANGUAGES.into_iter().filter(has);
-    let only = having.next()?;
-    having.next().is_none().then_some(only)
+    let mut named = [&KNOWN_MONTHS, &KNOWN_WEEKDAYS].into_iter().filter_map(|known| known.get(folded)).flatten();
+    let first = named.next()?.language;
+    named.all(|named| named.language == first).then_some(first)
 }
 
 impl Named {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::calendar::{Language, Named, exists, from_days, language_of, month, to_days, weekday};
 use super::key::{Key, Stream};
-use crate::surface::Surface;
+use super::values::folded;
 
 /// Which of the first two numbers of 03/04/2019 is the day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ pub fn context_of<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Context {
     for text in texts.clone() {
         let found = tokens(text);
         for token in found.iter().filter(|token| !token.number) {
-            if let Some(language) = language_of(&Surface::Fold.apply(&text[token.at.clone()])) {
+            if let Some(language) = language_of(&folded(&text[token.at.clone()])) {
                 languages[language as usize] += 1;
             }
         }
@@ -139,8 +139,10 @@ pub fn evident_orders<'a>(texts: impl Iterator<Item = &'a str>) -> (u64, u64) {
 }
 
 /// Words that stand in a date and mean nothing for it.
-const CONNECTORS: &str =
-    " of the de del d le el la den der am at a on in um uhr les las los an au en t z h hs hr hrs hours am pm utc gmt ";
+const CONNECTORS: &[&str] = &[
+    "of", "the", "de", "del", "d", "le", "el", "la", "den", "der", "am", "at", "a", "on", "in", "um", "uhr", "les",
+    "las", "los", "an", "au", "en", "t", "z", "h", "hs", "hr", "hrs", "hours", "pm", "utc", "gmt",
+];
 
 /// Read a date; None when it is not one, or not one day or month. `order` counts where nothing else decides.
 pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
@@ -149,7 +151,7 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
     let mut month_at = None;
     let found = tokens(text);
     let between = |i: usize| if i + 1 < found.len() { &text[found[i].at.end..found[i + 1].at.start] } else { "" };
-    let word = |token: &Token| Surface::Fold.apply(&text[token.at.clone()]).into_owned();
+    let word = |token: &Token| folded(&text[token.at.clone()]);
     let language = found.iter().filter(|t| !t.number).find_map(|t| language_of(&word(t))).or(context.language);
     let mut i = 0;
     while i < found.len() {
@@ -159,7 +161,7 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
             let clock = match found.get(i + 1) {
                 Some(next) if next.number => between(i) == ":",
                 Some(next) => {
-                    between(i).trim().is_empty() && matches!(word(next).as_str(), "h" | "hs" | "uhr" | "am" | "pm")
+                    between(i).trim().is_empty() && matches!(word(next).as_ref(), "h" | "hs" | "uhr" | "am" | "pm")
                 }
                 None => false,
             };
@@ -179,12 +181,12 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
             } else if let Some(named) = weekday(&folded, language) {
                 date.parts.push((at, Role::Weekday(named)));
             } else if i > 0 && found[i - 1].number && found[i - 1].at.end == at.start && folded.len() == 2 {
-                match folded.as_str() {
+                match folded.as_ref() {
                     "st" | "nd" | "rd" | "th" => date.parts.push((at, Role::Ordinal)),
                     "er" => date.parts.push((at, Role::Premier)),
                     _ => return None,
                 }
-            } else if !(CONNECTORS.contains(&format!(" {folded} ")) || matches!(folded.as_str(), "º" | "o")) {
+            } else if !(CONNECTORS.contains(&folded.as_ref()) || matches!(folded.as_ref(), "º" | "o")) {
                 return None;
             }
         }

@@ -22,18 +22,30 @@ impl Key {
 
     /// Draws for one value; `attempt` gives others for the same value.
     pub fn stream(&self, purpose: u8, value: &[u8], attempt: u32) -> Stream {
-        let mut message = Vec::with_capacity(value.len() + 9);
-        message.extend_from_slice(value);
-        message.extend_from_slice(&attempt.to_le_bytes());
-        message.push(purpose);
+        let mut message = [0; MESSAGE];
+        let long;
+        let value = if value.len() <= LONGEST {
+            value
+        } else {
+            long = *blake3::keyed_hash(&self.0, value).as_bytes();
+            &long
+        };
+        message[..value.len()].copy_from_slice(value);
+        message[MESSAGE - 6] = value.len() as u8;
+        message[MESSAGE - 5] = purpose;
+        message[MESSAGE - 4..].copy_from_slice(&attempt.to_le_bytes());
         Stream { key: self.0, message, block: [0; 32], blocks: 0, at: 32 }
     }
 }
 
+/// One block of BLAKE3: the value (hashed first where it is longer), how many blocks were drawn, and what it is for.
+const MESSAGE: usize = 64;
+const LONGEST: usize = MESSAGE - 10;
+
 /// An endless row of uniform numbers.
 pub struct Stream {
     key: [u8; 32],
-    message: Vec<u8>,
+    message: [u8; MESSAGE],
     block: [u8; 32],
     blocks: u32,
     at: usize,
@@ -42,10 +54,8 @@ pub struct Stream {
 impl Stream {
     fn next(&mut self) -> u32 {
         if self.at == 32 {
-            let length = self.message.len();
-            self.message.extend_from_slice(&self.blocks.to_le_bytes());
+            self.message[LONGEST..LONGEST + 4].copy_from_slice(&self.blocks.to_le_bytes());
             self.block = *blake3::keyed_hash(&self.key, &self.message).as_bytes();
-            self.message.truncate(length);
             self.blocks += 1;
             self.at = 0;
         }
@@ -97,7 +107,8 @@ pub fn permute(key: &Key, purpose: u8, attempt: u32, values: &mut [u32], radices
             if round % 2 == 0 { (left, right, left_radices) } else { (right, left, right_radices) };
         message.clear();
         message.push(round);
-        message.extend(radices.iter().chain(from.iter()).flat_map(|number| number.to_le_bytes()));
+        // Radices tell shapes apart; most are the same 10 or 26, so two bytes of each symbol say enough.
+        message.extend(radices.iter().chain(from.iter()).flat_map(|&number| (number as u16).to_le_bytes()));
         let mut stream = key.stream(purpose, &message, attempt);
         for (value, &radix) in to.iter_mut().zip(to_radices) {
             *value = (*value + stream.below(radix as usize) as u32) % radix;

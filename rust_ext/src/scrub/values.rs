@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use unicode_normalization::char::is_combining_mark;
 
@@ -107,7 +109,7 @@ impl<'a> Drawer<'a> {
     /// What a first letter becomes.
     fn letter(&self, c: char) -> u8 {
         let letters = self.letters.get_or_init(|| cycle_of_letters(&self.key));
-        let base = Surface::Fold.apply(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or('x');
+        let base = folded(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or('x');
         let number = if base.is_ascii_lowercase() { base as u32 - 'a' as u32 } else { base as u32 % 26 };
         letters[number as usize]
     }
@@ -282,9 +284,6 @@ struct Symbol {
 
 /// First character and number of the alphabets that stay themselves; every other letter becomes a Latin one.
 const ALPHABETS: &[(u32, u32)] = &[
-    ('0' as u32, 10),
-    ('a' as u32, 26),
-    ('A' as u32, 26),
     (0x3b1, 17),
     (0x391, 17),
     (0x430, 32),
@@ -307,6 +306,15 @@ const ALPHABETS: &[(u32, u32)] = &[
 
 fn symbol(c: char) -> Option<Symbol> {
     let code = c as u32;
+    if c.is_ascii() {
+        let (base, radix) = match c {
+            '0'..='9' => ('0', 10),
+            'a'..='z' => ('a', 26),
+            'A'..='Z' => ('A', 26),
+            _ => return None,
+        };
+        return Some(Symbol { base: base as u32, radix, value: code - base as u32 });
+    }
     for &(base, radix) in ALPHABETS {
         if (base..base + radix).contains(&code) {
             return Some(Symbol { base, radix, value: code - base });
@@ -356,8 +364,15 @@ fn is_possessive(word: &str, before: &str) -> bool {
     word.eq_ignore_ascii_case("s") && before.ends_with(['\'', '\u{2019}'])
 }
 
-fn folded(word: &str) -> Cow<'_, str> {
-    Surface::Fold.apply(word)
+/// A word as it is compared: without case, accents and invisible characters.
+pub fn folded(word: &str) -> Cow<'_, str> {
+    if !word.is_ascii() {
+        return Surface::Fold.apply(word);
+    }
+    if word.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(word.to_ascii_lowercase());
+    }
+    Cow::Borrowed(word)
 }
 
 /// What identifies an id in any spelling: its letters and digits, in lower case.
@@ -366,32 +381,51 @@ pub fn normal_id(text: &str) -> String {
 }
 
 /// Particles of names, which stay unless they end the name: there they are a name themselves.
-const PARTICLES: &str =
-    " de del della der des di do dos da du el la las le los of st van von und the y al bin ibn ben ";
+const PARTICLES: &str = "de del della der des di do dos da du el la las le los of st van von und the y al bin ibn ben";
 /// Titles, which stay.
-const TITLES: &str = " mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np pa do dds msc bsc mme mlle monsieur madame \
-    docteur professeur doctor doctora don dona herr frau ";
-const OF_PLACES: &str = " and at of the de del der des di do dos da du el en la las le les los l d y et und von am an im \
+const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np pa do dds msc bsc mme mlle monsieur madame \
+    docteur professeur doctor doctora don dona herr frau";
+const OF_PLACES: &str = "and at of the de del der des di do dos da du el en la las le les los l d y et und von am an im \
     in sur sous street str road rd avenue ave lane ln drive boulevard blvd court place plaza square way highway \
     route rue impasse allee allees chemin quai cours calle avenida avda carretera paseo camino strasse weg platz allee \
-    north south east west apt apartment suite unit floor room bp cedex po box saint sainte san santa bis ter ";
-const OF_ORGANIZATIONS: &str = " hospital hospitals clinic clinics center centre medical health healthcare university \
+    north south east west apt apartment suite unit floor room bp cedex po box saint sainte san santa bis ter";
+const OF_ORGANIZATIONS: &str = "hospital hospitals clinic clinics center centre medical health healthcare university \
     college school institute department service services unit ward general regional memorial community county city \
     national care home nursing laboratory pharmacy foundation group association company inc ltd llc hopital hopitaux \
     clinique universitaire universite institut maison sante chu chr chru ch centro salud clinica universitario \
-    universidad departamento servicio unidad krankenhaus klinik klinikum universitat praxis zentrum ";
+    universidad departamento servicio unidad krankenhaus klinik klinikum universitat praxis zentrum";
+
+const IN_PARTICLES: u8 = 1;
+const IN_TITLES: u8 = 2;
+const IN_PLACES: u8 = 4;
+const IN_ORGANIZATIONS: u8 = 8;
+
+/// Which of these lists a word is on.
+static WORDS_KEPT: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
+    let lists =
+        [(PARTICLES, IN_PARTICLES), (TITLES, IN_TITLES), (OF_PLACES, IN_PLACES), (OF_ORGANIZATIONS, IN_ORGANIZATIONS)];
+    let mut kept = HashMap::new();
+    for (words, list) in lists {
+        for word in words.split_ascii_whitespace() {
+            *kept.entry(word).or_insert(0) |= list;
+        }
+    }
+    kept
+});
 
 fn is_kept(word: &str, scope: Scope, last: bool) -> bool {
     let folded = folded(word);
     if folded.len() < 2 && scope == Scope::Person {
         return false;
     }
-    let padded = format!(" {folded} ");
-    match scope {
-        Scope::Person => TITLES.contains(&padded) || (!last && PARTICLES.contains(&padded)),
-        Scope::Place => OF_PLACES.contains(&padded),
-        Scope::Organization => OF_ORGANIZATIONS.contains(&padded) || OF_PLACES.contains(&padded),
-    }
+    let lists = WORDS_KEPT.get(folded.as_ref()).copied().unwrap_or(0);
+    let kept = match scope {
+        Scope::Person if last => IN_TITLES,
+        Scope::Person => IN_TITLES | IN_PARTICLES,
+        Scope::Place => IN_PLACES,
+        Scope::Organization => IN_ORGANIZATIONS | IN_PLACES,
+    };
+    lists & kept != 0
 }
 
 /// Hashes of what is real in a span: its names of three letters and more, and, for an id, all of it.
