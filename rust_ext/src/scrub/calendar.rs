@@ -99,7 +99,9 @@ fn known(words: &[[&str; 2]; 4]) -> Known {
     }
     for (variant, word) in VARIANTS {
         if let Some(named) = known.get(word).cloned() {
-            known.entry(variant.to_owned()).or_default().extend(named);
+            let all = known.entry(variant.to_owned()).or_default();
+            all.extend(named);
+            all.sort_by_key(|named| named.language as u8);
         }
     }
     known

@@ -169,7 +169,7 @@ impl Spans<'_> {
     fn stretches(&self, row: usize, text: &str, merge_touching: bool) -> Result<Vec<Stretch>> {
         let (first, last) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
         let mut rows: Vec<usize> = (first..last).collect();
-        rows.sort_by_key(|&span| (self.starts[span], self.ends[span], span));
+        rows.sort_by_key(|&span| (self.starts[span], self.ends[span], self.categories[span], span));
         let mut counter = CharCounter::new(text);
         let ascii = text.is_ascii();
         let mut chars = text.char_indices();

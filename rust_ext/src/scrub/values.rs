@@ -383,7 +383,7 @@ pub fn normal_id(text: &str) -> String {
 /// Particles of names, which stay unless they end the name: there they are a name themselves.
 const PARTICLES: &str = "de del della der des di do dos da du el la las le los of st van von und the y al bin ibn ben";
 /// Titles, which stay.
-const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np pa do dds msc bsc mme mlle monsieur madame \
+const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np dds msc bsc mme mlle monsieur madame \
     docteur professeur doctor doctora don dona herr frau";
 const OF_PLACES: &str = "and at of the de del der des di do dos da du el en la las le les los l d y et und von am an im \
     in sur sous street str road rd avenue ave lane ln drive boulevard blvd court place plaza square way highway \
