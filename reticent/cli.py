@@ -360,8 +360,9 @@ def scrub(
     style: Annotated[
         ScrubStyle,
         typer.Option(
-            help="x: X for each word. tag: [NAME], [DATE], … surrogate: the same invented name for the same name, in "
-            "all documents of one individual. rotate: drawn afresh at every occurrence."
+            metavar="STYLE",
+            help="x: X for each word. tag: [NAME], [DATE] and so on. surrogate: the same invented name for the same "
+            "name, in all documents of one individual. rotate: drawn afresh at every occurrence.",
         ),
     ] = ScrubStyle.SURROGATE,
     shift_dates: Annotated[
@@ -375,7 +376,10 @@ def scrub(
     ] = None,
     date_order: Annotated[
         DateOrder,
-        typer.Option(help="How 03/04/2019 is read; auto: as the document's other dates, else as most of the corpus."),
+        typer.Option(
+            metavar="ORDER",
+            help="How 03/04/2019 is read: dmy, mdy; auto: as the document's other dates, else as most of the corpus.",
+        ),
     ] = DateOrder.AUTO,
     draw: Annotated[int, typer.Option(min=0, metavar="<int>", help="Which draw, for rotate: an epoch's number.")] = 0,
     new_ids: Annotated[
