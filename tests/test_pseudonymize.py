@@ -129,12 +129,13 @@ def test_parts_of_a_name_become_parts_of_one_name() -> None:
 
 
 def test_names_keep_their_shape() -> None:
-    text = "{NAME:María de la Cruz} {NAME:O'Brien} {NAME:Van Der Berg} {NAME:Minh Do} {NAME:jsmith42}"
-    cruz, obrien, berg, minh, login = values(text)
+    text = "{NAME:María de la Cruz} {NAME:O'Brien} {NAME:von der Berg} {NAME:Minh Do} {NAME:Ben van Lee} {NAME:jsmith42}"
+    cruz, obrien, berg, minh, ben, login = values(text)
     assert re.fullmatch(r"[A-Z][a-z]+ de la [A-Z][a-z]+", cruz)
     assert re.fullmatch(r"[A-Z]'[A-Z][a-z]+", obrien)
-    assert re.fullmatch(r"Van Der [A-Z][a-z]+", berg)
+    assert re.fullmatch(r"von der [A-Z][a-z]+", berg)
     assert re.fullmatch(r"[A-Z][a-z]+ (?!Do$)[A-Z][a-z]+", minh)  # a particle that ends a name is the name
+    assert re.fullmatch(r"(?!Ben)[A-Z][a-z]+ van [A-Z][a-z]+", ben)  # a particle in small letters only
     assert re.fullmatch(r"[a-z]+\d\d", login)
 
 

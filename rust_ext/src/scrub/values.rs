@@ -6,11 +6,10 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use unicode_normalization::char::is_combining_mark;
 
+use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
 use super::names::{Kind, first_name, invent, with_case_of};
 use crate::surface::{Surface, is_invisible};
@@ -268,13 +267,6 @@ impl<'a> Drawer<'a> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Person,
-    Place,
-    Organization,
-}
-
 /// A character as a number among those of its alphabet and case.
 struct Symbol {
     base: u32,
@@ -378,54 +370,6 @@ pub fn folded(word: &str) -> Cow<'_, str> {
 /// What identifies an id in any spelling: its letters and digits, in lower case.
 pub fn normal_id(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
-/// Particles of names, which stay unless they end the name: there they are a name themselves.
-const PARTICLES: &str = "de del della der des di do dos da du el la las le los of st van von und the y al bin ibn ben";
-/// Titles, which stay.
-const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np dds msc bsc mme mlle monsieur madame \
-    docteur professeur doctor doctora don dona herr frau";
-const OF_PLACES: &str = "and at of the de del der des di do dos da du el en la las le les los l d y et und von am an im \
-    in sur sous street str road rd avenue ave lane ln drive boulevard blvd court place plaza square way highway \
-    route rue impasse allee allees chemin quai cours calle avenida avda carretera paseo camino strasse weg platz allee \
-    north south east west apt apartment suite unit floor room bp cedex po box saint sainte san santa bis ter";
-const OF_ORGANIZATIONS: &str = "hospital hospitals clinic clinics center centre medical health healthcare university \
-    college school institute department service services unit ward general regional memorial community county city \
-    national care home nursing laboratory pharmacy foundation group association company inc ltd llc hopital hopitaux \
-    clinique universitaire universite institut maison sante chu chr chru ch centro salud clinica universitario \
-    universidad departamento servicio unidad krankenhaus klinik klinikum universitat praxis zentrum";
-
-const IN_PARTICLES: u8 = 1;
-const IN_TITLES: u8 = 2;
-const IN_PLACES: u8 = 4;
-const IN_ORGANIZATIONS: u8 = 8;
-
-/// Which of these lists a word is on.
-static WORDS_KEPT: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
-    let lists =
-        [(PARTICLES, IN_PARTICLES), (TITLES, IN_TITLES), (OF_PLACES, IN_PLACES), (OF_ORGANIZATIONS, IN_ORGANIZATIONS)];
-    let mut kept = HashMap::new();
-    for (words, list) in lists {
-        for word in words.split_ascii_whitespace() {
-            *kept.entry(word).or_insert(0) |= list;
-        }
-    }
-    kept
-});
-
-fn is_kept(word: &str, scope: Scope, last: bool) -> bool {
-    let folded = folded(word);
-    if folded.len() < 2 && scope == Scope::Person {
-        return false;
-    }
-    let lists = WORDS_KEPT.get(folded.as_ref()).copied().unwrap_or(0);
-    let kept = match scope {
-        Scope::Person if last => IN_TITLES,
-        Scope::Person => IN_TITLES | IN_PARTICLES,
-        Scope::Place => IN_PLACES,
-        Scope::Organization => IN_ORGANIZATIONS | IN_PLACES,
-    };
-    lists & kept != 0
 }
 
 /// Hashes of what is real in a span: its names of three letters and more, and, for an id, all of it.
