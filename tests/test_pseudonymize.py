@@ -129,7 +129,9 @@ def test_parts_of_a_name_become_parts_of_one_name() -> None:
 
 
 def test_names_keep_their_shape() -> None:
-    text = "{NAME:María de la Cruz} {NAME:O'Brien} {NAME:von der Berg} {NAME:Minh Do} {NAME:Ben van Lee} {NAME:jsmith42}"
+    text = (
+        "{NAME:María de la Cruz} {NAME:O'Brien} {NAME:von der Berg} {NAME:Minh Do} {NAME:Ben van Lee} {NAME:jsmith42}"
+    )
     cruz, obrien, berg, minh, ben, login = values(text)
     assert re.fullmatch(r"[A-Z][a-z]+ de la [A-Z][a-z]+", cruz)
     assert re.fullmatch(r"[A-Z]'[A-Z][a-z]+", obrien)
