@@ -1,7 +1,8 @@
 """How fast are identifiers replaced, style by style, beside a loop over Python strings?
 
 The documents are generated, with every identifier marked: one in some 150 bytes, more than real notes hold. What the
-loop does is the least that a tag needs, and its texts must be equal to ours. Seconds are those of the wall and of all cores.
+loop does is the least that a tag needs, and its texts must be equal to ours. Seconds are those of the wall, and of all
+cores together.
 
     python -m benchmarks.scrub
 """
