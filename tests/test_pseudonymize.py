@@ -144,7 +144,7 @@ def test_names_keep_their_shape() -> None:
 @pytest.mark.parametrize(
     ("name", "shape"),
     [("Сара Смит", r"[А-Я][а-я]{3} [А-Я][а-я]{3}"), ("王小明", r"[一-龥]{3}"), ("דוד כהן", r"[א-ת]{3} [א-ת]{3}"),
-     ("Μαρία", r"[α-ρΑ-Ρa-zA-Z]{5}"), ("Łucja", "[A-Z][a-z]+"), ("Ærø", "[A-Z][a-z]+"), ("김민수", r"[가-힣]{3}")],
+     ("Μαρία", r"[Α-Ω][α-ω]{4}"), ("Łucja", "[A-Z][a-z]+"), ("Ærø", "[A-Z][a-z]+"), ("김민수", r"[가-힣]{3}")],
 )  # fmt: skip
 def test_names_stay_in_their_script(name: str, shape: str) -> None:
     (new,) = values(f"{{NAME:{name}}}")
@@ -193,6 +193,13 @@ def test_surrogates_have_the_form_of_their_category(label: str, value: str, shap
     (new,) = values(f"{{{label}:{value}}}", individual)
     assert re.fullmatch(shape, new)
     assert new != value
+
+
+def test_ages_of_an_individual_keep_their_distance() -> None:
+    new = values("{AGE:40} {AGE:41 years} {AGE:45}")
+    assert int(new[1].split()[0]) - int(new[0]) == 1
+    assert int(new[2]) - int(new[0]) == 5
+    assert [re.fullmatch(r"9\d", age) is not None for age in values("{AGE:90} {AGE:99} {AGE:104}")] == [True] * 3
 
 
 def test_one_number_written_in_two_ways_stays_one_number() -> None:
@@ -390,7 +397,7 @@ def test_text_outside_spans_is_the_same_and_offsets_go_forth_and_back(
             assert new_start < new_end
             assert text[old_at:old_start] == new[new_at:new_start]
             old, put = text[old_start:old_end], new[new_start:new_end]
-            if sum(map(str.isalpha, old)) >= 3:
+            if style != "x" and sum(map(str.isalpha, old)) >= 3:
                 assert old != put
             covered[old_start:old_end] = True
             old_at, new_at = old_end, new_end

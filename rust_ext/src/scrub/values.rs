@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 
 use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
@@ -213,7 +213,8 @@ impl<'a> Drawer<'a> {
         (out != text).then_some(out)
     }
 
-    /// An age: another one at most three years from it, under 90 as before; from 90 on another from 90 to 99.
+    /// An age: one to three years from it, all ages of an individual by the same number as long as they stay from 0 to
+    /// 89; from 90 on another from 90 to 99.
     pub fn age(&mut self, text: &str) -> Option<String> {
         let mut out = String::with_capacity(text.len());
         for (piece, word) in pieces(text) {
@@ -222,9 +223,13 @@ impl<'a> Drawer<'a> {
                 continue;
             }
             let age: i64 = word.parse().ok()?;
-            let (low, high) = if age >= 90 { (90, 99) } else { ((age - 3).max(1), (age + 3).min(89)) };
-            let others: Vec<i64> = (low..=high).filter(|&other| other != age).collect();
-            let drawn = others[self.key.stream(b'y', &age.to_le_bytes(), 0).below(others.len())];
+            let mut stream = self.key.stream(b'y', b"", 0);
+            let drawn = if age >= 90 {
+                90 + (age + 1 + stream.below(9) as i64) % 10
+            } else {
+                let years = [-3, -2, -1, 1, 2, 3][stream.below(6)];
+                if (0..90).contains(&(age + years)) { age + years } else { age - years }
+            };
             out.push_str(&drawn.to_string());
         }
         (out != text).then_some(out)
@@ -277,7 +282,10 @@ struct Symbol {
 /// First character and number of the alphabets that stay themselves; every other letter becomes a Latin one.
 const ALPHABETS: &[(u32, u32)] = &[
     (0x3b1, 17),
+    (0x3c2, 1),
+    (0x3c3, 7),
     (0x391, 17),
+    (0x3a3, 7),
     (0x430, 32),
     (0x410, 32),
     (0x5d0, 27),
@@ -314,6 +322,16 @@ fn symbol(c: char) -> Option<Symbol> {
     }
     if !c.is_alphanumeric() {
         return None;
+    }
+    // An accented letter counts as the letter.
+    let mut bare = c;
+    decompose_canonical(c, |part| {
+        if !is_combining_mark(part) {
+            bare = part
+        }
+    });
+    if bare != c {
+        return symbol(bare);
     }
     let base = match c {
         _ if c.is_numeric() => '0',
