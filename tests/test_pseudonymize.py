@@ -306,6 +306,9 @@ NEXT_DAY = [
     ("mars", "avril"),
     ("Friday", "Saturday"),
     ("29/02", "01/03"),
+    ("between 30 April 2019 and 31 May 2019", "between 1 May 2019 and 1 June 2019"),
+    ("31/12/2019 - 31/01/2020", "01/01/2020 - 01/02/2020"),
+    ("du 31 mars au 2 avril 2019", "du 1 avril au 3 avril 2019"),
 ]
 
 

@@ -140,8 +140,9 @@ pub fn evident_orders<'a>(texts: impl Iterator<Item = &'a str>) -> (u64, u64) {
 
 /// Words that stand in a date and mean nothing for it.
 const CONNECTORS: &[&str] = &[
-    "of", "the", "de", "del", "d", "le", "el", "la", "den", "der", "am", "at", "a", "on", "in", "um", "uhr", "les",
-    "las", "los", "an", "au", "en", "t", "z", "h", "hs", "hr", "hrs", "hours", "pm", "utc", "gmt",
+    "between", "from", "since", "until", "on", "du", "depuis", "entre", "desde", "hasta", "vom", "von", "seit", "of",
+    "the", "de", "del", "d", "le", "el", "la", "den", "der", "am", "at", "a", "on", "in", "um", "uhr", "les", "las",
+    "los", "an", "au", "en", "t", "z", "h", "hs", "hr", "hrs", "hours", "pm", "utc", "gmt",
 ];
 
 /// Read a date; None when it is not one, or not one day or month. `order` counts where nothing else decides.
@@ -201,6 +202,34 @@ pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
     let valid =
         (1..=12).contains(&date.month.unwrap_or(1)) && exists(date.year.unwrap_or(2000), date.month.unwrap_or(1), day);
     (valid && !date.parts.is_empty()).then_some(date)
+}
+
+/// What stands between the two dates of a period.
+const BETWEEN: &[&str] = &[
+    " - ",
+    " – ",
+    "–",
+    " to ",
+    " and ",
+    " until ",
+    " through ",
+    " au ",
+    " et ",
+    " al ",
+    " y ",
+    " hasta ",
+    " bis ",
+    " und ",
+];
+
+/// Read "3 May 2006 to 24 October 2008": the first date, what stands between, the second in its text.
+pub fn period<'a>(text: &'a str, context: &Context, order: Order) -> Option<(Date, &'a str, &'a str)> {
+    BETWEEN.iter().find_map(|between| {
+        let at = text.find(between)?;
+        let second = &text[at + between.len()..];
+        parse(second, context, order)?;
+        Some((parse(&text[..at], context, order)?, &text[at..at + between.len()], second))
+    })
 }
 
 /// Take `14:30:05.250`, `14h30`, `2 pm`, a time zone after them; returns the token after.

@@ -256,12 +256,21 @@ impl Document<'_> {
         }
     }
 
-    /// A date moved by the individual's days, or, where dates are not shifted, by days of its own (up to two years).
+    /// A date moved by the individual's days, or, where dates are not shifted, by days of its own (up to two years); both
+    /// ends of a period by the same.
     fn date(&self, value: &str, context: &Context, drawer: &mut Drawer, outcome: &mut u8) -> Option<String> {
         const OWN_DAYS: u32 = 730;
-        let date = dates::parse(value, context, self.settings.order)?;
+        let order = self.settings.order;
+        let (text, date, rest) = match dates::parse(value, context, order) {
+            Some(date) => (value, date, None),
+            None => {
+                let (first, between, second) = dates::period(value, context, order)?;
+                let text = &value[..value.len() - between.len() - second.len()];
+                (text, first, Some((between, second, dates::parse(second, context, order)?)))
+            }
+        };
         *outcome |= u8::from(date.ambiguous && !self.settings.order_is_sure) * AMBIGUOUS;
-        let mut draws = date.draws(&drawer.key, value);
+        let mut draws = date.draws(&drawer.key, text);
         let delta = match self.settings.shift_days {
             None => delta_of(&mut draws, OWN_DAYS),
             Some(days) => {
@@ -269,7 +278,13 @@ impl Document<'_> {
                 delta_of(&mut self.individual.stream(b's', &draw.to_le_bytes(), 0), days)
             }
         };
-        date.moved(value, delta, context, &mut draws)
+        let moved = date.moved(text, delta, context, &mut draws)?;
+        match rest {
+            None => Some(moved),
+            Some((between, text, date)) => {
+                Some(format!("{moved}{between}{}", date.moved(text, delta, context, &mut draws)?))
+            }
+        }
     }
 
     /// What the dates of the document say about each other.
