@@ -13,6 +13,7 @@
 //! Text outside spans is never touched, not even the rest of a word that a span cuts; such spans are counted.
 
 mod calendar;
+mod context;
 mod dates;
 mod kept;
 mod key;
@@ -24,7 +25,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-pub use dates::{Order, evident_orders};
+pub use dates::Order;
 pub use key::Key;
 pub use merge::Spans;
 pub use values::Avoid;
@@ -33,7 +34,7 @@ use crate::classes::InstructionSet;
 use crate::error::{Error, Result};
 use crate::text::Texts;
 use crate::words::Scanner;
-use dates::Context;
+use context::Context;
 use merge::Stretch;
 use values::Drawer;
 
@@ -294,7 +295,7 @@ impl Document<'_> {
         }
         let is_date = |stretch: &&Stretch| self.manners[self.spans.categories[stretch.span] as usize] == Manner::Date;
         let dates = stretches.iter().filter(is_date).map(|stretch| &self.text[stretch.bytes.clone()]);
-        let mut context = dates::context_of(dates);
+        let mut context = context::context_of(dates);
         if self.settings.order_is_sure {
             context.order = Some(self.settings.order);
         }
@@ -354,7 +355,7 @@ pub fn real_identifiers(texts: &Texts, spans: &Spans, categories: &[String]) -> 
                     _ => {}
                 }
             }
-            let (day_first, month_first) = evident_orders(dates.into_iter());
+            let (day_first, month_first) = context::evident_orders(dates.into_iter());
             Ok::<_, Error>((hashes, day_first, month_first))
         })
         .try_reduce(
