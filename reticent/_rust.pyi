@@ -303,6 +303,43 @@ def replace_words(
 ) -> ArrowBatch:
     """Return the texts with each masked word replaced, column ``text``."""
 
+def scrub_texts(
+    texts: _ArrowArray,
+    individuals: _ArrowArray,
+    doc_ids: _ArrowArray,
+    span_offsets: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    span_categories: NDArray[np.uint32],
+    categories: Sequence[str],
+    *,
+    style: str,
+    key: bytes,
+    draw: int = 0,
+    shift_days: int | None = None,
+    date_order: str = "mdy",
+    order_is_sure: bool = False,
+    avoid: NDArray[np.uint64] | None = None,
+    num_threads: int = 0,
+) -> tuple[ArrowBatch, ArrowBatch]:
+    """Return documents with their spans replaced (columns text, first_edit) and the edits (columns old_start, old_end,
+    new_start, new_end, span, outcome); what style, key and outcome mean stands in ``engine/pseudonymize.py``."""
+
+def real_identifiers(
+    texts: _ArrowArray,
+    span_offsets: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    span_categories: NDArray[np.uint32],
+    categories: Sequence[str],
+    *,
+    num_threads: int = 0,
+) -> tuple[NDArray[np.uint64], int, int]:
+    """Return hashes of names and ids in the spans, ascending; how many dates must be day first; month first."""
+
+def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
+    """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
+
 def scan_rules(texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0) -> ArrowBatch:
     """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None."""
 

@@ -54,6 +54,7 @@ JOB = "job.json"
 FORMATS = {
     "synth": 1,
     "dedup": 1,
+    "scrub": 1,
     "split": 1,
     "spans": 1,
     "index": 2,
@@ -231,11 +232,16 @@ def fingerprint(path: Path | str) -> str:
 def holds_results(folder: Path) -> bool:
     """Say whether a folder is an artefact or a run folder: its files are results, and not somebody's documents.
 
-    Generated documents (kind "synth") are documents.
+    Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
     """
     manifest, job = _read_object(folder / MANIFEST), _read_object(folder / JOB)
     artefact = str(manifest.get("format", "")).startswith(FORMAT.partition("/")[0] + "/")
-    return (artefact and manifest.get("kind") != "synth") or {"out", "corpus", "protect", "audit"} <= job.keys()
+    return (artefact and manifest.get("kind") not in ("synth", "scrub")) or {
+        "out",
+        "corpus",
+        "protect",
+        "audit",
+    } <= job.keys()
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -50,6 +50,23 @@ class Stage(Enum):
     REPORT = "report"
 
 
+class ScrubStyle(Enum):
+    """What stands where an identifier stood."""
+
+    X = "x"
+    TAG = "tag"
+    SURROGATE = "surrogate"
+    ROTATE = "rotate"
+
+
+class DateOrder(Enum):
+    """How 03/04/2019 is read."""
+
+    AUTO = "auto"
+    DMY = "dmy"
+    MDY = "mdy"
+
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
@@ -393,6 +410,132 @@ def stats(
     (out / "stats.json").write_text(found + "\n", encoding="utf-8")
     for path in [out / "stats.json", *write_corpus_plots(json.loads(found), out)]:
         print(path)
+
+
+@app.command()
+def scrub(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE|RUN", help="Documents, as for `index`; or a run folder, whose spans and columns are taken."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder to write: documents/, offsets.parquet; private to you.")
+    ],
+    style: Annotated[
+        ScrubStyle,
+        typer.Option(
+            metavar="STYLE",
+            help="x: X for each word. tag: [NAME], [DATE] and so on. surrogate: the same invented name for the same "
+            "name, in all documents of one individual. rotate: drawn afresh at every occurrence.",
+        ),
+    ] = ScrubStyle.SURROGATE,
+    shift_dates: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="DAYS",
+            help="Move all dates of an individual by the same number of days, -DAYS to DAYS but not 0: intervals stay. "
+            "Otherwise each date moves on its own. A date that cannot be read becomes [DATE].",
+        ),
+    ] = None,
+    date_order: Annotated[
+        DateOrder,
+        typer.Option(
+            metavar="ORDER",
+            help="How 03/04/2019 is read: dmy, mdy; auto: as the document's other dates, else as most of the corpus.",
+        ),
+    ] = DateOrder.AUTO,
+    draw: Annotated[int, typer.Option(min=0, metavar="<int>", help="Which draw, for rotate: an epoch's number.")] = 0,
+    new_ids: Annotated[
+        bool,
+        typer.Option(
+            "--new-ids",
+            help="Replace doc_id, individual_id and household_id too, which may name people themselves. "
+            "They are kept otherwise.",
+        ),
+    ] = False,
+    keep_key: Annotated[
+        bool,
+        typer.Option(
+            "--keep-key",
+            help="Keep the secret key in OUT/scrub.key, so that later documents get the same surrogates. Who has it "
+            "can test who a surrogate is; without this option it is thrown away.",
+        ),
+    ] = False,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Take the key that an earlier scrub kept.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="<int>", help="For tests: a key that anyone who knows the seed can make."),
+    ] = None,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Detector to run on SOURCE; repeat for their union (default: rules, and gold and records where "
+            "--spans and --records are given). Their options: --set detect.KEY=VALUE.",
+        ),
+    ] = None,
+    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
+    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    household_id: Annotated[str | None, typer.Option(help="Column of a coarser unit, such as a household.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of a label, which is kept as it is.")] = None,
+    spans: Annotated[
+        str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
+    ] = None,
+    records: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Parquet of record fields, a row an individual.")
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replace direct identifiers: documents in; out the same documents, with spans of what was put in, and the map of
+    offsets. Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on.
+
+    Other mapped columns are kept; columns that are not mapped are left out.
+    """
+    from reticent.engine.pseudonymize import DateOptions
+    from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
+    from reticent.errors import PolicyError
+    from reticent.scrub import scrub_documents
+
+    if key is not None and seed is not None:
+        raise PolicyError("--key and --seed: give one of them")
+    if (Path(source) / "job.json").is_file():
+        if detector or spans or records:
+            raise PolicyError("--detector, --spans, --records: a run folder has its own; change them with --set")
+        values = _read_job(Path(source))
+    else:
+        columns = {
+            "doc_id": doc_id,
+            "individual_id": individual_id,
+            "text": text,
+            "household_id": household_id,
+            "label": label,
+            "spans": spans,
+        }
+        names = detector or [*(["gold"] if spans else []), "rules", *(["records"] if records else [])]
+        values = {
+            "out": str(out),
+            "corpus": {"source": source, **columns},
+            "detect": {"detectors": names, "records": records},
+        }
+    config = ScrubConfig(
+        style=style.value,
+        draw=draw,
+        dates=DateOptions(shift_days=shift_dates, order=date_order.value),
+        new_ids=new_ids,
+    )
+    secret = read_key(key) if key is not None else None if seed is None else key_of_seed(seed)
+    counts = scrub_documents(
+        _job(values, settings), out, config, progress=_progress(quiet), key=secret, keep_key=keep_key
+    )
+    _print_counts(counts, out, as_json)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ pub mod pretokens;
 pub mod protect;
 pub mod py;
 pub mod rules;
+pub mod scrub;
 pub mod spans;
 pub mod spool;
 pub mod strings;

@@ -7,6 +7,7 @@ pub mod copies;
 pub mod detect;
 pub mod index;
 pub mod panic;
+pub mod scrub;
 pub mod synth;
 pub mod tokens;
 
@@ -104,5 +105,6 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tokens::register(module)?;
     detect::register(module)?;
     copies::register(module)?;
+    scrub::register(module)?;
     synth::register(module)
 }

@@ -1,0 +1,288 @@
+"""The stage scrub: documents and their spans in, the same documents without direct identifiers out.
+
+Two passes over the text, batch by batch: one that collects what is real (so that no surrogate is somebody by chance,
+and dates of documents that do not tell day from month are read as most others), one that replaces. Memory: a batch,
+and 8 bytes a distinct name or id of the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.detect.labels import category
+from reticent.engine.pseudonymize import (
+    OUTCOMES,
+    STYLES,
+    DateOptions,
+    OffsetMap,
+    Pseudonymised,
+    SpanArrays,
+    Style,
+    category_codes,
+    pseudonymise_batch,
+)
+from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, with_version
+from reticent.errors import ArtifactError, PolicyError
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+
+__all__ = ["OFFSETS", "ScrubConfig", "key_of_seed", "new_key", "read_key", "read_offsets", "scrub_corpus"]
+
+DOCUMENTS_PER_PART: Final = 1 << 18
+KEY_BYTES: Final = 32
+
+_POSITIONS: Final = pa.list_(pa.int32())
+#: One row a document, in the order of the documents: where its edits are in the old text and in the new (characters).
+OFFSETS: Final = with_version(
+    pa.schema(
+        [
+            pa.field("doc_id", pa.string(), nullable=False),
+            *(
+                pa.field(f"{text}_{end}", _POSITIONS, nullable=False)
+                for text in ("old", "new")
+                for end in ("start", "end")
+            ),
+        ]
+    ),
+    "offsets",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubConfig:
+    """How documents are scrubbed.
+
+    Parameters
+    ----------
+    style : {"x", "tag", "surrogate", "rotate"}
+        See :mod:`reticent.engine.pseudonymize`.
+    draw : int
+        Which draw, for style "rotate".
+    new_ids : bool
+        Replace doc_id, individual_id and household_id by pseudonyms under the key.
+    """
+
+    style: Style = "surrogate"
+    draw: int = 0
+    dates: DateOptions = field(default_factory=DateOptions)
+    new_ids: bool = False
+    num_threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise PolicyError(f"style: expected one of {', '.join(STYLES)}, got {self.style!r}")
+        if not 0 <= self.draw < 1 << 63:
+            raise PolicyError(f"draw: expected 0 to {(1 << 63) - 1}, got {self.draw}")
+        if self.dates.shift_days is not None and self.style not in ("surrogate", "rotate"):
+            raise PolicyError("shift_days: dates are shifted where surrogates are drawn (style surrogate or rotate)")
+
+
+def new_key() -> bytes:
+    """Return a secret key that nobody can guess."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def key_of_seed(seed: int) -> bytes:
+    """Return the key of a seed, for tests: who knows the seed has the key."""
+    return hashlib.blake2b(f"reticent.scrub/{seed}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def read_key(path: Path | str) -> bytes:
+    """Read a key that an earlier scrub kept (64 hexadecimal digits).
+
+    Raises
+    ------
+    ArtifactError
+        The file cannot be read or holds something else.
+    """
+    try:
+        key = bytes.fromhex(Path(path).read_text(encoding="ascii"))
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ArtifactError(f"{path}: expected a key of {2 * KEY_BYTES} hexadecimal digits")
+    return key
+
+
+def scrub_corpus(
+    corpus: Corpus,
+    spans: SpanReader,
+    folder: Path | str,
+    config: ScrubConfig,
+    key: bytes,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
+
+    Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text.
+
+    Returns
+    -------
+    dict
+        documents, spans (as given), replaced (after the union of what overlaps), what could not be done as asked
+        (the names of `OUTCOMES`), and under "categories" for each category how many were replaced, and by a tag.
+    """
+    folder = Path(folder)
+    (folder / "documents").mkdir()
+    draws = config.style in ("surrogate", "rotate")
+    avoid = None
+    if draws:
+        avoid, day_first, month_first = _survey(corpus, spans, config.num_threads)
+        dates = replace(config.dates, otherwise="dmy" if day_first > month_first else "mdy")
+        config = replace(config, dates=dates)
+    columns = [name for name in DOCUMENTS.names if name != "spans" and getattr(corpus.columns, name) is not None]
+    counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
+    replaced: Counter[str] = Counter()
+    tagged: Counter[str] = Counter()
+    with _Writer(folder) as writer:
+        for batch, given in _with_spans(corpus, spans, columns):
+            made = pseudonymise_batch(
+                batch,
+                given,
+                config.style,
+                key,
+                config.draw,
+                dates=config.dates,
+                avoid=avoid,
+                num_threads=config.num_threads,
+            )
+            if config.new_ids:
+                batch = _with_new_ids(batch, key, config.num_threads)
+            writer.write(batch, made)
+            counts.update(documents=batch.num_rows, spans=len(given[1]), replaced=len(made.labels))
+            counts.update({name: int(np.count_nonzero(made.outcomes & bit)) for name, bit in OUTCOMES.items()})
+            _count(replaced, made.labels)
+            _count(tagged, made.labels.filter(pa.array((made.outcomes & OUTCOMES["tagged"]) != 0)))
+            if progress:
+                progress(counts["documents"])
+    categories = {
+        name: {"replaced": number, **({"tagged": tagged[name]} if draws else {})}
+        for name, number in sorted(replaced.items())
+    }
+    return {**counts, "categories": categories}
+
+
+def read_offsets(folder: Path | str) -> tuple[pa.Array, OffsetMap]:
+    """Return the document ids of a scrub and the map from the old to the new offsets, rows in the documents' order."""
+    path = Path(folder) / "offsets.parquet"
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path}: not a readable table of offsets ({type(error).__name__})") from None
+    return table.column("doc_id").combine_chunks(), OffsetMap.from_columns(table)
+
+
+def _with_spans(corpus: Corpus, spans: SpanReader, columns: list[str]) -> Iterator[tuple[pa.RecordBatch, SpanArrays]]:
+    first = 0
+    for batch in corpus.batches(columns=tuple(columns)):
+        yield batch, spans.slice(first, batch.num_rows)
+        first += batch.num_rows
+
+
+def _survey(corpus: Corpus, spans: SpanReader, num_threads: int) -> tuple[np.ndarray, int, int]:
+    """Hashes of the corpus's real names and ids, ascending, and how many dates say which number is the day."""
+    from reticent import _rust
+
+    known = np.zeros(0, dtype=np.uint64)
+    waiting: list[np.ndarray] = []
+    day_first = month_first = 0
+    for batch, (offsets, starts, ends, labels) in _with_spans(corpus, spans, ["text"]):
+        codes, categories = category_codes(labels)
+        found, days, months = _rust.real_identifiers(
+            batch.column("text"), offsets, starts, ends, codes, categories, num_threads=num_threads
+        )
+        day_first, month_first = day_first + days, month_first + months
+        waiting.append(found)
+        if sum(map(len, waiting)) > len(known) + (1 << 20):
+            known, waiting = np.unique(np.concatenate([known, *waiting])), []
+    return np.unique(np.concatenate([known, *waiting])), day_first, month_first
+
+
+def _count(counter: Counter[str], labels: pa.Array) -> None:
+    for row in pc.value_counts(labels).to_pylist():
+        counter[category(row["values"])] += row["counts"]
+
+
+def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.RecordBatch:
+    from reticent import _rust
+
+    for name in ("doc_id", "individual_id", "household_id"):
+        at = batch.schema.get_field_index(name)
+        if at < 0:
+            continue
+        ids = batch.column(at)
+        made = _rust.pseudonymise_ids(ids.fill_null(""), key=key, purpose=name, num_threads=num_threads)
+        new = pa.record_batch(made).column("id")
+        batch = batch.set_column(at, batch.schema.field(at), pc.if_else(ids.is_valid(), new, None))
+    return batch
+
+
+class _Writer:
+    """Documents in numbered parts and one table of offsets, written beside the next batch's work."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: Any = None
+        self._offsets = pq.ParquetWriter(folder / "offsets.parquet", OFFSETS, compression="zstd")
+        self._part: pq.ParquetWriter | None = None
+        self._num_parts = self._num_rows = 0
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
+        """Queue one batch; waits for the one before it."""
+        self._wait()
+        self._waiting = self._pool.submit(self._write, batch, made)
+
+    def _wait(self) -> None:
+        if self._waiting is not None:
+            self._waiting.result()
+            self._waiting = None
+
+    def _write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
+        offsets, starts, ends, labels = made.spans()
+        flat = pa.StructArray.from_arrays([pa.array(starts), pa.array(ends), labels], fields=list(SPAN_TYPE))
+        spans = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)
+        columns = {name: made.texts if name == "text" else batch.column(name) for name in batch.schema.names}
+        schema = pa.schema([DOCUMENTS.field(name) for name in (*columns, "spans")], metadata=DOCUMENTS.metadata)
+        table = pa.Table.from_arrays([*columns.values(), spans], schema=schema)
+        if self._part is None:
+            path = self._folder / "documents" / f"part-{self._num_parts:05d}.parquet"
+            self._part = pq.ParquetWriter(path, schema, compression="zstd")
+            self._num_parts, self._num_rows = self._num_parts + 1, 0
+        self._part.write_table(table)
+        self._num_rows += table.num_rows
+        if self._num_rows >= DOCUMENTS_PER_PART:
+            self._part.close()
+            self._part = None
+        rows = {"doc_id": batch.column("doc_id"), **made.edits.columns()}
+        self._offsets.write_table(pa.table([rows[name] for name in OFFSETS.names], schema=OFFSETS))
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            if kind is None:
+                self._wait()
+        finally:
+            self._pool.shutdown()
+            self._offsets.close()
+            if self._part is not None:
+                self._part.close()

@@ -1,0 +1,101 @@
+"""The command `reticent scrub`: documents of a job in, the same documents without direct identifiers out.
+
+It stands apart from the chain of stages: what is made leaves for others, and nothing of a job is made from it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.errors import PolicyError
+
+if TYPE_CHECKING:
+    from reticent.config import Job
+    from reticent.engine.scrub import ScrubConfig
+    from reticent.progress import Progress
+
+__all__ = ["KEY_FILE", "scrub_documents"]
+
+KEY_FILE = "scrub.key"
+
+
+def scrub_documents(
+    job: Job,
+    out: Path | str,
+    config: ScrubConfig,
+    *,
+    progress: Progress,
+    key: bytes | None = None,
+    keep_key: bool = False,
+) -> dict[str, Any]:
+    """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
+
+    Where ``job.out`` is a run folder its spans are taken (and brought up to date first); else the job's detectors run
+    in a folder inside the unfinished artefact, and their spans, which tell where the identifiers were, are wiped.
+
+    Parameters
+    ----------
+    key : 32 bytes, optional
+        By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
+
+    Raises
+    ------
+    PolicyError
+        ``out`` holds the documents themselves.
+    """
+    from reticent.artifact import JOB, write_artifact
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.scrub import new_key, scrub_corpus
+    from reticent.job import Run
+
+    out = Path(out)
+    in_run_folder = (Path(job.out) / JOB).is_file()
+    run = Run(job, progress)
+    place = os.path.realpath(out)
+    if any(os.path.realpath(file).startswith(place + os.sep) for file in run.corpus.files):
+        raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
+    if in_run_folder:
+        run.execute("detect")
+    settings = {
+        "style": config.style,
+        "draw": config.draw,
+        "shift_days": config.dates.shift_days,
+        "date_order": config.dates.order,
+        "new_ids": config.new_ids,
+        "detect": job.detect.model_dump(mode="json"),
+    }
+    inputs = {"corpus": run.corpus.fingerprint()}
+    with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
+        work = writer.path / "work"
+        if not in_run_folder:
+            run = Run(job.model_copy(update={"out": str(work)}), progress)
+            run.execute("detect")
+        secret = key or new_key()
+        if keep_key:
+            (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")
+        with (
+            progress.stage("scrub", writer.counts),
+            progress.task("scrub", run.corpus.num_documents, "documents") as advance,
+        ):
+            spans = SpanReader(run.folder / "spans")
+            counts = scrub_corpus(run.corpus, spans, writer.path, config, secret, progress=advance)
+            writer.counts.update(counts)
+        if not in_run_folder:
+            shutil.rmtree(work)
+    _warn(counts, config, progress)
+    return counts
+
+
+def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
+    if counts["cut_words"]:
+        progress.warn(f"{counts['cut_words']:,} spans begin or end inside a word; the rest of these words still stands")
+    if counts["ambiguous_dates"] and config.dates.shift_days:
+        progress.warn(
+            f"{counts['ambiguous_dates']:,} dates such as 3/4 do not say which number is the day, nor do others of "
+            "their documents; they were read as most of the corpus is (--date-order says otherwise)"
+        )
+    if counts["collided"]:
+        progress.warn(f"{counts['collided']:,} surrogates are names or ids that really occur in the corpus")

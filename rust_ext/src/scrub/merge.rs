@@ -1,0 +1,110 @@
+//! Spans of a document brought in order: checked, trimmed, merged.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::spans::CharCounter;
+
+/// Spans of a batch of documents, in characters.
+pub struct Spans<'a> {
+    pub offsets: &'a [i64],
+    pub starts: &'a [i32],
+    pub ends: &'a [i32],
+    /// Number of each span's category.
+    pub categories: &'a [u32],
+}
+
+/// A stretch to replace: characters, then the same in bytes.
+pub struct Stretch {
+    pub chars: Range<usize>,
+    pub bytes: Range<usize>,
+    pub span: usize,
+}
+
+impl Spans<'_> {
+    pub fn check(&self, num_documents: usize, num_categories: usize) -> Result<()> {
+        let whole = self.offsets.len() == num_documents + 1
+            && self.offsets.first() == Some(&0)
+            && self.offsets.last() == Some(&(self.starts.len() as i64))
+            && self.starts.len() == self.ends.len()
+            && self.starts.len() == self.categories.len()
+            && self.offsets.is_sorted();
+        if !whole {
+            return Err(Error::Corpus("span offsets do not match the documents and spans".into()));
+        }
+        if self.categories.iter().any(|&category| category as usize >= num_categories) {
+            return Err(Error::Corpus("a span of a category that was not given".into()));
+        }
+        Ok(())
+    }
+
+    /// The spans of a document, checked against its length, trimmed and merged, in order.
+    pub fn stretches(&self, row: usize, text: &str, merge_touching: bool) -> Result<Vec<Stretch>> {
+        let (first, last) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
+        let mut rows: Vec<usize> = (first..last).collect();
+        rows.sort_by_key(|&span| (self.starts[span], self.ends[span], self.categories[span], span));
+        let mut counter = CharCounter::new(text);
+        let ascii = text.is_ascii();
+        let mut chars = text.char_indices();
+        let (mut at, mut merged) = (0, Vec::<Stretch>::with_capacity(rows.len()));
+        // Starts ascend, so one walk finds their bytes; ends are walked from their starts.
+        for span in rows {
+            let (start, end) = (self.starts[span], self.ends[span]);
+            let misfit = || {
+                Error::Corpus(format!(
+                    "document {row} of the batch: span {} is {start}..{end}, which does not fit its text",
+                    span - first
+                ))
+            };
+            if start < 0 || end < start {
+                return Err(misfit());
+            }
+            let (start, end) = (start as usize, end as usize);
+            let bytes = if ascii {
+                start..end
+            } else {
+                let from =
+                    if start == at { Some(chars.offset()) } else { chars.nth(start - at - 1).map(|_| chars.offset()) };
+                at = start;
+                let from = from.ok_or_else(misfit)?;
+                let mut rest = text[from..].char_indices();
+                let to = if end == start { Some(0) } else { rest.nth(end - start - 1).map(|_| rest.offset()) };
+                from..from + to.ok_or_else(misfit)?
+            };
+            let value = text.get(bytes.clone()).ok_or_else(misfit)?;
+            let leading = value.len() - value.trim_start().len();
+            let bytes = bytes.start + leading..bytes.start + leading + value.trim().len();
+            if bytes.is_empty() {
+                continue;
+            }
+            match merged.last_mut() {
+                Some(last)
+                    if bytes.start < last.bytes.end
+                        || (bytes.start == last.bytes.end
+                            && merge_touching
+                            && self.categories[last.span] == self.categories[span]) =>
+                {
+                    if self.is_stronger(span, last.span) {
+                        last.span = span;
+                    }
+                    last.bytes.end = last.bytes.end.max(bytes.end);
+                }
+                _ => merged.push(Stretch { chars: 0..0, bytes, span }),
+            }
+        }
+        for stretch in &mut merged {
+            stretch.chars = if ascii {
+                stretch.bytes.clone()
+            } else {
+                counter.at(stretch.bytes.start)..counter.at(stretch.bytes.end)
+            };
+        }
+        Ok(merged)
+    }
+
+    fn is_stronger(&self, span: usize, than: usize) -> bool {
+        let length = |span: usize| self.ends[span] - self.starts[span];
+        (length(span), std::cmp::Reverse(self.categories[span]))
+            > (length(than), std::cmp::Reverse(self.categories[than]))
+    }
+}

@@ -1,0 +1,382 @@
+//! Scrubbing: spans of documents replaced, with the map from old to new offsets.
+//!
+//! Four styles: `x` (an X for each word), `tag` (`[NAME]`), `surrogate` (the same value of one individual always becomes the
+//! same invented one) and `rotate` (drawn afresh at each occurrence). What is drawn is a function of the key, the individual
+//! (and draw, document and place where surrogates rotate) and the value: no table is kept, and neither order nor threads
+//! nor batches matter.
+//!
+//! Before anything is replaced, the spans of a document are brought in order: white space at their ends is left out, and
+//! spans that overlap become one from the first character to the last, under the label of the longest (then of the first
+//! category in the order given, then of the first span). Spans that touch stay apart where surrogates are drawn, word by
+//! word, and become one where both get the same placeholder.
+//!
+//! Text outside spans is never touched, not even the rest of a word that a span cuts; such spans are counted.
+
+mod calendar;
+mod context;
+mod dates;
+mod kept;
+mod key;
+mod merge;
+mod names;
+mod values;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+pub use dates::Order;
+pub use key::Key;
+pub use merge::Spans;
+pub use values::Avoid;
+
+use crate::classes::InstructionSet;
+use crate::error::{Error, Result};
+use crate::text::Texts;
+use crate::words::Scanner;
+use context::Context;
+use merge::Stretch;
+use values::Drawer;
+
+/// Bits of [`Edit::outcome`]: no surrogate for this value, so a tag stands there.
+pub const TAGGED: u8 = 1;
+/// Day and month of a date were told apart by the order given only.
+pub const AMBIGUOUS: u8 = 2;
+/// Every draw was a real identifier of the corpus.
+pub const COLLIDED: u8 = 4;
+/// The span begins or ends inside a word, the rest of which still stands.
+pub const CUTS_WORD: u8 = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    X,
+    Tag,
+    Surrogate,
+    Rotate,
+}
+
+impl Style {
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "x" => Ok(Self::X),
+            "tag" => Ok(Self::Tag),
+            "surrogate" => Ok(Self::Surrogate),
+            "rotate" => Ok(Self::Rotate),
+            _ => Err(Error::Policy(format!("style: expected x, tag, surrogate or rotate, got {name:?}"))),
+        }
+    }
+
+    fn draws(self) -> bool {
+        matches!(self, Self::Surrogate | Self::Rotate)
+    }
+}
+
+/// How values of a category are replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Manner {
+    Name,
+    Date,
+    Age,
+    Phone,
+    Email,
+    Url,
+    Ip,
+    Id,
+    Place,
+    Organization,
+    Quantity,
+    Tag,
+}
+
+impl Manner {
+    fn of(category: &str) -> Self {
+        match category {
+            "NAME" => Self::Name,
+            "DATE" => Self::Date,
+            "AGE" => Self::Age,
+            "PHONE" => Self::Phone,
+            "EMAIL" => Self::Email,
+            "URL" => Self::Url,
+            "IP" => Self::Ip,
+            "ID" | "ZIP" => Self::Id,
+            "LOCATION" => Self::Place,
+            "ORGANIZATION" => Self::Organization,
+            "QUANTITY" => Self::Quantity,
+            _ => Self::Tag,
+        }
+    }
+}
+
+pub struct Settings<'a> {
+    pub style: Style,
+    pub key: Key,
+    /// Which draw this is, where surrogates rotate.
+    pub draw: u64,
+    /// Dates of one individual all move by the same number of days, 1 to this in either direction.
+    pub shift_days: Option<u32>,
+    /// How 03/04/2019 is read: where `order_is_sure` always, else where the document does not tell.
+    pub order: Order,
+    pub order_is_sure: bool,
+    pub avoid: Avoid<'a>,
+    /// Categories by number; an earlier one wins where overlapping spans are equally long.
+    pub categories: &'a [String],
+}
+
+/// One replacement: characters `old` became characters `new`; `span` is the row whose label it bears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    pub old: Range<u32>,
+    pub new: Range<u32>,
+    pub span: u32,
+    pub outcome: u8,
+}
+
+pub struct Scrubbed {
+    pub text: String,
+    pub edits: Vec<Edit>,
+}
+
+/// Replace the spans of every document, in parallel.
+///
+/// `individuals` and `doc_ids` are read where surrogates are drawn; they have one string a document.
+pub fn scrub(
+    texts: &Texts,
+    individuals: &Texts,
+    doc_ids: &Texts,
+    spans: &Spans,
+    settings: &Settings,
+) -> Result<Vec<Scrubbed>> {
+    spans.check(texts.len(), settings.categories.len())?;
+    if individuals.len() != texts.len() || doc_ids.len() != texts.len() {
+        return Err(Error::Corpus("ids do not match the documents".into()));
+    }
+    let manners: Vec<Manner> = settings.categories.iter().map(|name| Manner::of(name)).collect();
+    (0..texts.len())
+        .into_par_iter()
+        .with_min_len(16)
+        .map_init(
+            || Scanner::new(InstructionSet::detect()),
+            |scanner, row| {
+                let text = texts.get(row);
+                let stretches = spans.stretches(row, text, !settings.style.draws())?;
+                let document = Document {
+                    text,
+                    individual: settings.key.derive(&[b"individual", individuals.get(row).as_bytes()]),
+                    doc_id: doc_ids.get(row),
+                    manners: &manners,
+                    spans,
+                    settings,
+                };
+                Ok(document.scrub(&stretches, scanner))
+            },
+        )
+        .collect()
+}
+
+struct Document<'a> {
+    text: &'a str,
+    individual: Key,
+    doc_id: &'a str,
+    manners: &'a [Manner],
+    spans: &'a Spans<'a>,
+    settings: &'a Settings<'a>,
+}
+
+impl Document<'_> {
+    fn scrub(&self, stretches: &[Stretch], scanner: &mut Scanner) -> Scrubbed {
+        let Settings { style, avoid, categories, .. } = *self.settings;
+        let mut out = String::with_capacity(self.text.len() + 8 * stretches.len());
+        let mut edits = Vec::with_capacity(stretches.len());
+        let context = self.dates(stretches);
+        let mut drawer = Drawer::new(self.individual, avoid);
+        let (mut byte, mut char_at, mut new_chars) = (0, 0, 0);
+        for stretch in stretches {
+            out.push_str(&self.text[byte..stretch.bytes.start]);
+            new_chars += stretch.chars.start - char_at;
+            (byte, char_at) = (stretch.bytes.end, stretch.chars.end);
+            let value = &self.text[stretch.bytes.clone()];
+            let category = self.spans.categories[stretch.span] as usize;
+            let mut outcome = u8::from(self.cuts_word(&stretch.bytes)) * CUTS_WORD;
+            let from = out.len();
+            if style == Style::X {
+                push_x(&mut out, value, scanner);
+            } else {
+                if style == Style::Rotate {
+                    let place = (stretch.chars.start as u64).to_le_bytes();
+                    let draw = self.settings.draw.to_le_bytes();
+                    drawer = Drawer::new(self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]), avoid);
+                }
+                let drawn = style
+                    .draws()
+                    .then(|| self.draw(value, self.manners[category], &context, &mut drawer, &mut outcome));
+                match drawn.flatten().filter(|drawn| drawn != value) {
+                    Some(drawn) => out.push_str(&drawn),
+                    None => {
+                        outcome |= u8::from(style.draws()) * TAGGED;
+                        out.push('[');
+                        out.push_str(&categories[category]);
+                        out.push(']');
+                    }
+                }
+                outcome |= u8::from(std::mem::take(&mut drawer.collided)) * COLLIDED;
+            }
+            let length = out[from..].chars().count();
+            edits.push(Edit {
+                old: stretch.chars.start as u32..stretch.chars.end as u32,
+                new: new_chars as u32..(new_chars + length) as u32,
+                span: stretch.span as u32,
+                outcome,
+            });
+            new_chars += length;
+        }
+        out.push_str(&self.text[byte..]);
+        Scrubbed { text: out, edits }
+    }
+
+    fn draw(
+        &self,
+        value: &str,
+        manner: Manner,
+        context: &Context,
+        drawer: &mut Drawer,
+        outcome: &mut u8,
+    ) -> Option<String> {
+        match manner {
+            Manner::Name => drawer.name(value),
+            Manner::Age => drawer.age(value),
+            Manner::Phone => drawer.phone(value),
+            Manner::Email => drawer.email(value),
+            Manner::Url => drawer.url(value),
+            Manner::Ip => drawer.ip(value),
+            Manner::Id => drawer.id(value),
+            Manner::Place => drawer.place(value),
+            Manner::Organization => drawer.organization(value),
+            Manner::Quantity => drawer.quantity(value),
+            Manner::Date => self.date(value, context, drawer, outcome),
+            Manner::Tag => None,
+        }
+    }
+
+    /// A date moved by the individual's days, or, where dates are not shifted, by days of its own (up to two years); both
+    /// ends of a period by the same.
+    fn date(&self, value: &str, context: &Context, drawer: &mut Drawer, outcome: &mut u8) -> Option<String> {
+        const OWN_DAYS: u32 = 730;
+        let order = self.settings.order;
+        let (text, date, rest) = match dates::parse(value, context, order) {
+            Some(date) => (value, date, None),
+            None => {
+                let (first, between, second) = dates::period(value, context, order)?;
+                let text = &value[..value.len() - between.len() - second.len()];
+                (text, first, Some((between, second, dates::parse(second, context, order)?)))
+            }
+        };
+        *outcome |= u8::from(date.ambiguous && !self.settings.order_is_sure) * AMBIGUOUS;
+        let mut draws = date.draws(&drawer.key, text);
+        let delta = match self.settings.shift_days {
+            None => delta_of(&mut draws, OWN_DAYS),
+            Some(days) => {
+                let draw = if self.settings.style == Style::Rotate { self.settings.draw } else { 0 };
+                delta_of(&mut self.individual.stream(b's', &draw.to_le_bytes(), 0), days)
+            }
+        };
+        let moved = date.moved(text, delta, context, &mut draws)?;
+        match rest {
+            None => Some(moved),
+            Some((between, text, date)) => {
+                Some(format!("{moved}{between}{}", date.moved(text, delta, context, &mut draws)?))
+            }
+        }
+    }
+
+    /// What the dates of the document say about each other.
+    fn dates(&self, stretches: &[Stretch]) -> Context {
+        if !self.settings.style.draws() {
+            return Context::default();
+        }
+        let is_date = |stretch: &&Stretch| self.manners[self.spans.categories[stretch.span] as usize] == Manner::Date;
+        let dates = stretches.iter().filter(is_date).map(|stretch| &self.text[stretch.bytes.clone()]);
+        let mut context = context::context_of(dates);
+        if self.settings.order_is_sure {
+            context.order = Some(self.settings.order);
+        }
+        context
+    }
+
+    fn cuts_word(&self, bytes: &Range<usize>) -> bool {
+        let inside = |at: usize| {
+            let before = self.text[..at].chars().next_back().is_some_and(char::is_alphanumeric);
+            before && self.text[at..].chars().next().is_some_and(char::is_alphanumeric)
+        };
+        inside(bytes.start) || inside(bytes.end)
+    }
+}
+
+/// 1 to `most` days in either direction, never 0.
+fn delta_of(stream: &mut key::Stream, most: u32) -> i64 {
+    let days = 1 + stream.below(most as usize) as i64;
+    if stream.below(2) == 0 { days } else { -days }
+}
+
+/// X for each word; what is between words stays, and where there is no word one X stands for it all.
+fn push_x(out: &mut String, value: &str, scanner: &mut Scanner) {
+    let mut words = Vec::new();
+    scanner.words(value, &mut words);
+    if words.is_empty() {
+        out.push('X');
+        return;
+    }
+    let mut at = 0;
+    for (start, end) in words {
+        out.push_str(&value[at..start as usize]);
+        out.push('X');
+        at = end as usize;
+    }
+    out.push_str(&value[at..]);
+}
+
+/// Hashes of the real identifiers in the spans, ascending: what surrogates should not be by chance. With them how many
+/// dates can only be read day first, and month first.
+pub fn real_identifiers(texts: &Texts, spans: &Spans, categories: &[String]) -> Result<(Vec<u64>, u64, u64)> {
+    spans.check(texts.len(), categories.len())?;
+    let manners: Vec<Manner> = categories.iter().map(|name| Manner::of(name)).collect();
+    let (mut hashes, day_first, month_first) = (0..texts.len())
+        .into_par_iter()
+        .map(|row| {
+            let text = texts.get(row);
+            let (mut hashes, mut dates) = (Vec::new(), Vec::new());
+            for stretch in spans.stretches(row, text, false)? {
+                let value = &text[stretch.bytes];
+                match manners[spans.categories[stretch.span] as usize] {
+                    Manner::Name | Manner::Place | Manner::Organization => {
+                        values::real_parts(value, false, |hash| hashes.push(hash));
+                    }
+                    Manner::Id | Manner::Phone => values::real_parts(value, true, |hash| hashes.push(hash)),
+                    Manner::Date => dates.push(value),
+                    _ => {}
+                }
+            }
+            let (day_first, month_first) = context::evident_orders(dates.into_iter());
+            Ok::<_, Error>((hashes, day_first, month_first))
+        })
+        .try_reduce(
+            || (Vec::new(), 0, 0),
+            |mut a, b| {
+                a.0.extend(b.0);
+                Ok((a.0, a.1 + b.1, a.2 + b.2))
+            },
+        )?;
+    hashes.sort_unstable();
+    hashes.dedup();
+    Ok((hashes, day_first, month_first))
+}
+
+/// Pseudonyms of ids: 16 hexadecimal digits under the key.
+pub fn new_ids(ids: &Texts, key: &Key, purpose: &str) -> Vec<String> {
+    (0..ids.len())
+        .into_par_iter()
+        .map(|row| {
+            let mut stream = key.derive(&[purpose.as_bytes(), ids.get(row).as_bytes()]).stream(b'#', b"", 0);
+            (0..16).map(|_| char::from_digit(stream.below(16) as u32, 16).unwrap_or('0')).collect()
+        })
+        .collect()
+}

@@ -1,0 +1,410 @@
+//! Surrogates of everything that is not a date: names, places, numbers, addresses of all sorts, ages.
+//!
+//! A value is normalised first (case, accents, invisible characters, punctuation between digits), and what is drawn
+//! depends on that alone: `SMITH`, `Smith` and `smith` become one name in three spellings, `555-1234` and `555 1234` one
+//! number in two. None means that this value has no surrogate; the caller puts a tag.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
+
+use super::kept::{Scope, is_kept};
+use super::key::{Key, cycle_of_letters, permute};
+use super::names::{Kind, first_name, invent, with_case_of};
+use crate::surface::{Surface, is_invisible};
+
+/// How often another name is drawn before one is taken that is somebody's.
+const ATTEMPTS: u32 = 8;
+
+/// Real identifiers of the corpus: hashes in ascending order.
+#[derive(Clone, Copy, Default)]
+pub struct Avoid<'a>(pub &'a [u64]);
+
+impl Avoid<'_> {
+    fn has(&self, value: &str) -> bool {
+        !self.0.is_empty() && self.0.binary_search(&hash(value)).is_ok()
+    }
+}
+
+pub fn hash(value: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(value.as_bytes())
+}
+
+/// One individual (or one occurrence, where surrogates rotate) and what may not be drawn for them.
+pub struct Drawer<'a> {
+    pub key: Key,
+    avoid: Avoid<'a>,
+    letters: OnceCell<[u8; 26]>,
+    /// Set when every attempt gave a real identifier of the corpus.
+    pub collided: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Piece {
+    Letters,
+    Digits,
+    Other,
+}
+
+impl<'a> Drawer<'a> {
+    pub fn new(key: Key, avoid: Avoid<'a>) -> Self {
+        Self { key, avoid, letters: OnceCell::new(), collided: false }
+    }
+
+    /// A person's name, whole or in part: each word by itself, initials in step with the names they stand for.
+    pub fn name(&mut self, text: &str) -> Option<String> {
+        self.words(text, Scope::Person)
+    }
+
+    /// An address, a city, a country: numbers digit for digit, words of every address ("street", "rue") stay.
+    pub fn place(&mut self, text: &str) -> Option<String> {
+        self.words(text, Scope::Place)
+    }
+
+    /// An organisation: as a place; short capitals letter by letter.
+    pub fn organization(&mut self, text: &str) -> Option<String> {
+        self.words(text, Scope::Organization)
+    }
+
+    fn words(&mut self, text: &str, scope: Scope) -> Option<String> {
+        let mut words_left = pieces(text).filter(|(piece, _)| *piece == Piece::Letters).count();
+        // A span of nothing but words that stay ("the Clinic") is replaced all the same.
+        let all_kept = pieces(text).all(|(piece, word)| piece != Piece::Letters || is_kept(word, scope, false));
+        let mut out = String::with_capacity(text.len() + 8);
+        for (piece, word) in pieces(text) {
+            words_left -= usize::from(piece == Piece::Letters);
+            match piece {
+                Piece::Other => out.push_str(word),
+                Piece::Digits => out.push_str(&self.symbols(word, b'd', false)?),
+                Piece::Letters if is_possessive(word, &out) || (!all_kept && is_kept(word, scope, words_left == 0)) => {
+                    out.push_str(word);
+                }
+                Piece::Letters => self.push_word(&mut out, word, scope),
+            }
+        }
+        (out != text).then_some(out)
+    }
+
+    fn push_word(&mut self, out: &mut String, word: &str, scope: Scope) {
+        let num_letters = word.chars().filter(|c| c.is_alphabetic()).count();
+        let latin = word.chars().any(|c| c.is_alphabetic() && (c as u32) < 0x250);
+        let longest = if scope == Scope::Organization { 5 } else { 2 };
+        if !latin {
+            match self.symbols(word, b'w', true) {
+                Some(permuted) => out.push_str(&permuted),
+                None => out.push_str(&self.invented(word, scope)),
+            }
+        } else if num_letters == 1 || (num_letters <= longest && !word.chars().any(char::is_lowercase)) {
+            for c in word.chars().filter(|c| c.is_alphabetic()) {
+                let to = char::from(b'a' + self.letter(c));
+                out.push(if c.is_uppercase() { to.to_ascii_uppercase() } else { to });
+            }
+        } else {
+            out.push_str(&self.invented(word, scope));
+        }
+    }
+
+    /// What a first letter becomes.
+    fn letter(&self, c: char) -> u8 {
+        let letters = self.letters.get_or_init(|| cycle_of_letters(&self.key));
+        let base = folded(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or('x');
+        let number = if base.is_ascii_lowercase() { base as u32 - 'a' as u32 } else { base as u32 % 26 };
+        letters[number as usize]
+    }
+
+    fn invented(&mut self, word: &str, scope: Scope) -> String {
+        let folded = folded(word);
+        let kind = match scope {
+            Scope::Person => first_name(&folded).unwrap_or(Kind::Surname),
+            Scope::Place | Scope::Organization => Kind::Place,
+        };
+        let letter = self.letter(folded.chars().next().unwrap_or('x'));
+        let purpose = if kind == Kind::Place { b'p' } else { b'n' };
+        let mut name = String::new();
+        for attempt in 0..ATTEMPTS {
+            name = invent(letter, kind, &mut self.key.stream(purpose, folded.as_bytes(), attempt));
+            if !self.avoid.has(&name) {
+                return with_case_of(word, &name);
+            }
+        }
+        self.collided = true;
+        with_case_of(word, &name)
+    }
+
+    /// A number of an account, a record, a licence: the same form, digit for digit and letter for letter.
+    pub fn id(&mut self, text: &str) -> Option<String> {
+        for attempt in 0..ATTEMPTS {
+            let drawn = self.permuted(text, b'i', attempt, |_, c| symbol(c).is_some())?;
+            if drawn != text && !self.avoid.has(&normal_id(&drawn)) {
+                return Some(drawn);
+            }
+        }
+        self.collided = true;
+        let drawn = self.permuted(text, b'i', 0, |_, c| symbol(c).is_some())?;
+        (drawn != text).then_some(drawn)
+    }
+
+    /// A telephone number: what says "abroad" or "trunk" stays (`+33`, a leading 0, the 1 before ten digits).
+    pub fn phone(&mut self, text: &str) -> Option<String> {
+        let num_digits = text.chars().filter(char::is_ascii_digit).count();
+        let first = text.find(|c: char| c.is_ascii_digit())?;
+        let prefix = match &text[first..] {
+            _ if num_digits < 7 => 0,
+            rest if text[..first].ends_with('+') => {
+                let country = rest.bytes().take_while(u8::is_ascii_digit).count();
+                if country <= 3 { country } else { 2 }
+            }
+            rest if rest.starts_with("00") => 2,
+            rest if rest.starts_with('0') || (rest.starts_with('1') && num_digits == 11) => 1,
+            _ => 0,
+        };
+        let from = first + prefix;
+        for attempt in 0..ATTEMPTS {
+            let drawn = self.permuted(text, b'i', attempt, |at, c| at >= from && c.is_ascii_digit())?;
+            if drawn != text && !self.avoid.has(&normal_id(&drawn)) {
+                return Some(drawn);
+            }
+        }
+        self.collided = true;
+        None
+    }
+
+    /// An e-mail address: the name before the @ as names are, the domain an invented one under `.example`.
+    pub fn email(&mut self, text: &str) -> Option<String> {
+        let (local, domain) = text.rsplit_once('@')?;
+        let local = self.name(local).or_else(|| self.id(local))?;
+        Some(format!("{local}@{}", self.domain(domain)))
+    }
+
+    /// A web address: scheme and `www.` stay, the host is an invented one, the rest letter for letter.
+    pub fn url(&mut self, text: &str) -> Option<String> {
+        let after_scheme = text.find("://").map_or(0, |at| at + 3);
+        let from = if text[after_scheme..].starts_with("www.") { after_scheme + 4 } else { after_scheme };
+        let to = text[from..].find(['/', '?', '#', ':']).map_or(text.len(), |at| from + at);
+        if !text[from..to].chars().any(char::is_alphanumeric) {
+            return None;
+        }
+        let path = self.id(&text[to..]).unwrap_or_else(|| text[to..].to_owned());
+        Some(format!("{}{}{path}", &text[..from], self.domain(&text[from..to])))
+    }
+
+    fn domain(&mut self, domain: &str) -> String {
+        format!("{}.example", self.invented(&domain.to_lowercase(), Scope::Place))
+    }
+
+    /// An address of a machine: decimal numbers 1 to 254, or hexadecimal digits where there is a colon.
+    pub fn ip(&mut self, text: &str) -> Option<String> {
+        let mut stream = self.key.stream(b'a', text.to_lowercase().as_bytes(), 0);
+        let hexadecimal = text.contains(':');
+        let mut out = String::with_capacity(text.len());
+        for (piece, word) in pieces(text) {
+            if hexadecimal && piece != Piece::Other {
+                for c in word.chars() {
+                    let digit = char::from_digit(stream.below(16) as u32, 16).unwrap_or('0');
+                    out.push(if c.is_uppercase() { digit.to_ascii_uppercase() } else { digit });
+                }
+            } else if piece == Piece::Digits {
+                out.push_str(&(1 + stream.below(254)).to_string());
+            } else {
+                out.push_str(word);
+            }
+        }
+        (out != text).then_some(out)
+    }
+
+    /// An age: one to three years from it, all ages of an individual by the same number as long as they stay from 0 to
+    /// 89; from 90 on another from 90 to 99.
+    pub fn age(&mut self, text: &str) -> Option<String> {
+        let mut out = String::with_capacity(text.len());
+        for (piece, word) in pieces(text) {
+            if piece != Piece::Digits {
+                out.push_str(word);
+                continue;
+            }
+            let age: i64 = word.parse().ok()?;
+            let mut stream = self.key.stream(b'y', b"", 0);
+            let drawn = if age >= 90 {
+                90 + (age + 1 + stream.below(9) as i64) % 10
+            } else {
+                let years = [-3, -2, -1, 1, 2, 3][stream.below(6)];
+                if (0..90).contains(&(age + years)) { age + years } else { age - years }
+            };
+            out.push_str(&drawn.to_string());
+        }
+        (out != text).then_some(out)
+    }
+
+    /// A quantity: its digits.
+    pub fn quantity(&mut self, text: &str) -> Option<String> {
+        let drawn = self.permuted(text, b'q', 0, |_, c| c.is_ascii_digit())?;
+        (drawn != text).then_some(drawn)
+    }
+
+    /// Another word of the same characters' classes, not the same one.
+    fn symbols(&self, word: &str, purpose: u8, letters: bool) -> Option<String> {
+        (0..ATTEMPTS)
+            .filter_map(|attempt| self.permuted(word, purpose, attempt, |_, c| letters || c.is_numeric()))
+            .find(|drawn| drawn != word)
+    }
+
+    /// The text with the chosen symbols permuted; None when there is none to choose.
+    fn permuted(&self, text: &str, purpose: u8, attempt: u32, chosen: impl Fn(usize, char) -> bool) -> Option<String> {
+        let (mut values, mut radices) = (Vec::with_capacity(text.len()), Vec::with_capacity(text.len()));
+        let symbol_at = |at: usize, c: char| if chosen(at, c) { symbol(c) } else { None };
+        for (at, c) in text.char_indices() {
+            if let Some(symbol) = symbol_at(at, c) {
+                values.push(symbol.value);
+                radices.push(symbol.radix);
+            }
+        }
+        if values.is_empty() {
+            return None;
+        }
+        permute(&self.key, purpose, attempt, &mut values, &radices);
+        let mut drawn = values.into_iter();
+        let mut out = String::with_capacity(text.len());
+        for (at, c) in text.char_indices() {
+            let to = symbol_at(at, c).and_then(|symbol| char::from_u32(symbol.base + drawn.next()?));
+            out.push(to.unwrap_or(c));
+        }
+        Some(out)
+    }
+}
+
+/// A character as a number among those of its alphabet and case.
+struct Symbol {
+    base: u32,
+    radix: u32,
+    value: u32,
+}
+
+/// First character and number of the alphabets that stay themselves; every other letter becomes a Latin one.
+const ALPHABETS: &[(u32, u32)] = &[
+    (0x3b1, 17),
+    (0x3c2, 1),
+    (0x3c3, 7),
+    (0x391, 17),
+    (0x3a3, 7),
+    (0x430, 32),
+    (0x410, 32),
+    (0x5d0, 27),
+    (0x628, 19),
+    (0x660, 10),
+    (0x6f0, 10),
+    (0x905, 53),
+    (0x966, 10),
+    (0xe01, 46),
+    (0x3042, 77),
+    (0x30a2, 81),
+    (0x4e00, 20_900),
+    (0xac00, 11_172),
+    (0xff10, 10),
+    (0xff21, 26),
+    (0xff41, 26),
+];
+
+fn symbol(c: char) -> Option<Symbol> {
+    let code = c as u32;
+    if c.is_ascii() {
+        let (base, radix) = match c {
+            '0'..='9' => ('0', 10),
+            'a'..='z' => ('a', 26),
+            'A'..='Z' => ('A', 26),
+            _ => return None,
+        };
+        return Some(Symbol { base: base as u32, radix, value: code - base as u32 });
+    }
+    for &(base, radix) in ALPHABETS {
+        if (base..base + radix).contains(&code) {
+            return Some(Symbol { base, radix, value: code - base });
+        }
+    }
+    if !c.is_alphanumeric() {
+        return None;
+    }
+    // An accented letter counts as the letter.
+    let mut bare = c;
+    decompose_canonical(c, |part| {
+        if !is_combining_mark(part) {
+            bare = part
+        }
+    });
+    if bare != c {
+        return symbol(bare);
+    }
+    let base = match c {
+        _ if c.is_numeric() => '0',
+        _ if c.is_uppercase() => 'A',
+        _ => 'a',
+    } as u32;
+    let radix = if c.is_numeric() { 10 } else { 26 };
+    Some(Symbol { base, radix, value: code % radix })
+}
+
+/// Runs of letters (with the marks and invisible characters among them), of digits, and what is between.
+fn pieces(text: &str) -> impl Iterator<Item = (Piece, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = &text[at..];
+        let kind = kind_of(rest.chars().next()?);
+        let length = rest
+            .char_indices()
+            .find(|&(_, c)| {
+                kind_of(c) != kind && !(kind == Piece::Letters && (is_combining_mark(c) || is_invisible(c)))
+            })
+            .map_or(rest.len(), |(end, _)| end);
+        at += length;
+        Some((kind, &rest[..length]))
+    })
+}
+
+fn kind_of(c: char) -> Piece {
+    if c.is_numeric() {
+        Piece::Digits
+    } else if c.is_alphabetic() {
+        Piece::Letters
+    } else {
+        Piece::Other
+    }
+}
+
+/// The `s` of "Smith's".
+fn is_possessive(word: &str, before: &str) -> bool {
+    word.eq_ignore_ascii_case("s") && before.ends_with(['\'', '\u{2019}'])
+}
+
+/// A word as it is compared: without case, accents and invisible characters.
+pub fn folded(word: &str) -> Cow<'_, str> {
+    if !word.is_ascii() {
+        return Surface::Fold.apply(word);
+    }
+    if word.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(word.to_ascii_lowercase());
+    }
+    Cow::Borrowed(word)
+}
+
+/// What identifies an id in any spelling: its letters and digits, in lower case.
+pub fn normal_id(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Hashes of what is real in a span: its names of three letters and more, and, for an id, all of it.
+pub fn real_parts(text: &str, is_id: bool, mut emit: impl FnMut(u64)) {
+    if is_id {
+        let id = normal_id(text);
+        if id.len() >= 4 {
+            emit(hash(&id));
+        }
+        return;
+    }
+    for (piece, word) in pieces(text) {
+        if piece == Piece::Letters && word.len() >= 3 {
+            let folded = folded(word);
+            if folded.len() >= 3 {
+                emit(hash(&folded));
+            }
+        }
+    }
+}
