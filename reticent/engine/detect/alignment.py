@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from reticent.errors import CorpusError
 
-__all__ = ["Alignment"]
+__all__ = ["Alignment", "utf8_bytes"]
 
 #: Spans from which on a share is judged: of all spans, and of those that bytes would explain.
 _MIN_SPANS: Final = 20
@@ -39,7 +39,7 @@ class Alignment:
             return
         document, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
         rows, inverse = np.unique(document, return_inverse=True)
-        data, doc_bytes = _utf8(texts.take(pa.array(rows)))
+        data, doc_bytes = utf8_bytes(texts.take(pa.array(rows)))
         at = np.flatnonzero((data & 0xC0) != 0x80)  # where each character begins
         doc_chars = np.searchsorted(at, doc_bytes)
         joined = _joined(data)
@@ -75,8 +75,8 @@ class Alignment:
             )
 
 
-def _utf8(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes of the texts one after another, and where each begins, with the end."""
+def utf8_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the texts' bytes one after another (uint8), and where each begins, with the end (int64)."""
     texts = pa.array(texts).cast(pa.large_string())
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     buffer = texts.buffers()[2]
