@@ -135,7 +135,7 @@ class Run:
 
     def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
         """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
-        ids = self.individuals.table.column("individual_id").combine_chunks()
+        ids = self.documents.scan().column("individual_id").unique()
         missing, path = detector.num_without(ids), self.job.detect.records["table"]
         if missing == len(ids):
             raise CorpusError(
