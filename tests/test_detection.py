@@ -335,6 +335,20 @@ def test_evaluation_matches_oracle(case: Any, batch_rows: int) -> None:
         assert not any(found[name])
 
 
+def test_a_choice_of_detectors_and_categories_is_as_if_the_rest_were_not_there() -> None:
+    found = {"a": [FOUND, []], "b": [[(12, 15, "NAME")], [(0, 3, "DATE")]]}
+    texts, gold = [TEXT, "May"], [GOLD, [(0, 3, "DATE")]]
+    marks = marks_of(texts, gold, found)
+    alone = evaluate_detection(marks.chosen(detectors=["b", "c"]), num_bootstrap=100)
+    assert alone["union"] == evaluate_detection(marks, num_bootstrap=100)["alone"]["b"]
+    assert list(alone["alone"]) == ["b", "c"]
+    names = evaluate_detection(marks.chosen(categories=["NAME"]), num_bootstrap=100)
+    assert names["mentions"] == {"NAME": 2}
+    assert value(names["union"], "overall", "strict", "precision") == (pytest.approx(2 / 3), 3)
+    assert value(names["union"], "entities", "overall") == (1.0, 2)
+    assert names["missed"] == {}
+
+
 def test_marks_hold_no_text() -> None:
     marks = marks_of([TEXT], [GOLD], {"a": [FOUND]})
     for name in marks.__slots__:

@@ -139,7 +139,7 @@ def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) 
     """Scores of the chosen found spans: ``overall``, ``any_label`` and ``categories``, each with strict, relaxed and
     words; ``covered`` overall and of each category; ``entities`` by type; ``all_found`` of documents and individuals.
     """
-    gold, found = marks.gold, _take(marks.found, chosen)
+    gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
     same, none = np.arange(len(marks.categories)), np.zeros(len(marks.categories), dtype=np.int64)
@@ -173,7 +173,7 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
     sides = [_distinct(spans, codes) for spans in (gold, found)]
     keys = _numbered([(s.start, s.end, codes[s.category]) for s in sides])
     counts = ~_inside(sides[1], line) | np.isin(keys[1], keys[0])
-    sides[1], keys[1] = _take(sides[1], counts), keys[1][counts]
+    sides[1], keys[1] = sides[1].take(counts), keys[1][counts]
     rights = {"strict": [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]}
     rights["relaxed"] = [_overlaps(sides[0], sides[1], line), _overlaps(sides[1], sides[0], line)]
     for match, (of_gold, of_found) in rights.items():
@@ -189,14 +189,10 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
     )
 
 
-def _take(spans: LineSpans, which: np.ndarray) -> LineSpans:
-    return type(spans)(**{name: getattr(spans, name)[which] for name in spans.__slots__})
-
-
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
     """Each span once, whoever found or marked it."""
     (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
-    return _take(spans, np.unique(keys, return_index=True)[1])
+    return spans.take(np.unique(keys, return_index=True)[1])
 
 
 def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
@@ -262,7 +258,7 @@ def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarra
     wordless = lengths == 0
     if wordless.any():
         nowhere = np.zeros(len(marks.categories), dtype=np.int64)
-        whole[wordless] = _overlaps(_take(gold, wordless), _take(marks.found, chosen), nowhere)
+        whole[wordless] = _overlaps(gold.take(wordless), marks.found.take(chosen), nowhere)
     return whole
 
 

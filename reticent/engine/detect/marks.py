@@ -7,8 +7,8 @@ Memory: some 60 bytes a span and 9 a word; the text is read in batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +49,10 @@ class LineSpans:
     def __len__(self) -> int:
         return len(self.start)
 
+    def take(self, which: np.ndarray) -> LineSpans:
+        """Return these spans, by row numbers or as a mask."""
+        return LineSpans(**{name: getattr(self, name)[which] for name in self.__slots__})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
@@ -85,6 +89,25 @@ class Marks:
     @property
     def num_individuals(self) -> int:
         return int(self.individual.max(initial=-1)) + 1
+
+    def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
+        """Return what these detectors found (also where that is nothing), and the spans of these categories only."""
+        names = self.detectors if detectors is None else tuple(detectors)
+        number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
+        of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
+        detector = number[self.detector] if len(self.found) else self.detector
+        found = (detector >= 0) & of_category[self.found.category]
+        gold = of_category[self.gold.category]
+        entity = np.unique(self.entity[gold], return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return replace(
+            self,
+            gold=self.gold.take(gold),
+            found=self.found.take(found),
+            entity=entity,
+            identifier_type=self.identifier_type[gold],
+            detector=detector[found],
+            detectors=names,
+        )
 
 
 def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] = ("gold",)) -> Marks:
