@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,9 @@ class Run:
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.corpus.num_documents
+            for what, count in self.corpus.mended.items():
+                counts[what] = count
+                self.progress.warn(f"{what}: {count:,}")
 
         self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._corpus_input(), build)
 
@@ -381,10 +384,19 @@ class Run:
         """The documents, opened once."""
         if "corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.standoff import Markup
 
             settings = self.job.corpus
-            columns = Columns(**settings.model_dump(exclude={"source", "format"}))
-            self._opened["corpus"] = open_corpus(settings.source, columns=columns, format=settings.format)
+            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
+            markup = Markup(
+                offsets=settings.offsets,
+                individual=settings.individual,
+                annotator=settings.annotator,
+                identifiers=tuple(settings.identifiers),
+            )
+            self._opened["corpus"] = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup
+            )
         return self._opened["corpus"]
 
     @property
