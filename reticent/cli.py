@@ -162,6 +162,14 @@ def index(
         typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV (commas, UTF-8) or JSONL."),
     ],
     out: Out,
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="parquet, arrow, csv, jsonl, or a format with marks of people, which are believed: i2b2-2006, "
+            "i2b2-2014, meddocan, brat, tab; auto goes by the suffix.",
+        ),
+    ] = "auto",
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
     individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
@@ -185,15 +193,19 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
+    from reticent.config import CorpusSection
+
     corpus: dict[str, Any] = {
         "source": source,
+        "format": format,
         "doc_id": doc_id,
         "individual_id": individual_id,
         "text": text,
         "household_id": household_id,
         "spans": spans,
     }
-    detectors = [*(["gold"] if spans else []), "rules", *(["records"] if records else [])]
+    marked = spans is not None or CorpusSection.model_construct(format=format).marked
+    detectors = [*(["gold"] if marked else []), "rules", *(["records"] if records else [])]
     values: dict[str, Any] = {
         "out": str(out),
         "corpus": corpus,

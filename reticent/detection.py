@@ -35,10 +35,8 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
         ``folder`` (None where nothing is kept), ``documents``, ``quarantined``, ``spans`` (`count_spans`) and
         ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where it was asked for.
     """
-    if evaluate and job.corpus.spans is None and getattr(job.corpus, "mentions", None) is None:
-        marked = getattr(job.corpus, "marked", False)
-        if not marked:
-            raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
+    if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
+        raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
     if keep:
         return _detect(job, evaluate, progress)
     with tempfile.TemporaryDirectory(prefix="reticent-detect-") as folder:

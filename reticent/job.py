@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,9 @@ class Run:
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.documents.num_documents
+            for what, count in self.documents.mended.items():
+                counts[what] = count
+                self.progress.warn(f"{what}: {count:,}")
 
         self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
 
@@ -125,7 +128,11 @@ class Run:
 
         config = settings.model_dump(include={"detectors", "on_error", "propagate"})
         config["options"] = {
-            name: {key: value for key, value in table.items() if not any(f.startswith(f"{name}.{key}") for f in files)}
+            name: {
+                key: value
+                for key, value in table.items()
+                if not any(f"{file}.".startswith(f"{name}.{key}.") for file in files)
+            }
             for name, table in settings.options.items()
         }
         if settings.propagate:
@@ -377,10 +384,19 @@ class Run:
         """Every document, opened once."""
         if "documents" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.standoff import Markup
 
             settings = self.job.corpus
-            columns = Columns(**settings.model_dump(exclude={"source", "format"}))
-            self._opened["documents"] = open_corpus(settings.source, columns=columns, format=settings.format)
+            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
+            markup = Markup(
+                offsets=settings.offsets,
+                individual=settings.individual,
+                annotator=settings.annotator,
+                identifiers=tuple(settings.identifiers),
+            )
+            self._opened["documents"] = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup
+            )
         return self._opened["documents"]
 
     @property

@@ -132,7 +132,7 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
     if not found.schema.equals(SPANS):
         raise ArtifactError(f"{path}: not a table of spans of this version")
     found = found.filter(pc.invert(pc.is_in(found.column("detector"), value_set=pa.array(without, pa.string()))))
-    gold = "mentions" if getattr(corpus.columns, "mentions", None) is not None else "spans"
+    gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (--spans, corpus.spans)")
     return gather_marks(corpus.batches(columns=("individual_id", "text", gold), batch_rows=512), found)
