@@ -244,8 +244,8 @@ def detect(
     format: Annotated[
         str,
         typer.Option(
-            help="auto (by the suffix), parquet, arrow, csv, jsonl, or one that brings gold spans: i2b2-2006, i2b2-2014, "
-            "meddocan, brat, tab."
+            help="auto (by the suffix), parquet, arrow, csv, jsonl, or one that brings gold spans: i2b2-2006, "
+            "i2b2-2014, meddocan, brat, tab."
         ),
     ] = "auto",
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
@@ -281,7 +281,11 @@ def detect(
         values = _read_job(path) if earlier else load_job(path).model_dump()
     else:
         columns = {"doc_id": doc_id, "individual_id": individual_id, "text": text, "spans": spans}
-        values = {"out": str(out or "."), "corpus": {"source": source, "format": format, **columns}, "detect": {"records": records}}
+        values = {
+            "out": str(out or "."),
+            "corpus": {"source": source, "format": format, **columns},
+            "detect": {"records": records},
+        }
         detector = detector or ["rules"]
         detector = [*detector, "records"] if records and "records" not in detector else detector
     if detector:

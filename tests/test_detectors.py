@@ -344,3 +344,44 @@ def test_an_empty_table_and_empty_texts_are_fine() -> None:
     check(["", "a"], BATCH_SPANS.empty_table())
     check(["", "a"], spans_batch([1], [0], [1], ["NAME"]))
     assert np.array_equal(quarantined_rows(Path("nowhere")), [])
+
+
+# The order of the union.
+
+LISTED = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 3),
+        st.integers(1, 2),
+        st.sampled_from(["B", "A", "é"]),
+        st.floats(0, 1, width=32),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["z", "a", "m"]), LISTED, max_size=3))
+def test_the_union_is_a_set_in_order(tmp_path_factory: Any, listed: dict[str, list[Any]]) -> None:
+    folder = tmp_path_factory.mktemp("u")
+    corpus = corpus_of(folder / "d.parquet", ["+++++"] * 3)
+
+    def detector(name: str) -> Custom:
+        rows = [
+            {"document": d, "start": a, "end": a + n, "label": label, "score": score}
+            for d, a, n, label, score in listed[name]
+        ]
+        return Custom(lambda batch: pa.Table.from_pylist(rows, schema=BATCH_SPANS), name)
+
+    detect_spans(corpus, [detector(name) for name in listed], folder)
+    best: dict[Any, float] = {}
+    for name, rows in listed.items():
+        for d, a, n, label, score in rows:
+            key = d, a, a + n, label, name
+            best[key] = max(best.get(key, 0.0), score)
+    table = pq.read_table(folder / "spans.parquet")
+    found = list(
+        zip(*(table.column(c).to_pylist() for c in ("document", "start", "end", "label", "detector")), strict=True)
+    )
+    assert found == sorted(best)
+    assert table.column("score").to_pylist() == pytest.approx([best[key] for key in found])
+    assert table.column("doc_id").to_pylist() == [f"d{key[0]}" for key in found]
