@@ -281,7 +281,8 @@ def detect(
         values = _read_job(path) if earlier else load_job(path).model_dump()
     else:
         columns = {"doc_id": doc_id, "individual_id": individual_id, "text": text, "spans": spans}
-        values = {
+        values = _read_job(out) if out and (out / "job.json").exists() else {}  # what later commands chose stays theirs
+        values |= {
             "out": str(out or "."),
             "corpus": {"source": source, "format": format, **columns},
             "detect": {"records": records},

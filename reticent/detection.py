@@ -48,9 +48,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
     from reticent.engine.detect import quarantined_rows
 
     run = Run(job, progress)
-    run.prepare_folder()
-    run.detect()
-    folder = run.folder / "spans"
+    folder = run.execute("detect", alone=True) / "spans"
     result: dict[str, Any] = {
         "folder": str(folder),
         "documents": run.documents.num_documents,
@@ -63,6 +61,8 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
 
         with progress.task("evaluate", None, "documents"):
             marks = read_marks(run.corpus, folder)
+            names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
+            marks = marks.chosen(detectors=[name for name in names if name != "gold"])
             result["evaluation"] = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)
     return result
 

@@ -48,8 +48,8 @@ class Run:
         self._job_kept = False
         self._mended = False
 
-    def execute(self, until: str = "report") -> Path:
-        """Run every stage up to and including ``until``; returns the run folder."""
+    def execute(self, until: str = "report", *, alone: bool = False) -> Path:
+        """Run every stage up to and including ``until``, or that stage ``alone``; returns the run folder."""
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         self._mend_folder()
@@ -62,7 +62,7 @@ class Run:
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in STAGES[: STAGES.index(until) + 1]:
+        for stage in [until] if alone else STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
         self._keep_job()
         return self.folder

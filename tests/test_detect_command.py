@@ -89,6 +89,10 @@ def test_evaluation_says_what_is_found_and_what_nobody_finds(
     assert evaluation["union"]["all_found"]["documents"]["value"] == pytest.approx(2 / 3)
     assert evaluation["only"] == {"rules": {"EMAIL": 2}, "records": {"NAME": 1}}
     assert evaluation["missed"] == {"NAME": 1}
+    pq.write_table(pa.table({"individual_id": ["p"], "name": ["Nobody"]}), tmp_path / "records.parquet")
+    result = found(documents, "--spans", "marks", "--evaluate", "--records", tmp_path / "records.parquet")
+    assert result["spans"]["records"] == {}
+    assert result["evaluation"]["alone"]["records"]["overall"]["strict"]["recall"]["value"] == 0.0
 
 
 def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..., Any]) -> None:
@@ -119,6 +123,11 @@ def test_spans_are_kept_in_a_run_folder_that_other_commands_go_on_with(
     assert found(out)["spans"] == {"rules": {"EMAIL": 2}}
     done = reticent(out, "--set", "corpus.spans=marks", "--detector", "gold")
     assert "gold 4" in done.stderr
+    # Over documents again: the detectors are those of the command, what later stages use stays.
+    assert reticent(out, "--set", "protect.k=7").status == 0
+    found(documents, "--out", out)
+    kept = json.loads((out / "job.json").read_text())
+    assert (kept["protect"]["k"], kept["detect"]["detectors"]) == (7, ["rules"])
     job = tmp_path / "job.toml"
     job.write_text(f'out = "{tmp_path / "other"}"\n[corpus]\nsource = "{documents}"\nspans = "marks"\n')
     assert found(job, "--evaluate")["evaluation"]["missed"] == {"NAME": 2}
@@ -144,7 +153,7 @@ def test_what_cannot_be_is_refused(
 
 
 def test_rules_are_listed(reticent: Callable[..., Done]) -> None:
-    done = reticent("--list-rules", "--json")
-    assert done.status == 0
-    assert {"EMAIL", "PHONE"} <= {rule["label"] for rule in json.loads(done.stdout)}
+    shown = json.loads(reticent("--list-rules", "--json").stdout)
+    assert {"EMAIL", "PHONE"} <= {rule["label"] for rule in shown}
+    assert all(rule["rule"] and rule["finds"] for rule in shown)
     assert "EMAIL" in reticent("--list-rules").stdout

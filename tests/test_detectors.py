@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,37 @@ def test_a_job_goes_on_without_the_documents_in_quarantine(
     again = Run(parse_job(values))
     again.execute("index")
     assert (again.documents.num_documents, again.corpus.num_documents) == (8, 7)
+
+
+def test_what_was_found_is_propagated_over_the_documents_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
+    seen: dict[str, Any] = {}
+
+    def propagate(
+        corpus: Corpus, spans_in: Path, spans_out: Path, *, scopes: Any, num_threads: int, progress: Any
+    ) -> Any:
+        seen.update(documents=corpus.num_documents, spans=pq.read_table(spans_in).num_rows, scopes=scopes)
+        pq.write_table(pq.read_table(spans_in).slice(0, 3), spans_out)
+        return {"individual": 2}
+
+    module = types.ModuleType("reticent.engine.detect.propagate")
+    module.propagate = propagate  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "d.parquet")},
+        "detect": {"on_error": "quarantine", "propagate": True},
+        "protect": {"scopes": {"NAME": "individual"}},
+    }
+    Run(parse_job(values)).execute("detect")
+    assert seen == {"documents": 7, "spans": 7, "scopes": {"NAME": "individual"}}
+    folder = tmp_path / "run" / "spans"
+    assert pq.read_table(folder / "spans.parquet").num_rows == 3
+    assert not (folder / "united.parquet").exists()
+    assert json.loads((folder / "manifest.json").read_text())["counts"]["propagated"] == {"individual": 2}
 
 
 # Offsets of another kind.

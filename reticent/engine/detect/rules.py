@@ -35,6 +35,8 @@ class RulesDetector:
 
 
 def list_rules() -> pa.Table:
-    """Return a row a rule: what it finds."""
-    labels = ("DATE", "EMAIL", "ID", "IP", "NIR", "PHONE", "SSN", "URL")
-    return pa.table({"label": labels})
+    """Return a row a rule: its name, the label of its spans, and what it finds."""
+    from reticent import _rust
+
+    rules = _rust.list_rules()
+    return pa.table({name: [rule[i] for rule in rules] for i, name in enumerate(("rule", "label", "finds"))})
