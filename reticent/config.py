@@ -59,13 +59,64 @@ class SplitSection(Section):
         return self
 
 
-class DetectSection(Section):
-    """Detectors of direct identifiers; their spans are united."""
+Options = dict[str, Any]
 
-    detectors: list[Literal["gold", "rules", "gazetteer", "records", "spacy"]] = ["rules"]
-    records: str | None = Field(default=None, description="Parquet of record fields, one row an individual")
-    lists: dict[str, str] = Field(default={}, description="label -> text file of names, one a line")
-    spacy: str | None = Field(default=None, description="installed pipeline or path")
+
+class DetectSection(Section):
+    """Detectors of direct identifiers; their spans are united. Each has a table of options, ``[detect.spacy]`` say.
+
+    For the option a detector cannot do without there is a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
+    ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
+    """
+
+    detectors: list[Literal["gold", "rules", "records", "gazetteer", "spacy", "transformers", "presidio", "eds"]] = [
+        "rules"
+    ]
+    on_error: Literal["stop", "quarantine"] = Field(
+        default="stop", description="what a document does that a detector fails on: stop the run, or be left out"
+    )
+    propagate: bool = Field(default=False, description="what is found once is found wherever else it stands")
+    gold: Options = {}
+    rules: Options = {}
+    records: Options = {}
+    gazetteer: Options = {}
+    spacy: Options = {}
+    transformers: Options = {}
+    presidio: Options = {}
+    eds: Options = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_forms(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        for name, option in (("records", "table"), ("spacy", "pipeline"), ("transformers", "model")):
+            if values.get(name, "") is None:
+                del values[name]
+            elif isinstance(values.get(name), str):
+                values[name] = {option: values[name]}
+        if lists := values.pop("lists", None):
+            values["gazetteer"] = {**(values.get("gazetteer") or {}), "lists": lists}
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DetectSection:
+        from reticent.engine.detect import DETECTORS, check_options
+
+        if len(set(self.detectors)) != len(self.detectors):
+            raise ValueError("a detector stands twice")
+        for name in DETECTORS:
+            if name in self.detectors:
+                check_options(name, getattr(self, name))
+            elif getattr(self, name):  # names thought protected would be targets
+                raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')
+        return self
+
+    @property
+    def options(self) -> dict[str, Options]:
+        """Options of each detector that is chosen."""
+        return {name: getattr(self, name) for name in self.detectors}
 
 
 class IndexSection(Section):
@@ -194,15 +245,6 @@ class Job(Section):
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
-        for name, field, given, example in (
-            ("records", "records", self.detect.records, '"records.parquet"'),
-            ("spacy", "spacy", self.detect.spacy, '"pipeline name or path"'),
-            ("gazetteer", "lists", self.detect.lists, '{ CITY = "cities.txt" }'),
-        ):
-            if name in self.detect.detectors and not given:
-                raise ValueError(f"detector {name} needs detect.{field} = {example}")
-            if given and name not in self.detect.detectors:  # names thought protected would be targets
-                raise ValueError(f'detect.{field} is given, but "{name}" is not among detect.detectors')
         if "gold" in self.detect.detectors and self.corpus.spans is None:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self

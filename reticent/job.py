@@ -22,7 +22,6 @@ from reticent.errors import CorpusError, PolicyError
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
-    from reticent.engine.detect.gazetteer import RecordsDetector
     from reticent.engine.protect import Policy
 
 __all__ = ["STAGES", "Run"]
@@ -98,49 +97,46 @@ class Run:
         config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            self.corpus.check()
-            individuals = split_individuals(self.corpus, config)
+            self.documents.check()
+            individuals = split_individuals(self.documents, config)
             write_individuals(individuals, folder)
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
-            counts["documents"] = self.corpus.num_documents
+            counts["documents"] = self.documents.num_documents
 
-        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._corpus_input(), build)
+        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
 
     def detect(self) -> None:
-        """Documents -> spans of direct identifiers."""
+        """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""
         from reticent.artifact import fingerprint
-        from reticent.engine.detect import detect_spans, make_detectors
-        from reticent.engine.detect.gazetteer import RecordsDetector
+        from reticent.engine.detect import make_detectors, option_files
+        from reticent.stages import find_identifiers
 
         settings = self.job.detect
-        inputs = self._corpus_input()
-        if settings.records:
-            inputs["records"] = fingerprint(settings.records)
-        if settings.spacy and Path(settings.spacy).exists():
-            inputs["spacy"] = fingerprint(settings.spacy)
-        inputs |= {f"list:{label}": fingerprint(path) for label, path in settings.lists.items()}
+        files = dict(option_files(settings.options))
+        inputs = self._documents_input() | {option: fingerprint(path) for option, path in files.items()}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            detectors = make_detectors(
-                settings.detectors,
-                records=settings.records,
-                lists=settings.lists,
-                spacy=settings.spacy,
-                num_threads=self.job.num_threads,
-            )
+            detectors = make_detectors(settings.detectors, settings.options, num_threads=self.job.num_threads)
             for detector in detectors:
-                if isinstance(detector, RecordsDetector):
+                if hasattr(detector, "num_without"):
                     self._check_records(detector, counts)
-            with self.progress.task("detect", self.corpus.num_documents, "documents") as advance:
-                counts.update(detect_spans(self.corpus, detectors, folder, progress=advance))
+            find_identifiers(self, detectors, folder, counts)
 
-        self._artifact("spans", settings.model_dump(exclude={"records", "lists"}), inputs, build)
+        config = settings.model_dump(include={"detectors", "on_error", "propagate"})
+        config["options"] = {
+            name: {key: value for key, value in table.items() if not any(f.startswith(f"{name}.{key}") for f in files)}
+            for name, table in settings.options.items()
+        }
+        if settings.propagate:
+            config["scopes"] = self.job.protect.scopes
+        self._artifact("spans", config, inputs, build)
+        self._opened.pop("corpus", None)
 
-    def _check_records(self, detector: RecordsDetector, counts: dict[str, Any]) -> None:
+    def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
         """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
         ids = self.individuals.table.column("individual_id").combine_chunks()
-        missing, path = detector.num_without(ids), self.job.detect.records
+        missing, path = detector.num_without(ids), self.job.detect.records["table"]
         if missing == len(ids):
             raise CorpusError(
                 f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
@@ -377,14 +373,24 @@ class Run:
     # --------------------------------------------------------------- what flows
 
     @property
-    def corpus(self) -> Any:
-        """The documents, opened once."""
-        if "corpus" not in self._opened:
+    def documents(self) -> Any:
+        """Every document, opened once."""
+        if "documents" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
 
             settings = self.job.corpus
             columns = Columns(**settings.model_dump(exclude={"source", "format"}))
-            self._opened["corpus"] = open_corpus(settings.source, columns=columns, format=settings.format)
+            self._opened["documents"] = open_corpus(settings.source, columns=columns, format=settings.format)
+        return self._opened["documents"]
+
+    @property
+    def corpus(self) -> Any:
+        """The documents without those in quarantine: what every stage after ``detect`` sees."""
+        if "corpus" not in self._opened:
+            from reticent.engine.detect import quarantined_rows
+
+            rows = quarantined_rows(self.folder / "spans")
+            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
         return self._opened["corpus"]
 
     @property
@@ -477,6 +483,9 @@ class Run:
         if not self._mended:
             mend_folder(self.folder)
         self._mended = True
+
+    def _documents_input(self) -> dict[str, str]:
+        return {"corpus": self.documents.fingerprint()}
 
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}

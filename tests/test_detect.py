@@ -535,7 +535,7 @@ def test_a_detector_that_fails_stops_the_run_and_its_message_is_not_shown(tmp_pa
     def fail(batch: pa.RecordBatch) -> pa.Table:
         raise ValueError(batch.column("text")[0].as_py())
 
-    with pytest.raises(CorpusError, match=r"custom failed on documents 1 to 2 \(ValueError\)") as error:
+    with pytest.raises(CorpusError, match=r"custom failed on document 1 of the corpus \(ValueError\)") as error:
         detect_spans(write_corpus(tmp_path / "d.parquet", [SECRET, "b"]), [Custom(fail)], tmp_path)
     assert SECRET not in str(error.value)
     assert error.value.__cause__ is None
@@ -584,7 +584,7 @@ def test_a_folder_without_spans_is_an_artifact_error(tmp_path: Path) -> None:
 
 
 def test_unknown_detector_is_a_policy_error_that_names_the_known() -> None:
-    with pytest.raises(PolicyError, match=r"'magic'.*gold, rules, records, gazetteer or spacy"):
+    with pytest.raises(PolicyError, match=r"'magic'.*gold, rules, records, gazetteer, .* or eds"):
         make_detectors(["rules", "magic"])
 
 
@@ -599,8 +599,7 @@ def test_detectors_are_made_in_the_order_of_their_names(tmp_path: Path) -> None:
     pq.write_table(pa.table({"individual_id": ["p0"], "name": ["Cy"]}), tmp_path / "records.parquet")
     made = make_detectors(
         ["gazetteer", "gold", "records", "rules"],
-        records=tmp_path / "records.parquet",
-        lists={"NAME": tmp_path / "names.txt"},
+        {"records": {"table": tmp_path / "records.parquet"}, "gazetteer": {"lists": {"NAME": tmp_path / "names.txt"}}},
     )
     assert [detector.name for detector in made] == ["gazetteer", "gold", "records", "rules"]
     assert found(made[0], ["Ann Bob Cy"]) == [[("NAME", "Ann"), ("NAME", "Bob")]]
@@ -630,7 +629,7 @@ def test_spacy_pipeline_on_disk_is_loaded_by_its_path(tmp_path: Path) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Ann"}])
     nlp.to_disk(tmp_path / "pipeline")
-    (detector,) = make_detectors(["spacy"], spacy=str(tmp_path / "pipeline"))
+    (detector,) = make_detectors(["spacy"], {"spacy": {"pipeline": str(tmp_path / "pipeline")}})
     assert found(detector, ["Ann ate"]) == [[("PERSON", "Ann")]]
 
 
@@ -639,4 +638,4 @@ def test_missing_spacy_pipeline_is_a_policy_error(pipeline: str, tmp_path: Path)
     pytest.importorskip("spacy")
     name = str(tmp_path) if pipeline == "." else pipeline
     with pytest.raises(PolicyError, match="neither installed nor a readable folder"):
-        make_detectors(["spacy"], spacy=name)
+        make_detectors(["spacy"], {"spacy": {"pipeline": name}})

@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +55,10 @@ class Corpus:
     format: str
     columns: Columns = field(default_factory=Columns)
     _ids: pa.Table | None = None
+    #: Rows of each file, known once they have been scanned; rows that are left out count.
     _num_rows: list[int] = field(default_factory=list)
+    #: Which of those rows are documents of this corpus (bool); None: all.
+    _kept: np.ndarray | None = None
     _fingerprint: str | None = None
 
     def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 4096) -> Iterator[pa.RecordBatch]:
@@ -67,8 +70,40 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
-        for file in self.files:
-            yield from self._read(file, columns, batch_rows)
+        if self._kept is None:
+            for file in self.files:
+                yield from self._read(file, columns, batch_rows)
+            return
+        row = 0
+        for file, num_rows in zip(self.files, self._num_rows, strict=True):
+            rows = _as_scanned(self._read(file, columns, batch_rows), num_rows)
+            yield from _kept_rows(rows, self._kept[row : row + num_rows])
+            row += num_rows
+
+    def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
+        """Return this corpus less the documents of these numbers, in any order; the rest is numbered anew from 0.
+
+        No file is changed, and what is left out is still read and checked. Another choice has another fingerprint.
+
+        Raises
+        ------
+        PolicyError
+            A number is not one of a document.
+        CorpusError
+            No two individuals are left.
+        """
+        ids, numbers = self.scan(), np.asarray(rows)
+        if len(numbers) == 0:
+            return self
+        if numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= ids.num_rows:
+            raise PolicyError(f"documents to leave out: expected whole numbers from 0 to {ids.num_rows - 1}")
+        stays = np.ones(ids.num_rows, dtype=bool)
+        stays[numbers] = False
+        kept = np.ones(sum(self._num_rows), dtype=bool) if self._kept is None else self._kept.copy()
+        kept[kept] = stays
+        ids = ids.filter(pa.array(stays))
+        self._check_individuals(ids)
+        return replace(self, _ids=ids, _kept=kept, _fingerprint=None)
 
     def _read(
         self, file: Path, columns: Sequence[str], batch_rows: int, row_groups: Sequence[int] | None = None, row: int = 0
@@ -101,17 +136,19 @@ class Corpus:
         """
         self.scan()
         batch_rows = 256 if frugal else 512
-        streams, document = [], 0
+        streams, document, first = [], 0, 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
             if sum(groups_of_file) != num_rows:
                 raise _changed()
             stretches = _stretches(groups_of_file, batch_rows) if self.format == "parquet" else [(None, 0, num_rows)]
             for groups, row, length in stretches:
-                first = document + row
-                if wanted is None or wanted[first : first + length].any():
-                    batches = self._read(file, columns, batch_rows, groups, row)
-                    streams.append((first, _as_scanned(batches, length)))
+                kept = None if self._kept is None else self._kept[document + row : document + row + length]
+                num_kept = length if kept is None else int(np.count_nonzero(kept))
+                if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
+                    batches = _as_scanned(self._read(file, columns, batch_rows, groups, row), length)
+                    streams.append((first, batches if kept is None else _kept_rows(batches, kept)))
+                first += num_kept
             document += num_rows
 
         pool, turns = pa.default_memory_pool(), itertools.count(1)
@@ -146,11 +183,7 @@ class Corpus:
                 raise CorpusError(f"{self._where()}: no documents")
             table = pa.Table.from_batches(batches)
             self._check_duplicates(table.column("doc_id"))
-            if pc.count_distinct(table.column("individual_id")).as_py() < 2:
-                raise CorpusError(
-                    f"{self._where()}: column {self.columns.individual_id} names one individual only; "
-                    "support among individuals needs at least two"
-                )
+            self._check_individuals(table)
             self._ids, self._num_rows = table, num_rows
         return self._ids
 
@@ -168,7 +201,7 @@ class Corpus:
         return self.scan().num_rows
 
     def fingerprint(self) -> str:
-        """SHA-256 over the files' contents and the column mapping (kept)."""
+        """SHA-256 over the files' contents, the column mapping and which documents are left out (kept)."""
         if self._fingerprint is None:
             digest = hashlib.sha256(json.dumps([self.format, asdict(self.columns)]).encode())
             for file in self.files:
@@ -177,11 +210,23 @@ class Corpus:
                         digest.update(hashlib.file_digest(stream, "sha256").digest())
                 except OSError as error:
                     raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+            if self._kept is not None:
+                digest.update(b"without" + np.packbits(~self._kept).tobytes())
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
     def _where(self) -> str:
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
+
+    def _check_individuals(self, ids: pa.Table) -> None:
+        num_individuals = pc.count_distinct(ids.column("individual_id")).as_py()
+        if num_individuals < 2:
+            left = " once documents are left out" if self._ids is not None else ""
+            found = "one individual only" if num_individuals else "no individual"
+            raise CorpusError(
+                f"{self._where()}: column {self.columns.individual_id} names {found}{left}; "
+                "support among individuals needs at least two"
+            )
 
     def _check_duplicates(self, doc_ids: pa.ChunkedArray) -> None:
         encoded = doc_ids.combine_chunks().dictionary_encode()
@@ -251,6 +296,16 @@ def _as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa
         yield batch
     if num_rows:
         raise _changed()
+
+
+def _kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The rows to keep of batches that hold as many rows as ``kept`` says yes or no of."""
+    row = 0
+    for batch in batches:
+        chosen = kept[row : row + batch.num_rows]
+        row += batch.num_rows
+        if chosen.any():
+            yield batch if chosen.all() else batch.filter(pa.array(chosen))
 
 
 def _changed() -> CorpusError:

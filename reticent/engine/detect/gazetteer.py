@@ -90,16 +90,18 @@ class GazetteerDetector:
 
     Parameters
     ----------
-    lists : table with columns pattern and label
+    lists : table with columns pattern and label, or label -> text file with one name a line
     """
 
     name = "gazetteer"
     columns: tuple[str, ...] = ()
 
-    def __init__(self, lists: pa.Table, *, num_threads: int = 0):
+    def __init__(self, lists: pa.Table | Mapping[str, str | Path], *, num_threads: int = 0):
         from reticent import _rust
 
         self.num_threads = num_threads
+        if not isinstance(lists, pa.Table):
+            lists = read_lists(lists)
         patterns, labels = (lists.column(name).combine_chunks() for name in ("pattern", "label"))
         self._gazetteer = _rust.Gazetteer(patterns, labels, surface="fold")
 
