@@ -183,12 +183,47 @@ class Tokens:
         """Of the words whose first token it is."""
 
 @final
+class CommonWords:
+    """Which words are common, by how documents write them; `merge` before it is asked."""
+
+    def __new__(cls) -> CommonWords: ...
+    @property
+    def num_words(self) -> int: ...
+    def add(self, texts: _ArrowArray, *, num_threads: int = 0) -> None:
+        """Count the words of documents; texts without case say nothing."""
+    def add_list(self, words: _ArrowArray) -> None:
+        """Add words that are common whatever documents say."""
+    def merge(self) -> None:
+        """Bring together what threads have counted."""
+    def classes(self, words: _ArrowArray) -> NDArray[np.uint8]:
+        """Return of each word 0: a name, 1: a name as often as not, 2: common."""
+
+@final
 class Gazetteer:
     """A list of names, each with a label."""
 
     def __new__(cls, patterns: _ArrowArray, labels: _ArrowArray, *, surface: _Surface | str = "fold") -> Gazetteer: ...
-    def find(self, texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
-        """Return columns document, start, end, label, rule of every free-standing occurrence."""
+    def find(self, texts: _ArrowArray, *, common: CommonWords | None = None, num_threads: int = 0) -> ArrowBatch:
+        """Return columns document, start, end, label, rule of every free-standing occurrence that is no common word."""
+
+@final
+class Records:
+    """Values of record fields (name, date, phone, code, address or text), each of one unit, with a label."""
+
+    def __new__(
+        cls, units: NDArray[np.uint32], values: _ArrowArray, fields: _ArrowArray, labels: _ArrowArray
+    ) -> Records: ...
+    def find(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        *,
+        common: CommonWords | None = None,
+        initials: bool = False,
+        num_threads: int = 0,
+    ) -> ArrowBatch:
+        """Return columns document, start, end, label, rule ("record" or "edited") of each unit's values in its
+        documents."""
 
 def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | None = None) -> Words:
     """Return the words of documents (UAX #29, numbers kept whole).
@@ -232,17 +267,6 @@ def replace_words(
 
 def scan_rules(texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0) -> ArrowBatch:
     """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None."""
-
-def find_records(
-    texts: _ArrowArray,
-    units: NDArray[np.uint32],
-    record_units: NDArray[np.uint32],
-    values: _ArrowArray,
-    labels: _ArrowArray,
-    *,
-    num_threads: int = 0,
-) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of each unit's values in that unit's documents only."""
 
 def synth_documents(
     *,
