@@ -36,19 +36,35 @@ pub fn fold(text: &str, surface: Surface) -> Folded {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        let run = bytes[at..].iter().position(|&byte| !is_simple(byte)).unwrap_or(bytes.len() - at);
+        // A space after one that was pushed is one too many.
+        let run = if folded.text.ends_with(' ') && bytes[at] == b' ' { 0 } else { simple_prefix(&bytes[at..]) };
         folded.push_run(&text[at..at + run], surface != Surface::Exact);
         at += run;
         let Some(c) = text[at..].chars().next() else { break };
-        folded.push(at, c, |c, to| if c.is_whitespace() { push_space(to) } else { push_folded(to, c, surface) });
+        match FOLD_OF_TWO_BYTES.get((c as usize).wrapping_sub(0x80)) {
+            Some(&plain) if plain != SLOW && surface == Surface::Fold => {
+                folded.push(at, c, |_, to| to.push(char::from(plain)));
+            }
+            _ => {
+                folded.push(at, c, |c, to| if c.is_whitespace() { push_space(to) } else { push_folded(to, c, surface) })
+            }
+        }
         at += c.len_utf8();
     }
     folded
 }
 
-/// White space may be one of several, and what is not ASCII may change its length.
-fn is_simple(byte: u8) -> bool {
-    !matches!(byte, b'\t'..=b'\r' | b' ' | 0x80..)
+/// Bytes at the start that stand for themselves but for case: ASCII, with single spaces.
+fn simple_prefix(bytes: &[u8]) -> usize {
+    let mut space = false;
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b' ' if space => return at,
+            b'\t'..=b'\r' | 0x80.. => return at,
+            _ => space = byte == b' ',
+        }
+    }
+    bytes.len()
 }
 
 fn push_space(to: &mut String) {
@@ -132,6 +148,22 @@ static PLAIN_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
         plain.clear();
         push_plain(c, &mut plain);
         if let [one] = *plain.as_bytes() {
+            *byte = one;
+        }
+    }
+    table
+});
+
+/// The one letter or digit of ASCII that U+0080 to U+07FF fold to for names; what may be a space takes the long way.
+static FOLD_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
+    let mut table = [SLOW; 0x780];
+    let mut plain = String::new();
+    for (c, byte) in ('\u{80}'..='\u{7ff}').zip(&mut table) {
+        plain.clear();
+        push_folded(&mut plain, c, Surface::Fold);
+        if let [one] = *plain.as_bytes()
+            && one.is_ascii_alphanumeric()
+        {
             *byte = one;
         }
     }

@@ -57,7 +57,8 @@ impl Sequences {
     /// Give each entry that stands at a piece: its number and the last piece of the match.
     #[inline]
     pub fn at(&self, view: &View, piece: usize, mut emit: impl FnMut(u32, usize)) {
-        let Some(head) = self.pieces.find(view.piece(piece)) else {
+        let (start, end) = view.pieces[piece];
+        let Some(head) = self.pieces.find_at(view.text(), start as usize, end as usize) else {
             return;
         };
         for &(number, from, to) in &self.starting[head as usize] {

@@ -25,13 +25,23 @@ struct Part {
     source: u32,
 }
 
+impl Part {
+    /// By how many bytes a piece may be longer or shorter: characters have up to four, and OCR makes two of one.
+    fn reach(&self) -> usize {
+        if self.text.is_ascii() { self.num_edits.max(1) } else { 4 * (self.num_edits + 1) }
+    }
+}
+
 #[derive(Default)]
 pub struct Names {
     parts: Vec<Part>,
     particles: Vec<Box<str>>,
     initials: Vec<char>,
-    /// Bit n: a piece of n bytes may be one of the parts.
+    /// Bit n: a part has n bytes; and a piece of n bytes may be like a part.
     lengths: u64,
+    lengths_alike: u64,
+    /// The first bytes of the parts.
+    starts: [u64; 4],
 }
 
 /// A piece that is a part of a name.
@@ -90,12 +100,7 @@ impl Names {
             5..9 => 1,
             _ => 2,
         };
-        // Characters take up to 4 bytes; OCR makes two of one.
-        let reach = if text.is_ascii() { num_edits.max(1) } else { 4 * (num_edits + 1) };
-        for length in text.len().saturating_sub(reach)..=text.len() + reach {
-            self.lengths |= 1 << length.min(63);
-        }
-        self.parts.push(Part {
+        let part = Part {
             letters: letters(text),
             num_edits,
             weak: !strong,
@@ -103,17 +108,39 @@ impl Names {
             source,
             chars,
             text: text.into(),
-        });
+        };
+        if part.chars.len() >= 4 && strong && !glued {
+            let reach = part.reach();
+            for length in text.len().saturating_sub(reach)..=text.len() + reach {
+                self.lengths_alike |= 1 << length.min(63);
+            }
+        }
+        self.lengths |= 1 << text.len().min(63);
+        let first = text.as_bytes()[0];
+        self.starts[first as usize / 64] |= 1 << (first % 64);
+        self.parts.push(part);
     }
 
     /// Give first piece, last piece, source and whether letters differ, for each name of a text, from left to right.
     pub fn find(&self, view: &View, setting: Setting, mut emit: impl FnMut(usize, usize, u32, bool)) {
         let mut hits = Vec::new();
         for (piece, &(start, end)) in view.pieces.iter().enumerate() {
-            if self.lengths >> (end - start).min(63) & 1 == 1
-                && let Some((part, edited)) = self.part_like(view.piece(piece))
+            let length = (end - start).min(63);
+            if (self.lengths | self.lengths_alike) >> length & 1 == 0 {
+                continue;
+            }
+            let first = view.text().as_bytes()[start as usize];
+            let text = view.piece(piece);
+            if self.lengths >> length & 1 == 1
+                && self.starts[first as usize / 64] >> (first % 64) & 1 == 1
+                && let Some(part) = self.parts.iter().position(|part| *part.text == *text)
             {
-                hits.push(self.judged(view, piece, part, edited, setting));
+                hits.push(self.judged(view, piece, part, false, setting));
+            } else if length >= 4
+                && self.lengths_alike >> length & 1 == 1
+                && let Some(part) = self.part_like(text, || may_be_edited(view, piece, setting))
+            {
+                hits.push(self.judged(view, piece, part, true, setting));
             }
         }
         let mut free = 0;
@@ -133,23 +160,16 @@ impl Names {
         }
     }
 
-    /// The part that a piece is, or else the first that it is like.
-    #[inline]
-    fn part_like(&self, piece: &str) -> Option<(usize, bool)> {
+    /// The first part that a piece is like.
+    fn part_like(&self, piece: &str, may_be: impl Fn() -> bool) -> Option<usize> {
         let found = letters(piece);
-        let mut like = None;
-        for (number, part) in self.parts.iter().enumerate() {
-            if (part.letters ^ found).count_ones() as usize > 2 * part.num_edits {
-                continue;
-            }
-            if *part.text == *piece {
-                return Some((number, false));
-            }
-            if like.is_none() && !part.weak && part.chars.len() >= 4 && is_like(part, piece) {
-                like = Some((number, true));
-            }
-        }
-        like
+        self.parts.iter().position(|part| {
+            (part.letters ^ found).count_ones() as usize <= 2 * part.num_edits
+                && part.chars.len() >= 4
+                && part.text.len().abs_diff(piece.len()) <= part.reach()
+                && may_be()
+                && is_like(part, piece)
+        })
     }
 
     fn judged(&self, view: &View, piece: usize, part: usize, edited: bool, setting: Setting) -> Hit {
@@ -157,10 +177,9 @@ impl Names {
         let capital = is_capital(view, piece);
         let text = view.piece(piece);
         let sure = if edited {
-            let known = setting.common.is_some_and(|common| common.is_word(text));
-            let written_as_name = capital == Some(true) || text.bytes().any(|byte| byte.is_ascii_digit());
-            let new_word = setting.common.is_some() || !starts_sentence(view, piece);
-            !known && new_word && if setting.cased { written_as_name } else { setting.common.is_some() }
+            // A word of the corpus is that word; nothing is known of the first word of a sentence without a corpus.
+            !setting.common.is_some_and(|common| common.is_word(text))
+                && (setting.common.is_some() || setting.cased && !starts_sentence(view, piece))
         } else if is_in_date(view, piece) {
             false
         } else if !weak && class == Class::Name || capital.is_none() {
@@ -235,6 +254,13 @@ impl Names {
             }
         }
     }
+}
+
+/// Edits are looked for where case makes a name likely: behind a capital, or a digit that OCR put.
+fn may_be_edited(view: &View, piece: usize, setting: Setting) -> bool {
+    !setting.cased
+        || is_capital(view, piece) != Some(false)
+        || view.piece(piece).bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// Bits of the letters, those that OCR confuses together; other scripts share six bits.

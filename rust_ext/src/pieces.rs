@@ -5,8 +5,11 @@
 //! number is to be found however its groups are joined. A text is folded and cut once, whoever looks at it.
 //! Scripts without spaces between words (Chinese, Thai) give long runs, inside which nothing is found.
 
+use std::cell::RefCell;
+
 use unicode_normalization::char::is_combining_mark;
 
+use crate::classes::{Block, InstructionSet, classify};
 use crate::fold::{Folded, fold};
 use crate::surface::Surface;
 use crate::words::Bounds;
@@ -85,39 +88,52 @@ impl<'a> View<'a> {
     }
 }
 
-/// What a byte is: 0 for a separator, 1 for an ASCII letter or digit, 2 for a part of another character.
-const CLASSES: [u8; 256] = {
-    let mut classes = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        classes[byte] = if (byte as u8).is_ascii_alphanumeric() { 1 } else { (byte >= 128) as u8 * 2 };
-        byte += 1;
-    }
-    classes
-};
+thread_local! {
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
 
+/// Runs of letters, digits and marks, by masks of 64 bytes.
 fn cut(text: &str, pieces: &mut Vec<Bounds>) {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    let mut start = usize::MAX;
-    while at < bytes.len() {
-        let (inside, width) = match CLASSES[bytes[at] as usize] {
-            1 => (true, 1),
-            0 => (false, 1),
-            _ => text[at..].chars().next().map_or((false, 1), |c| (is_inside(c), c.len_utf8())),
-        };
-        if inside {
-            if start == usize::MAX {
-                start = at;
-            }
-        } else if start != usize::MAX {
-            pieces.push((start as u32, at as u32));
-            start = usize::MAX;
+    BLOCKS.with_borrow_mut(|blocks| {
+        let bytes = text.as_bytes();
+        if !classify(bytes, blocks, InstructionSet::detect()) {
+            mark_letters(text, blocks);
         }
-        at += width;
-    }
-    if start != usize::MAX {
-        pieces.push((start as u32, bytes.len() as u32));
+        let mut open = None;
+        for (number, block) in blocks.iter().enumerate() {
+            let inside = block.letter | block.digit;
+            // Bits where a run begins or ends.
+            let mut edges = inside ^ (inside << 1 | u64::from(open.is_some()));
+            while edges != 0 {
+                let at = (number * 64) as u32 + edges.trailing_zeros();
+                edges &= edges - 1;
+                match open.take() {
+                    Some(start) => pieces.push((start, at)),
+                    None => open = Some(at),
+                }
+            }
+        }
+        if let Some(start) = open {
+            pieces.push((start, bytes.len() as u32));
+        }
+    });
+}
+
+/// The bytes of letters, digits and marks beyond ASCII join the letters.
+fn mark_letters(text: &str, blocks: &mut [Block]) {
+    for number in 0..blocks.len() {
+        let mut left = blocks[number].not_ascii;
+        while left != 0 {
+            let at = number * 64 + left.trailing_zeros() as usize;
+            left &= left - 1;
+            // Within a character: its first byte has spoken for it.
+            let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { continue };
+            if is_inside(c) {
+                for byte in at..at + c.len_utf8() {
+                    blocks[byte / 64].letter |= 1 << (byte % 64);
+                }
+            }
+        }
     }
 }
 
