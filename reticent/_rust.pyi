@@ -225,6 +225,42 @@ class Records:
         """Return columns document, start, end, label, rule ("record" or "edited") of each unit's values in its
         documents."""
 
+@final
+class Surfaces:
+    """What was found once, to be found wherever else it may stand; spans count characters."""
+
+    def __new__(cls) -> Surfaces: ...
+    def add(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        span_offsets: NDArray[np.int64],
+        starts: NDArray[np.int32],
+        ends: NDArray[np.int32],
+        labels: NDArray[np.uint32],
+        scopes: NDArray[np.uint8],
+        names: NDArray[np.uint8],
+        sources: NDArray[np.uint32],
+        *,
+        num_threads: int = 0,
+    ) -> None:
+        """Take the spans of a batch. ``scopes``: 0 nowhere, 1 the unit's documents, 2 all; ``names``: 1 where the parts
+        of the span count too; ``labels`` and ``sources`` are numbers of the caller's."""
+    def finish(self) -> tuple[int, int, int]:
+        """Return how many surfaces spread, and how many are too short or too common to; nothing is added afterwards."""
+    def find(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        span_offsets: NDArray[np.int64],
+        starts: NDArray[np.int32],
+        ends: NDArray[np.int32],
+        labels: NDArray[np.uint32],
+        *,
+        num_threads: int = 0,
+    ) -> ArrowBatch:
+        """Return columns document, start, end, label, source of what lies in no span of the same label."""
+
 def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | None = None) -> Words:
     """Return the words of documents (UAX #29, numbers kept whole).
 

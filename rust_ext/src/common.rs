@@ -24,8 +24,9 @@ pub enum Class {
     Common,
 }
 
-/// Occurrences in small letters, and with a capital inside a sentence; `u32::MAX` small ones for a word of a list.
-type Counts = (u32, u32);
+/// Occurrences in small letters and with a capital inside a sentence, in texts with case, and all there are; `u32::MAX`
+/// small ones for a word of a list.
+type Counts = (u32, u32, u32);
 
 #[derive(Default)]
 struct Table {
@@ -38,13 +39,17 @@ impl Table {
         Self { words: Interner::new(), counts: Vec::new() }
     }
 
-    fn add(&mut self, word: &str, (small, capital): Counts) {
-        let id = self.words.intern(word) as usize;
+    fn add(&mut self, word: &str, counts: Counts) {
+        self.add_at(word, 0, word.len(), counts);
+    }
+
+    fn add_at(&mut self, text: &str, start: usize, end: usize, (small, capital, all): Counts) {
+        let id = self.words.intern_at(text, start, end) as usize;
         if id == self.counts.len() {
-            self.counts.push((0, 0));
+            self.counts.push((0, 0, 0));
         }
         let counts = &mut self.counts[id];
-        *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital));
+        *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
     }
 }
 
@@ -73,22 +78,21 @@ impl CommonWords {
         let parts = &self.parts;
         (0..texts.len()).into_par_iter().for_each(|row| {
             let text = texts.get(row);
-            if !has_case(text) {
-                return;
-            }
+            let cased = has_case(text);
             let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
             let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
             let view = View::new(text, Surface::Fold);
-            for number in 0..view.len() {
-                let piece = view.piece(number);
-                if piece.len() < 2 || piece.as_bytes()[0].is_ascii_digit() {
+            for (number, &(start, end)) in view.pieces.iter().enumerate() {
+                let (text, start, end) = (view.text(), start as usize, end as usize);
+                if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
                     continue;
                 }
-                match is_capital(&view, number) {
-                    Some(false) => part.add(piece, (1, 0)),
-                    Some(true) if !starts_sentence(&view, number) => part.add(piece, (0, 1)),
-                    _ => {}
-                }
+                let counts = match cased.then(|| is_capital(&view, number)).flatten() {
+                    Some(false) => (1, 0, 1),
+                    Some(true) if !starts_sentence(&view, number) => (0, 1, 1),
+                    _ => (0, 0, 1),
+                };
+                part.add_at(text, start, end, counts);
             }
         });
     }
@@ -98,7 +102,7 @@ impl CommonWords {
         for row in 0..words.len() {
             let view = View::new(words.get(row), Surface::Fold);
             for number in 0..view.len() {
-                self.total.add(view.piece(number), (u32::MAX, 0));
+                self.total.add(view.piece(number), (u32::MAX, 0, 0));
             }
         }
     }
@@ -123,18 +127,26 @@ impl CommonWords {
 
     /// What a folded word is.
     pub fn class(&self, word: &str) -> Class {
-        let counts = self.total.words.find(word).map_or((0, 0), |id| self.total.counts[id as usize]);
-        match counts {
-            (small, _) if small < MIN_SMALL => Class::Name,
-            (small, capital) if small > capital => Class::Common,
-            (small, capital) if small >= capital / 19 => Class::Mixed,
+        match self.counts(word) {
+            (small, ..) if small < MIN_SMALL => Class::Name,
+            (small, capital, _) if small > capital => Class::Common,
+            (small, capital, _) if small >= capital / 19 => Class::Mixed,
             _ => Class::Name,
         }
     }
 
+    fn counts(&self, word: &str) -> Counts {
+        self.total.words.find(word).map_or((0, 0, 0), |id| self.total.counts[id as usize])
+    }
+
+    /// How often a folded word stands in the documents.
+    pub fn num_occurrences(&self, word: &str) -> u64 {
+        self.counts(word).2.into()
+    }
+
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
-        self.total.words.find(word).is_some_and(|id| self.total.counts[id as usize].0 > 0)
+        self.counts(word).0 > 0
     }
 }
 

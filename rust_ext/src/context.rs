@@ -3,6 +3,11 @@
 //! Nothing here is a list of names; the closed lists are titles, particles of surnames, months and what follows an eponym, in
 //! English, French, Spanish and German, folded.
 
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
 use crate::pieces::View;
 
 /// Before a name: titles, and words that announce one.
@@ -131,7 +136,7 @@ const EPONYM_HEADS: &[&str] = &[
     "krankheit",
 ];
 
-/// Months in full and as they are cut short; the number of the month is the position divided by that of the next table.
+/// Months in full and as they are cut short.
 const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "janvier", "janv", "enero", "ene", "januar", "janner"],
     &["february", "feb", "febr", "fevrier", "fevr", "fev", "febrero", "februar"],
@@ -147,18 +152,48 @@ const MONTHS: [&[&str]; 12] = [
     &["december", "dec", "decembre", "diciembre", "dic", "dezember", "dez"],
 ];
 
+/// What a word of the lists is: bits of them, and the number of a month.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    lists: u8,
+    month: u32,
+}
+
+const TITLE: u8 = 1;
+const CUE: u8 = 2;
+const PARTICLE: u8 = 4;
+const HEAD: u8 = 8;
+
+static KINDS: LazyLock<HashMap<&'static str, Kind, FixedState>> = LazyLock::new(|| {
+    let mut kinds: HashMap<_, Kind, _> = HashMap::default();
+    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (HEAD, EPONYM_HEADS)] {
+        for word in words {
+            kinds.entry(*word).or_default().lists |= list;
+        }
+    }
+    for (number, names) in MONTHS.iter().enumerate() {
+        for name in *names {
+            kinds.entry(name).or_default().month = number as u32 + 1;
+        }
+    }
+    kinds
+});
+
+fn kind(piece: &str) -> Kind {
+    KINDS.get(piece).copied().unwrap_or_default()
+}
+
 pub fn is_title(piece: &str) -> bool {
-    piece.len() <= 12 && TITLES.contains(&piece)
+    kind(piece).lists & TITLE != 0
 }
 
 pub fn is_particle(piece: &str) -> bool {
-    piece.len() <= 8 && PARTICLES.contains(&piece)
+    kind(piece).lists & PARTICLE != 0
 }
 
 /// 1 to 12 for the name of a month.
 pub fn month(piece: &str) -> Option<u32> {
-    let at = MONTHS.iter().position(|names| names.contains(&piece))?;
-    Some(at as u32 + 1)
+    Some(kind(piece).month).filter(|&month| month > 0)
 }
 
 /// Between two parts of one name: white space, a hyphen, an apostrophe or a comma; a point only after a short part ("J.", "St.").
@@ -204,12 +239,14 @@ pub fn is_announced(view: &View, number: usize) -> bool {
     let (piece, gap) = (view.piece(before), view.gap(before));
     let blank = |text: &str| text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'.'));
     is_title(piece) && blank(gap) && !(piece.len() == 1 && is_capital(view, before) == Some(false))
-        || gap.contains(':') && gap.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b':')) && CUES.contains(&piece)
+        || gap.contains(':')
+            && gap.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b':'))
+            && kind(piece).lists & CUE != 0
 }
 
 /// Whether a piece is what something is called after: `Crohn's disease`, `maladie de Crohn`.
 pub fn is_eponym(view: &View, number: usize) -> bool {
-    let is_head = |number: usize| view.pieces.get(number).is_some() && EPONYM_HEADS.contains(&view.piece(number));
+    let is_head = |number: usize| view.pieces.get(number).is_some() && kind(view.piece(number)).lists & HEAD != 0;
     let mut next = number + 1;
     if view.pieces.get(next).is_some() && view.piece(next) == "s" && view.gap(number) == "'" {
         next += 1;

@@ -6,6 +6,8 @@
 //!
 //! With a guard, names that are common words (`common`) need evidence: see `is_name`.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use crate::common::{Class, CommonWords};
@@ -44,11 +46,22 @@ impl Sequences {
 
     /// Add the pieces `first..=last` of a text under a number.
     pub fn add(&mut self, view: &View, first: usize, last: usize, number: u32) {
+        let rest = (first + 1..=last).map(|piece| (view.gap(piece - 1), view.piece(piece)));
+        self.add_pieces(view.piece(first), rest, number);
+    }
+
+    /// Add pieces and gaps, in turn.
+    pub fn add_form(&mut self, form: &[Box<str>], number: u32) {
+        let (pairs, _) = form[1..].as_chunks::<2>();
+        self.add_pieces(&form[0], pairs.iter().map(|[gap, piece]| (&**gap, &**piece)), number);
+    }
+
+    fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
         let from = self.rests.len() as u32;
-        let head = self.id(view.piece(first));
-        for piece in first + 1..=last {
-            let id = self.id(view.piece(piece));
-            self.rests.push((spaces_as_one(view.gap(piece - 1)).into(), id));
+        let head = self.id(head);
+        for (gap, piece) in rest {
+            let id = self.id(piece);
+            self.rests.push((gap_form(gap).into(), id));
         }
         let to = self.rests.len() as u32;
         self.starting[head as usize].push((number, from, to));
@@ -65,7 +78,7 @@ impl Sequences {
             let rest = &self.rests[from as usize..to as usize];
             let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
                 let next = piece + at + 1;
-                next < view.len() && self.pieces.word(*id) == view.piece(next) && are_alike(gap, view.gap(next - 1))
+                next < view.len() && self.pieces.word(*id) == view.piece(next) && **gap == *gap_form(view.gap(next - 1))
             };
             if rest.iter().enumerate().all(follows) {
                 emit(number, piece + rest.len());
@@ -74,7 +87,16 @@ impl Sequences {
     }
 }
 
-fn spaces_as_one(gap: &str) -> String {
+/// One writing of what may stand between two pieces: a space for all that joins the parts of a name, else itself, with
+/// white space as one space.
+pub fn gap_form(gap: &str) -> Cow<'_, str> {
+    if gap == " " {
+        return Cow::Borrowed(gap);
+    }
+    let joins = |c: char| c.is_whitespace() || matches!(c, '-' | '\'' | '.' | ',');
+    if !gap.is_empty() && gap.len() <= 8 && gap.chars().all(joins) {
+        return Cow::Borrowed(" ");
+    }
     let mut one = String::with_capacity(gap.len());
     for c in gap.chars() {
         match c.is_whitespace() {
@@ -83,17 +105,7 @@ fn spaces_as_one(gap: &str) -> String {
             false => one.push(c),
         }
     }
-    one
-}
-
-/// The same gap, or two that join the parts of a name.
-pub fn are_alike(listed: &str, found: &str) -> bool {
-    let joins = |gap: &str| {
-        !gap.is_empty()
-            && gap.len() <= 8
-            && gap.chars().all(|c| c.is_whitespace() || matches!(c, '-' | '\'' | '.' | ','))
-    };
-    listed == found || joins(listed) && joins(found) || spaces_as_one(found) == listed
+    Cow::Owned(one)
 }
 
 /// A list for every document.

@@ -32,6 +32,7 @@ pub mod spans;
 pub mod spool;
 pub mod strings;
 pub mod surface;
+pub mod surfaces;
 pub mod synth;
 pub mod text;
 pub mod tokens;

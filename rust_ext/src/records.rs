@@ -12,7 +12,7 @@ use crate::common::{Class, CommonWords};
 use crate::context::{has_case, is_capital, is_in_date, starts_sentence};
 use crate::dates::BirthDate;
 use crate::error::{Error, Result};
-use crate::gazetteer::are_alike;
+use crate::gazetteer::gap_form;
 use crate::names::{Names, Setting};
 use crate::pieces::View;
 use crate::spans::Found;
@@ -97,7 +97,7 @@ impl Profile {
             set(&mut self.code_starts, code.first());
         }
         for phrase in &self.phrases {
-            set(&mut self.phrase_starts, short_form(&phrase.pieces[0]).as_bytes()[0]);
+            set(&mut self.phrase_starts, phrase.pieces[0].as_bytes()[0]);
         }
     }
 
@@ -134,7 +134,7 @@ impl Profile {
         let class = common.filter(|_| one_word).map_or(Class::Name, |common| common.class(view.piece(first)));
         self.phrases.push(Phrase {
             pieces: (first..=last).map(|piece| view.piece(piece).into()).collect(),
-            gaps: (first..last).map(|piece| view.gap(piece).into()).collect(),
+            gaps: (first..last).map(|piece| gap_form(view.gap(piece)).into()).collect(),
             class,
             source,
         });
@@ -210,12 +210,14 @@ impl Phrase {
     fn stands_at(&self, view: &View, piece: usize, cased: bool) -> bool {
         let same = |at: usize| {
             let (own, found) = (&*self.pieces[at], view.piece(piece + at));
-            own == found || self.pieces.len() > 1 && short_form(own) == short_form(found)
+            // No word is cut to another first letter.
+            own.as_bytes()[0] == found.as_bytes()[0]
+                && (own == found || self.pieces.len() > 1 && short_form(own) == short_form(found))
         };
         if piece + self.pieces.len() > view.len() || !(0..self.pieces.len()).all(same) {
             return false;
         }
-        let joined = |(at, gap): (usize, &Box<str>)| are_alike(gap, view.gap(piece + at));
+        let joined = |(at, gap): (usize, &Box<str>)| **gap == *gap_form(view.gap(piece + at));
         let capital = || is_capital(view, piece) != Some(false);
         self.gaps.iter().enumerate().all(joined)
             && match self.class {

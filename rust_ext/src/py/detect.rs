@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, StringArray};
+use arrow_array::{Int32Array, StringArray, UInt32Array};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -17,17 +17,19 @@ use crate::records::{Field, Records};
 use crate::rules::{RULES, scan};
 use crate::spans::{CharCounter, Found};
 use crate::surface::Surface;
+use crate::surfaces::{Spans, Surfaces};
 use crate::text::Texts;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCommonWords>()?;
     module.add_class::<PyGazetteer>()?;
     module.add_class::<PyRecords>()?;
+    module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)
 }
 
-/// Columns document (row in the batch), start, end (characters), label, rule.
-fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str, &'a str)) -> PyResult<ArrowBatch> {
+/// Starts and ends in characters.
+fn in_characters(texts: &Texts, found: &[Found]) -> (Vec<i32>, Vec<i32>) {
     let (mut starts, mut ends) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
     let mut counter: Option<(u32, CharCounter)> = None;
     for span in found {
@@ -42,6 +44,12 @@ fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str,
             ends.push((start + length) as i32);
         }
     }
+    (starts, ends)
+}
+
+/// Columns document (row in the batch), start, end (characters), label, rule.
+fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str, &'a str)) -> PyResult<ArrowBatch> {
+    let (starts, ends) = in_characters(texts, found);
     let labels = found.iter().map(|span| named(span.source).0);
     let rules = found.iter().map(|span| named(span.source).1);
     batch(vec![
@@ -203,5 +211,96 @@ impl PyRecords {
         to_batch(&texts, &found, |source| {
             (self.labels.get(source as usize / 2), if source % 2 == 1 { "edited" } else { "record" })
         })
+    }
+}
+
+/// What was found once, to be found wherever else it may stand.
+#[pyclass(name = "Surfaces")]
+pub struct PySurfaces {
+    surfaces: Surfaces,
+}
+
+#[pymethods]
+impl PySurfaces {
+    #[new]
+    fn new() -> Self {
+        Self { surfaces: Surfaces::new() }
+    }
+
+    /// Spans in characters; `scopes` 0 nowhere, 1 the unit's documents, 2 all of them.
+    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, scopes, names, sources, *, num_threads=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+        span_offsets: PyReadonlyArray1<'_, i64>,
+        starts: PyReadonlyArray1<'_, i32>,
+        ends: PyReadonlyArray1<'_, i32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        scopes: PyReadonlyArray1<'_, u8>,
+        names: PyReadonlyArray1<'_, u8>,
+        sources: PyReadonlyArray1<'_, u32>,
+        num_threads: usize,
+    ) -> PyResult<()> {
+        let texts = import_texts(texts, "text")?;
+        let spans = Spans {
+            offsets: span_offsets.as_slice()?,
+            starts: starts.as_slice()?,
+            ends: ends.as_slice()?,
+            labels: labels.as_slice()?,
+        };
+        let (units, scopes, names, sources) =
+            (units.as_slice()?, scopes.as_slice()?, names.as_slice()?, sources.as_slice()?);
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        py.detach(|| threads.install(|| self.surfaces.add(&texts, units, &spans, scopes, names, sources)))
+            .map_err(to_py_err)
+    }
+
+    /// Returns how many surfaces spread, and how many are too short or too common to.
+    fn finish(&mut self) -> (u64, u64, u64) {
+        let counts = self.surfaces.finish();
+        (counts.surfaces, counts.short, counts.common)
+    }
+
+    /// Columns document, start, end (characters), label, source.
+    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, *, num_threads=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn find(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+        span_offsets: PyReadonlyArray1<'_, i64>,
+        starts: PyReadonlyArray1<'_, i32>,
+        ends: PyReadonlyArray1<'_, i32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        num_threads: usize,
+    ) -> PyResult<ArrowBatch> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_slice()?;
+        let spans = Spans {
+            offsets: span_offsets.as_slice()?,
+            starts: starts.as_slice()?,
+            ends: ends.as_slice()?,
+            labels: labels.as_slice()?,
+        };
+        if units.len() != texts.len() {
+            return Err(to_py_err(Error::Corpus("surfaces: one unit is needed for each document".into())));
+        }
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let found = py.detach(|| threads.install(|| self.surfaces.find(&texts, units, &spans))).map_err(to_py_err)?;
+        let (starts, ends) = in_characters(&texts, &found);
+        let of = |which: fn(&Surfaces, u32) -> u32| {
+            UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))
+        };
+        batch(vec![
+            ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
+            ("start", Arc::new(Int32Array::from(starts))),
+            ("end", Arc::new(Int32Array::from(ends))),
+            ("label", Arc::new(of(Surfaces::label))),
+            ("source", Arc::new(of(Surfaces::source))),
+        ])
     }
 }
