@@ -558,7 +558,7 @@ def _unchosen(detectors: list[str]) -> set[str]:
 def _print_rules(as_json: bool) -> None:
     from reticent.engine.detect.rules import list_rules
 
-    rules = list_rules().to_pylist()
+    rules = [rule._asdict() for rule in list_rules()]
     if as_json:
         print(json.dumps(rules, indent=1))
         return

@@ -155,5 +155,5 @@ def test_what_cannot_be_is_refused(
 def test_rules_are_listed(reticent: Callable[..., Done]) -> None:
     shown = json.loads(reticent("--list-rules", "--json").stdout)
     assert {"EMAIL", "PHONE"} <= {rule["label"] for rule in shown}
-    assert all(rule["rule"] and rule["finds"] for rule in shown)
+    assert all(rule["name"] and rule["finds"] for rule in shown)
     assert "EMAIL" in reticent("--list-rules").stdout

@@ -269,7 +269,7 @@ def test_what_was_found_is_propagated_over_the_documents_that_are_left(
     ) -> Any:
         seen.update(documents=corpus.num_documents, spans=pq.read_table(spans_in).num_rows, scopes=scopes)
         pq.write_table(pq.read_table(spans_in).slice(0, 3), spans_out)
-        return {"individual": 2}
+        return {"spans": 3, "propagated": 2, "surfaces": 1}
 
     module = types.ModuleType("reticent.engine.detect.propagate")
     module.propagate = propagate  # type: ignore[attr-defined]
@@ -286,7 +286,12 @@ def test_what_was_found_is_propagated_over_the_documents_that_are_left(
     folder = tmp_path / "run" / "spans"
     assert pq.read_table(folder / "spans.parquet").num_rows == 3
     assert not (folder / "united.parquet").exists()
-    assert json.loads((folder / "manifest.json").read_text())["counts"]["propagated"] == {"individual": 2}
+    assert json.loads((folder / "manifest.json").read_text())["counts"] == {
+        "custom": 7,
+        "spans": 3,
+        "propagated": 2,
+        "quarantined": 1,
+    }
 
 
 # Offsets of another kind.

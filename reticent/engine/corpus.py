@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,8 @@ __all__ = ["Columns", "Corpus", "Format", "open_corpus"]
 
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
 REQUIRED = ("doc_id", "individual_id", "text")
+#: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
+SOURCE_COLUMN: Final = "source:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +120,15 @@ class Corpus:
         row: int = 0,
         mended: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        wanted = {name: getattr(self.columns, name) for name in columns if getattr(self.columns, name) is not None}
+        mapped = {name: self._mapped(name) for name in columns}
+        wanted = {name: column for name, column in mapped.items() if column is not None}
         for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended):
             yield _canonical(batch, wanted, file, row)
             row += batch.num_rows
+
+    def _mapped(self, name: str) -> str | None:
+        is_of_source = name.startswith(SOURCE_COLUMN)
+        return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
 
     def _raw(
         self,
@@ -408,6 +415,10 @@ def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_
     arrays, fields = [], []
     for name, column in wanted.items():
         array = batch.column(batch.schema.get_field_index(column))
+        if name.startswith(SOURCE_COLUMN):
+            arrays.append(_as_text(array, column, file))
+            fields.append(pa.field(name, pa.string()))
+            continue
         arrays.append(_cast(array, name, column, file, first_row))
         fields.append(DOCUMENTS.field(name))
     for name in {"spans", "mentions"} & wanted.keys():
@@ -445,6 +456,17 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
         blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
         _refuse(blank, "is blank", file, column, first_row)
     return array.cast(target)
+
+
+def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
+    """A column of the source that is none of `DOCUMENTS`, as strings; nulls stay."""
+    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        raise CorpusError(
+            f"{file} column {column}: expected text, numbers or dates, got {type_name(array.type)}"
+        ) from None
 
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:

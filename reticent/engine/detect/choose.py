@@ -30,7 +30,7 @@ DETECTORS: Final[Mapping[str, tuple[str, str]]] = {
     "eds": ("eds", "EdsDetector"),
 }
 #: Options that are files always, and those that may be a file, a folder or a name that is known elsewhere.
-_FILES: Final = ("table", "lists")
+_FILES: Final = ("table", "lists", "common")
 _PERHAPS_FILES: Final = ("pipeline", "model", "path")
 #: An example of each option that a detector cannot do without.
 _EXAMPLES: Final = {

@@ -115,7 +115,8 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
 
     Parameters
     ----------
-    without : names of detectors that are left out; the gold standard is not measured against itself
+    without : names of detectors that are left out, with what was propagated from their spans; the gold standard is not
+        measured against itself
 
     Raises
     ------
@@ -131,7 +132,8 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
         raise ArtifactError(f"{path}: not a readable table of spans ({type(error).__name__})") from None
     if not found.schema.equals(SPANS):
         raise ArtifactError(f"{path}: not a table of spans of this version")
-    found = found.filter(pc.invert(pc.is_in(found.column("detector"), value_set=pa.array(without, pa.string()))))
+    source = pc.replace_substring_regex(found.column("detector"), "^.*:", "")  # of "propagated:gold", gold
+    found = found.filter(pc.invert(pc.is_in(source, value_set=pa.array(without, pa.string()))))
     gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (--spans, corpus.spans)")

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect.alignment import Alignment
+from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.schema import SPANS
 from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
@@ -73,6 +74,7 @@ def detect_spans(
         A detector failed, or gave a span outside its text; the message names the document's row. Or most spans of a
         detector cut words, as those of another text or in bytes do.
     """
+    learn_common_words(corpus, detectors)
     union = _Union(detectors, on_error)
     columns = ["doc_id", "individual_id", "text"]
     columns += dict.fromkeys(name for detector in detectors for name in detector.columns if name not in columns)
