@@ -20,10 +20,10 @@ pub const PARTS: &[(&str, &str)] = &[
         "%PHONE_ES%",
         r"(?:(?:\+|00)?34%SEP%{1,2})?[6-9](?:\d{2}%SEP%\d{3}%SEP%\d{3}|\d{2}(?:%SEP%\d{2}){3}|\d%SEP%\d{3}(?:%SEP%\d{2}){2}|\d{2}%SEP%\d{6}|\d%SEP%\d{7})",
     ),
-    ("%PHONE_ANY%", r"\+?(?:\(\+?\d{1,5}\) ?)?\d{1,7}(?:[-. /]\(?\d{1,7}\)?){0,6}"),
+    ("%PHONE_ANY%", r"\+?(?:\(\+?\d{1,5}\) ?)?\d{1,13}\)?(?:[-. /]\(?\d{1,7}\)?){0,6}"),
     (
         "%PHONE_CUE%",
-        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call|reach)(?:ed)?(?: (?:him|her|me|us|them))?(?: back)? at|fon|durchwahl)",
+        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call|reach)(?:ed)?(?: (?:him|her|me|us|them))?(?: back)? at|fon|durchwahl)",
     ),
     ("%FAX_CUE%", r"(?i:(?:tele|tel\. ?/ ?)?fax|telecopie)"),
     ("%SEP%", r"[-. ]"),

@@ -9,7 +9,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
     // A cue that is too common a word to stand without "number".
     ("%ISNO%", r"[ \t]{0,3}%NO%[ \t]{0,2}(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t])?[ \t]{0,3}"),
-    ("%TOKEN%", r"(?:[A-Za-z]{1,6}[-/.]?)?\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5}(?: \d{2,}){0,4}"),
+    ("%TOKEN%", r"(?:[A-Za-z]{1,6}[-/.]?)?\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5}(?: {1,2}\d{2,}){0,4}"),
 ];
 
 pub const RULES: &[Rule] = &[
@@ -18,7 +18,7 @@ pub const RULES: &[Rule] = &[
         "MRN",
         Rank::Sure,
         "numbers behind MRN, NHC, IPP, NDA, historia clínica, dossier, Patientennummer …",
-        r"(?i:mrn|m\.r\.n\.|mr ?#|mc ?#|medical ?rec(?:ord)?s?|med\.? rec\.?|health record|patient[ -]?(?:id(?:entifier)?|no\b|number|#|nr)|chart ?(?:no\b|number|id|#)|unit ?(?:no\b|number|#)|hospital ?(?:no\b|number|#|id)|nhc|n\.h\.c\.|n\.? ?(?:o|\*)?\.? ?(?:de )?(?:historia(?: clinica)?|h\.?c\.?)|h(?:istoria)?\.? ?c(?:linica)?\.?(?: n[o*.]{0,2})?|numero de historia(?: clinica)?|ipp|i\.p\.p\.|nip|nda|iep|(?:numero|n[o*]) (?:de |du )?(?:dossier|patient|sejour)|dossier(?: medical| patient)?|identifiant patient|patienten-?(?:nr|nummer|id)|pat\.?-?(?:nr|id)\.?|fall-?(?:nr|nummer)\.?|aufnahme-?(?:nr|nummer)\.?|pid|cipa)%IS%(%TOKEN%)",
+        r"(?i:mrn|m\.r\.n\.|mr ?#|mc ?#|medical ?rec(?:ord)?s?|med\.? rec\.?|health record|patient[ -]?(?:id(?:entifier)?|no\b|number|#|nr)|chart ?(?:no\b|number|id|#)|unit ?(?:no\b|number|#)|hospital ?(?:no\b|number|#|id)|nhc|n\.h\.c\.|n\.? ?(?:o|\*)?\.? ?(?:de )?(?:historia(?: clinica)?|h\.?c\.?)|h(?:istoria)?\.? ?c(?:linica)?\.?(?: n[o*.]{0,2})?|numero de historia(?: clinica)?|ipp|i\.p\.p\.|nip|nda|iep|(?:numero|n[o*]) (?:de |du )?(?:dossier|patient|sejour)|dossier(?: medical| patient)?|identifiant patient|patienten-?(?:nr|nummer|id)|pat\.?-?(?:nr|id)\.?|fall-?(?:nr|nummer)\.?|aufnahme-?(?:nr|nummer)\.?|pid|cipa)%IS%(?:(?i:nhc)-)?(%TOKEN%)",
         |hit| has_digits(hit, 4),
     ),
     rule(

@@ -61,7 +61,7 @@ pub const RULES: &[Rule] = &[
         Rank::Form,
         "month and year in numbers",
         r"(?:0?[1-9]|1[0-2])[/-](?:19|20)\d{2}",
-        always,
+        stands_alone,
     ),
     rule(
         "date_year_month",
@@ -69,7 +69,7 @@ pub const RULES: &[Rule] = &[
         Rank::Form,
         "year and month in numbers",
         r"(?:19|20)\d{2}[/-](?:0[1-9]|1[0-2])",
-        always,
+        stands_alone,
     ),
     rule(
         "date_day_month",
@@ -164,6 +164,12 @@ pub fn is_numeric_date(piece: &[u8]) -> bool {
     let day_month = |day, month| (1..=31).contains(&num_value(day)) && (1..=12).contains(&num_value(month));
     year.is_none_or(|year| (1800..=2199).contains(&num_value(year)))
         && (day_month(rest[0], rest[1]) || day_month(rest[1], rest[0]))
+}
+
+/// Not the end or the beginning of a row of numbers.
+fn stands_alone(hit: &mut Hit) -> bool {
+    let joined = matches!(hit.before(), [.., b'0'..=b'9', b'/' | b'-' | b'.']);
+    !joined && !goes_on(hit)
 }
 
 /// A date, and not the middle of a row such as 5/6/8/18.

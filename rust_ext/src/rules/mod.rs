@@ -91,15 +91,12 @@ pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
     tables.into_iter().flatten().collect()
 });
 
-/// An expression with the names of its parts (`%MONTH%`) replaced.
+/// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
+    let tables = [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS];
     let mut expanded = pattern.to_owned();
-    for parts in [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS] {
-        for (name, part) in parts {
-            if expanded.contains(name) {
-                expanded = expanded.replace(name, part);
-            }
-        }
+    while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
+        expanded = expanded.replace(name, part);
     }
     expanded
 }

@@ -7,8 +7,8 @@ pub const PARTS: &[(&str, &str)] = &[
         "%PARTICLES%",
         r"(?:(?:de la|de los|de las|de l'|del|de|di|da|dos|du|la|le|las|los|van der|van den|van|von|zu|y|i|e|d'|O'|el|al|bin|ben|ter|ten) ?)",
     ),
-    ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
-    ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|[A-Z]\.|[A-Z]\b)"),
+    ("%NAME%", r"%NAMEWORD%(?:(?: {1,2}|-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
+    ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.|[A-Z]\b)"),
     (
         "%YEARS_OLD%",
         r"(?i:[- ]?years?[- ]?old|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?yr|[- ]anos?|[- ]ans?|[- ]?jahre?|[- ]?jahrige?[rns]?|-jahrig(?:e[rns]?)?)",
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names in a form's field: Nombre:, Apellidos:, Médico:, Remitido por:, Patient name:, Nom:, Prénom:, Vorname: …",
-        r"(?:(?i:(?:patient|full|first|last|family|given|middle|maiden|pt|guardian|mother'?s?|father'?s?|spouse|contact|physician|doctor|provider|nurse|surgeon)?'?s? ?names?|nombre(?: y apellidos)?(?: del paciente)?|apellidos?(?: y nombre)?|nom(?: de naissance| de famille| d'usage| usuel)?|prenoms?|vorname|nachname|familienname|medico(?: responsable| de familia)?|facultativo|remitido por|responsable clinico|autor|firmado(?: por)?|attending(?: physician)?|(?:primary care|referring|admitting|consulting) (?:physician|provider)|surgeon|assistant(?: surgeon)?|anesthesiologist|dictated by|signed(?: by)?|electronically signed by|author|referred by|medecin(?: traitant)?|chirurgien|redige par|signe par)) {0,2}: {0,3}(?:(?:D[Rr][Aa]?s?|Mr|Mrs|Ms|Mme|M|Prof|Pr|Sra?|D|Dn)\. {0,2})?(%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?)",
+        r"(?:(?i:(?:patient|full|first|last|family|given|middle|maiden|pt|guardian|mother'?s?|father'?s?|spouse|contact|physician|doctor|provider|nurse|surgeon)?'?s? ?names?|nombre(?: y apellidos)?(?: del paciente)?|apellidos?(?: y nombre)?|nom(?: de naissance| de famille| d'usage| usuel)?|prenoms?|vorname|nachname|familienname|medico(?: responsable| de familia)?|facultativo|remitido por|responsable clinico|autor|firmado(?: por)?|attending(?: physician)?|(?:primary care|referring|admitting|consulting) (?:physician|provider)|surgeon|assistant(?: surgeon)?|anesthesiologist|dictated by|signed(?: by)?|electronically signed by|author|referred by|medecin(?: traitant)?|chirurgien|redige par|signe par)) {0,2}: {0,3}(?:(?:[Dd][Rr][Aa]?s?|Mr|Mrs|Ms|Mme|M|Prof|Pr|Sra?|D|Dn)[.:] {0,2})?(%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?)",
         is_name,
     ),
     rule(
@@ -139,8 +139,79 @@ const NO_NAMES: &[&[u8]] = &[
 ];
 
 fn is_name(hit: &mut Hit) -> bool {
+    cut_after_name(hit);
     let piece = hit.piece();
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
     !NO_NAMES.contains(&first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// Words with which the next field begins on the line of a name.
+const NEXT_FIELDS: &[&[u8]] = &[
+    b"NoCol",
+    b"Servicio",
+    b"Service",
+    b"Hospital",
+    b"Hopital",
+    b"Complejo",
+    b"Calle",
+    b"C",
+    b"Paseo",
+    b"Plaza",
+    b"Avda",
+    b"Avenida",
+    b"Av",
+    b"Centro",
+    b"Clinica",
+    b"Clinic",
+    b"Unidad",
+    b"Departamento",
+    b"Department",
+    b"Dept",
+    b"Urbanizacion",
+    b"Apartado",
+    b"Correo",
+    b"Facultad",
+    b"Instituto",
+    b"Universidad",
+    b"Oncologia",
+    b"Urologia",
+    b"Ctra",
+    b"Carretera",
+    b"Email",
+    b"E-mail",
+    b"Tel",
+    b"Tfno",
+    b"Phone",
+    b"DOB",
+    b"MRN",
+    b"Date",
+    b"Age",
+    b"Sex",
+    b"MD",
+    b"On",
+    b"At",
+    b"In",
+    b"The",
+    b"Edad",
+    b"Sexo",
+    b"Fecha",
+    b"Ne",
+    b"Nee",
+    b"Geboren",
+    b"Room",
+    b"Unit",
+];
+
+fn cut_after_name(hit: &mut Hit) {
+    let mut end = 0;
+    for word in hit.piece().split(|&byte| byte == b' ') {
+        let bare = word.trim_ascii_end().strip_suffix(b".").unwrap_or(word);
+        if end > 0 && NEXT_FIELDS.contains(&bare) {
+            let name = hit.piece()[..end - 1].trim_ascii_end();
+            hit.end = hit.start + name.strip_suffix(b",").unwrap_or(name).len();
+            return;
+        }
+        end += word.len() + 1;
+    }
 }

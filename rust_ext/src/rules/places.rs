@@ -19,7 +19,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%CAPITAL%", r"[A-Z\x80-\xff][A-Za-z\x80-\xff'.-]*"),
     (
         "%FLOOR%",
-        r"(?:,? ?(?:-|n[o*]\.? ?)?(?:\d{1,4} ?[o*a]?\.?(?:[-/ ]?[A-Za-z]\b)?|[A-Z]\b|(?i:bajo|izq(?:da|uierda)?|dcha|derecha|piso|planta|puerta|esc(?:alera)?|portal|bloque|s/n|atico|bis)\b\.?)){0,5}",
+        r"(?:[,. -]{1,3}(?:\d{1,3}(?:[o*a]\.?(?: ?[A-Za-z]{1,3}\b)?|[A-Z]?\b)|[A-Z]\d?\b|(?i:bajo|izq?(?:da|uierda)?|dcha|derecha|piso|planta|puerta|esc(?:alera)?|portal|bloque|atico|bis|local|oficina)\b)){0,5}",
     ),
 ];
 
@@ -53,7 +53,7 @@ pub const RULES: &[Rule] = &[
         "ZIP",
         Rank::Sure,
         "five digits before a town (28041 Madrid, 75013 PARIS, D-80331 München) where an address may stand",
-        r"(?:(?:E|ES|F|FR|D|DE|I|IT|L|A|CH|B|P|PT)-)?(\d{5})(?:[ ,.(-]|\. |, ){1,3}(?:[A-Z][a-z\x80-\xff]{2}|[A-Z]{4}|(?:L[aeo]s?|El|San|St\.?|A|O) [A-Z][a-z]{2}|L'[A-Z]|[aA]lcal)",
+        r"((?:(?:E|ES|F|FR|D|DE|I|IT|L|A|CH|B|P|PT)[- ])?\d{5})(?:[ ,.()-]|\. |, ){1,3}(?:[A-Z][a-z\x80-\xff]{2}|[A-Z]{4}|(?:L[aeo]s?|El|San|St\.?|A|O) [A-Z][a-z]{2}|L'[A-Z]|alcal|[Ee]-?mail|[Cc]orreo)[A-Za-z\x80-\xff]*",
         is_beside_a_town,
     ),
     rule(
@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "kind, name and number of street in Spanish: Calle Mayor 3, 2º B",
-        r"(?:(?i:c[/\\.]|calle|c/ ?calle|av(?:da|enida)?\b\.?|p[o*]\.?|paseo|pl(?:aza|za)?\b\.?|pza\.?|plaza|ctra\.?|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb\.?|rambla|alameda|poligono|pol\.|barrio|barriada|cuesta|pasaje|partida|callejon|via|gran via)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:\d{1,4}(?:[.,-]\d{1,4})?(?: ?[A-Za-z]\b)?|s/n)%FLOOR%)?",
+        r"(?:[cC] ?[/\\] ?(?i:calle )?|(?i:calle|avda?|avenida|av|p[o*]|paseo|plaza|plza|pza|pl|ctra|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb|rambla|alameda|poligono|pol|barrio|barriada|cuesta|pasaje|partida|callejon|(?:gran )?via)(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:\d{1,4}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
         has_number_or_kind,
     ),
     rule(
@@ -114,6 +114,13 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
+/// The sign that ends a sentence or a field is no part of an address.
+fn trim(hit: &mut Hit) {
+    while hit.end > hit.start + 1 && matches!(hit.text[hit.end - 1], b'.' | b',' | b' ' | b'-') {
+        hit.end -= 1;
+    }
+}
+
 /// Four digits at least; the postcode of another country may have letters.
 fn is_postcode(hit: &mut Hit) -> bool {
     super::checks::num_digits(hit.piece()) >= 4 || hit.piece().iter().any(u8::is_ascii_alphabetic)
@@ -122,7 +129,7 @@ fn is_postcode(hit: &mut Hit) -> bool {
 /// Before a postcode stands a sign, a number, a line or a name, not a word of a sentence ("con 25000 Leukozyten").
 fn is_beside_a_town(hit: &mut Hit) -> bool {
     let before = hit.before().trim_ascii_end();
-    let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'/').count();
+    let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'/').count();
     let word = &before[before.len() - letters..];
     let floor =
         [&b"s/n"[..], b"izq", b"izqda", b"izquierda", b"dcha", b"derecha", b"bis", b"bajo", b"puerta", b"oficina"];
@@ -147,16 +154,33 @@ fn is_no_form_text(hit: &mut Hit) -> bool {
 
 /// A kind that is a word of its own in other senses needs a number behind the name.
 fn has_number_or_kind(hit: &mut Hit) -> bool {
+    trim(hit);
     let piece = hit.piece();
     let first = piece[0].is_ascii_uppercase() || piece.starts_with(b"c/") || piece.starts_with(b"c\\");
     let numbered = piece.iter().any(u8::is_ascii_digit) || piece.ends_with(b"s/n") || piece.ends_with(b"S/N");
-    let common = [&b"Via"[..], b"via", b"Pol", b"pol", b"P", b"p", b"Av", b"av", b"Camino", b"Partida", b"Pl", b"pl"];
+    let common = [
+        &b"Via"[..],
+        b"via",
+        b"Pol",
+        b"pol",
+        b"P",
+        b"p",
+        b"Av",
+        b"av",
+        b"AV",
+        b"PL",
+        b"Camino",
+        b"Partida",
+        b"Pl",
+        b"pl",
+    ];
     let kind = &piece[..piece.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()];
     first && (numbered || !common.contains(&kind) && kind.len() > 1)
 }
 
 /// Not a heading ("Address: the wound").
 fn is_address(hit: &mut Hit) -> bool {
+    trim(hit);
     hit.piece().iter().any(u8::is_ascii_digit) || hit.piece()[0].is_ascii_uppercase()
 }
 
