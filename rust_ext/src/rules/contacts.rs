@@ -23,7 +23,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%PHONE_ANY%", r"\+?(?:\(\+?\d{1,5}\) ?)?\d{1,13}\)?(?:[-. /]\(?\d{1,7}\)?){0,6}"),
     (
         "%PHONE_CUE%",
-        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call|reach)(?:ed)?(?: (?:him|her|me|us|them))?(?: back)? at|fon|durchwahl)",
+        r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call(?:s|ed|ing)?|reach(?:ed)?|answering|messages?|contact)(?: (?:him|her|me|us|them))?(?: back)? (?:at|on|to)|desk|office|fon|durchwahl)",
     ),
     ("%FAX_CUE%", r"(?i:(?:tele|tel\. ?/ ?)?fax|telecopie)"),
     ("%SEP%", r"[-. ]"),
@@ -60,12 +60,12 @@ pub const RULES: &[Rule] = &[
     rule("phone_fr", "PHONE", Rank::Form, "French telephone numbers", "%PHONE_FR%", always),
     rule("phone_es", "PHONE", Rank::Form, "Spanish telephone numbers in groups", "%PHONE_ES%", is_no_list),
     rule(
-        "phone_gb",
+        "phone_national",
         "PHONE",
         Rank::Form,
-        "British telephone numbers in groups",
-        r"\(?0(?:2\d\)? \d{4} \d{4}|1\d{2,3}\)? \d{3} \d{3,4}|1\d{3}\)? \d{5,6}|7\d{3} ?\d{3} ?\d{3})",
-        always,
+        "telephone numbers of other countries in groups, from 0 on",
+        r"(?:\(0\d{1,4}\) ?|0[1-9]\d{1,3}[ -])\d{2,6}(?:[ -]\d{2,4}){0,3}",
+        is_national,
     ),
     rule(
         "phone_de",
@@ -116,6 +116,11 @@ fn is_ipv6(hit: &mut Hit) -> bool {
 /// E.164 numbers have 8 to 15 digits.
 fn is_phone(hit: &mut Hit) -> bool {
     (8..=15).contains(&num_digits(hit.piece()))
+}
+
+/// Nine to eleven digits with an area's code; none of the groups is a value with its unit.
+fn is_national(hit: &mut Hit) -> bool {
+    (9..=11).contains(&num_digits(hit.piece())) && is_no_list(hit)
 }
 
 /// Behind a cue a number may be a local one.

@@ -5,7 +5,10 @@ use super::{Hit, Rank, Rule, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
     // Between a cue and what it announces.
-    ("%IS%", r"[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}"),
+    (
+        "%IS%",
+        r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
+    ),
     ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
     // A cue that is too common a word to stand without "number".
     ("%ISNO%", r"[ \t]{0,3}%NO%[ \t]{0,2}(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t])?[ \t]{0,3}"),
@@ -90,7 +93,7 @@ pub const RULES: &[Rule] = &[
         "VEHICLE",
         Rank::Sure,
         "licence plates behind plate, matrícula, immatriculation, Kennzeichen",
-        r"(?i:(?:licen[cs]e|number|registration|vehicle) (?:plate|tag)s?|plates?|matricula|immatricul(?:ation|ee?)|kennzeichen|registration|vin|chassis)%IS%([A-Za-z0-9]{1,8}(?:[- ][A-Z0-9]{1,4}){0,3})",
+        r"(?i:(?:licen[cs]e|number|registration|vehicle) (?:plate|tag)s?|matricula|immatricul(?:ation|ee?)|kennzeichen|vin|chassis)%IS%([A-Z0-9]{1,8}(?:[- ][A-Z0-9]{1,4}){0,3})",
         |hit| has_digits(hit, 2) && hit.piece().iter().any(u8::is_ascii_alphabetic),
     ),
     rule(

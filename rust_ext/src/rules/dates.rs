@@ -84,7 +84,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "a day and a month's name, with a year or without",
-        r"\d{1,2}(?i:st|nd|rd|th|er|o|\.)?(?:[ \n/-]|\. ){1,2}(?i:of |de |du |the )?%MONTH%(?:%OF_YEAR%)?",
+        r"\d{1,2}(?i:st|nd|rd|th|er|o|\.)?[ \n/-]{1,2}(?i:of |de |du |the )?%MONTH%(?:%OF_YEAR%)?",
         is_day_first,
     ),
     rule(
@@ -201,7 +201,8 @@ fn is_day_first(hit: &mut Hit) -> bool {
         .take_while(|byte| byte.is_ascii_digit())
         .fold(0, |day, byte| day * 10 + u32::from(byte - b'0'));
     // "mar", "may", "mai" and "set" are words too; a number before one is a day only where the word is whole.
-    (1..=31).contains(&day) && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'/' | b'-'])
+    let item = hit.piece().contains(&b'.') && matches!(hit.after(), [b' ', b'0'..=b'9', ..]);
+    (1..=31).contains(&day) && !item && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'/' | b'-'])
 }
 
 fn goes_on(hit: &Hit) -> bool {

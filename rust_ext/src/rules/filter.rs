@@ -14,7 +14,7 @@ use regex_automata::util::primitives::StateID;
 pub type Mask = u128;
 
 /// Bytes that are read: enough to tell 12.5 from 12.5.20.
-const DEPTH: usize = 7;
+const DEPTH: usize = 6;
 /// Nodes beyond this are not made: their parents let everything through that is alive in them.
 const MAX_NODES: usize = 30_000;
 const DEAD: u16 = 0;

@@ -1,7 +1,7 @@
 //! Numbers with check digits or a telling form, and long numbers that nothing else explains.
 
 use super::checks::{
-    iban_len, is_card, is_dea, is_dni, is_kvnr, is_nhs, is_nir, is_npi, is_vin, num_digits, num_value,
+    digits, iban_len, is_card, is_dea, is_dni, is_kvnr, is_luhn, is_nhs, is_nir, is_npi, is_vin, num_digits, num_value,
 };
 use super::{Hit, Rank, Rule, always, rule};
 
@@ -19,7 +19,7 @@ pub const RULES: &[Rule] = &[
         "NIR",
         Rank::Sure,
         "French social security numbers (NIR, INS), Corsica and overseas too, by their key",
-        r"[1-478]%SEP%?\d{2}%SEP%?\d{2}%SEP%?(?:\d{2}|2[ABab])%SEP%?\d{3}%SEP%?\d{3}%SEP%?/?%SEP%?(?i:cle ?:? ?)?\d{2}",
+        r"[1278]%SEP%?\d{2}%SEP%?\d{2}%SEP%?(?:\d{2}|2[ABab])%SEP%?\d{3}%SEP%?\d{3}%SEP%?/?%SEP%?(?i:cle ?:? ?)?\d{2}",
         |hit| is_nir(hit.piece()),
     ),
     rule(
@@ -44,7 +44,7 @@ pub const RULES: &[Rule] = &[
         Rank::Sure,
         "12 to 19 digits behind the word card, by the Luhn check",
         r"(?i:credit|debit|visa|mastercard|card|carte|tarjeta|karte)[^\d\n]{1,24}(\d(?:[ -]?\d){11,18})",
-        |hit| is_card(hit.piece()),
+        |hit| is_luhn(digits(hit.piece())),
     ),
     rule(
         "nhs",

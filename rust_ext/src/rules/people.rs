@@ -7,7 +7,7 @@ pub const PARTS: &[(&str, &str)] = &[
         "%PARTICLES%",
         r"(?:(?:de la|de los|de las|de l'|del|de|di|da|dos|du|la|le|las|los|van der|van den|van|von|zu|y|i|e|d'|O'|el|al|bin|ben|ter|ten) ?)",
     ),
-    ("%NAME%", r"%NAMEWORD%(?:(?: {1,2}|-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
+    ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.|[A-Z]\b)"),
     (
         "%YEARS_OLD%",
@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names behind a title: Dr., Mrs, Mme, Sr., Frau …",
-        r"(?:D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|M|Dn|Mx)\. {0,2}(%NAME%)|(?:Dr|Dra|Doctor|Doctora|Docteur|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeur|Professor|Prof|Herr|Herrn|Frau|Senor|Senora) {1,2}(%NAME%)",
+        r"(?:D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Mx)\. {0,2}(%NAME%)|M\. {1,2}(%NAME%)|(?:Dr|Dra|Doctor|Doctora|Docteur|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeur|Professor|Prof|Herr|Herrn|Frau|Senor|Senora) {1,2}(%NAME%)",
         is_name,
     ),
     rule(
@@ -62,8 +62,8 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names before a credential: Roger C Kelly, MD",
-        r"(%NAMEWORD%(?: %NAMEWORD%){1,3}),? (?:M\.?D\.?|D\.?O\.|R\.?N\.|Ph\.?D\.?|PA-C|FNP|DDS|DPM)",
-        is_name,
+        r"M\.D\.?|MD|D\.O\.|R\.N\.|RN|Ph\.?D\.?|PA-C|FNP|DDS|DPM",
+        is_behind_a_name,
     ),
 ];
 
@@ -138,6 +138,28 @@ const NO_NAMES: &[&[u8]] = &[
     b"Phone",
 ];
 
+/// Two to four capitalised words stand before it; they are what is found, not the credential.
+fn is_behind_a_name(hit: &mut Hit) -> bool {
+    let before = hit.before().strip_suffix(b" ").unwrap_or(hit.before());
+    let before = before.strip_suffix(b",").unwrap_or(before);
+    let end = hit.start - (hit.before().len() - before.len());
+    let (mut start, mut words) = (end, 0);
+    for word in before.rsplit(|&byte| matches!(byte, b' ' | b'\n' | b':')).take(4) {
+        let letters = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'.' | b'-' | b'\'');
+        if !word.first().is_some_and(u8::is_ascii_uppercase) || !word.iter().all(letters) {
+            break;
+        }
+        start = end - (before.len() - (word.as_ptr() as usize - before.as_ptr() as usize));
+        words += 1;
+        let gap = (start > 0).then(|| hit.text[start - 1]);
+        if gap != Some(b' ') {
+            break;
+        }
+    }
+    (hit.start, hit.end) = (start, end);
+    words >= 2 && is_name(hit)
+}
+
 fn is_name(hit: &mut Hit) -> bool {
     cut_after_name(hit);
     let piece = hit.piece();
@@ -207,11 +229,16 @@ fn cut_after_name(hit: &mut Hit) {
     let mut end = 0;
     for word in hit.piece().split(|&byte| byte == b' ') {
         let bare = word.trim_ascii_end().strip_suffix(b".").unwrap_or(word);
-        if end > 0 && NEXT_FIELDS.contains(&bare) {
+        if end > 0 && NEXT_FIELDS.contains(&bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
             let name = hit.piece()[..end - 1].trim_ascii_end();
             hit.end = hit.start + name.strip_suffix(b",").unwrap_or(name).len();
             return;
         }
         end += word.len() + 1;
     }
+}
+
+/// "I." and "C." within a name are initials, at its end they may be anything.
+fn is_initial(word: &[u8], last: bool) -> bool {
+    !last && word.len() == 2 && word[1] == b'.'
 }

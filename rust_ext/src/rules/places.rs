@@ -61,8 +61,8 @@ pub const RULES: &[Rule] = &[
         "ZIP",
         Rank::Form,
         "five digits behind a town, at the end of an address",
-        r"(?:[A-Z][a-z\x80-\xff]{2,}\)?|s/n|S/N)[ ,.(-]{1,3}(?:E-)?(\d{5})(?:\.?\)?[ .]?\n|\.?\z| ?[(-])",
-        is_spanish_or_french,
+        r"((?:E-)?\d{5})(?:\.?\)?[ .]?\n|\.?\z| ?[(-])",
+        is_behind_a_town,
     ),
     rule(
         "street_en",
@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "kind, name and number of street in Spanish: Calle Mayor 3, 2º B",
-        r"(?:[cC] ?[/\\] ?(?i:calle )?|(?i:calle|avda?|avenida|av|p[o*]|paseo|plaza|plza|pza|pl|ctra|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb|rambla|alameda|poligono|pol|barrio|barriada|cuesta|pasaje|partida|callejon|(?:gran )?via)(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:\d{1,4}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
+        r"(?:[cC] ?[/\\] ?(?i:calle )?|(?:P[o*]|(?i:calle|avda?|avenida|av|paseo|plaza|plza|pza|pl|ctra|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb|rambla|alameda|poligono|pol|barrio|barriada|cuesta|pasaje|partida|callejon|(?:gran )?via))(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:\d{1,4}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
         has_number_or_kind,
     ),
     rule(
@@ -93,8 +93,8 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "name and number of street in German: Hauptstraße 5a",
-        r"[A-Z][a-z]+(?:strasse|str\.|weg|platz|allee|gasse|damm|ufer|[ -](?:Strasse|Str\.|Weg|Platz|Allee|Gasse|Ring|Damm|Ufer)) ?\d{1,4} ?(?:[a-h]\b)?",
-        always,
+        r"\d{1,4} ?(?:[a-h]\b)?",
+        is_behind_a_street,
     ),
     rule(
         "address_field",
@@ -137,19 +137,60 @@ fn is_beside_a_town(hit: &mut Hit) -> bool {
     let count = [&b"Leu"[..], b"Pla", b"Thr", b"Ery", b"Cel", b"Neu", b"Pac", b"Uni", b"Ein"]
         .iter()
         .any(|word| unit.starts_with(word));
+    let acronym = (3..=5).contains(&word.len()) && word.iter().all(u8::is_ascii_uppercase);
+    let item = hit.before().ends_with(
+        b"
+",
+    ) && unit.starts_with(b",");
     !count
+        && !acronym
+        && !item
         && !hit.piece().starts_with(b"00")
         && (word.len() < 2 || !word[0].is_ascii_lowercase() || floor.contains(&word))
 }
 
-/// Provinces and departments go from 01 to 98.
-fn is_spanish_or_french(hit: &mut Hit) -> bool {
-    !matches!(hit.piece(), [b'0', b'0', ..] | [b'9', b'9', ..] | [.., b'0', b'0', b'0'])
+/// A town of at least three letters or "s/n" before it; provinces and departments go from 01 to 98, counts end in zeros.
+fn is_behind_a_town(hit: &mut Hit) -> bool {
+    let before = hit.before().trim_ascii_end();
+    let signs = before.iter().rev().take_while(|byte| matches!(byte, b',' | b'.' | b'(' | b')' | b'-' | b' ')).count();
+    let before = &before[..before.len() - signs.min(3)];
+    let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
+    let town = &before[before.len() - letters..];
+    let named =
+        town.len() >= 3 && town[0].is_ascii_uppercase() && town[1..].iter().all(|byte| !byte.is_ascii_uppercase());
+    let digits = &hit.piece()[hit.piece().len() - 5..];
+    (named || before.ends_with(b"s/n") || before.ends_with(b"S/N"))
+        && !matches!(digits, [b'0', b'0', ..] | [b'9', b'9', ..] | [.., b'0', b'0', b'0'])
 }
 
-/// "2 French Drain Place" is a street, "2 Penrose Drains" is none; what was measured or drawn is none either.
+/// A capitalised word that ends as German streets do stands before the number; it is a part of what is found.
+fn is_behind_a_street(hit: &mut Hit) -> bool {
+    const KINDS: [&[u8]; 8] = [b"strasse", b"str.", b"weg", b"platz", b"allee", b"gasse", b"damm", b"ufer"];
+    while hit.text[hit.end - 1] == b' ' {
+        hit.end -= 1;
+    }
+    let before = hit.before().trim_ascii_end();
+    let Some(kind) = KINDS
+        .iter()
+        .find(|kind| before.len() > kind.len() && before[before.len() - kind.len()..].eq_ignore_ascii_case(kind))
+    else {
+        return false;
+    };
+    let word = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'-';
+    let mut length =
+        kind.len() + before[..before.len() - kind.len()].iter().rev().take_while(|&byte| word(byte)).count();
+    if length == kind.len() && before[..before.len() - length].ends_with(b" ") {
+        length += 1 + before[..before.len() - length - 1].iter().rev().take_while(|&byte| word(byte)).count();
+    }
+    let street = &before[before.len() - length..];
+    let named = street.len() > kind.len() + 1 && street[0].is_ascii_uppercase();
+    hit.start -= if named { hit.before().len() - before.len() + length } else { 0 };
+    named
+}
+
+/// 10:20 PM Dr. Who is no street.
 fn is_no_form_text(hit: &mut Hit) -> bool {
-    !hit.piece().windows(3).any(|word| matches!(word, b" x " | b" by"))
+    !hit.piece().windows(4).any(|word| matches!(word, b" PM " | b" AM "))
 }
 
 /// A kind that is a word of its own in other senses needs a number behind the name.
