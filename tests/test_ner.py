@@ -43,6 +43,7 @@ def found(detector: Detector, texts: Sequence[str]) -> list[list[Span]]:
 # ------------------------------------------------------------------------------------------------------------- windows
 
 
+@settings(deadline=None)
 @given(st.text("ab é\n", max_size=200), st.integers(8, 60), st.integers(2, 8))
 def test_windows_cover_the_text_and_every_offset_has_one_owner(text: str, length: int, overlap: int) -> None:
     windows = cut_texts(["", text], length, min(overlap, length // 4))
@@ -52,6 +53,7 @@ def test_windows_cover_the_text_and_every_offset_has_one_owner(text: str, length
     assert [i for w in own for i in range(w.first, w.last)] == list(range(len(text)))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["Ann", "x", "of", "Lyon", "é😀"]), max_size=80).map(" ".join))
 def test_words_found_in_windows_are_those_found_in_the_whole_text(text: str) -> None:
     def names(piece: str) -> list[tuple[int, int, str, float]]:

@@ -84,6 +84,8 @@ class TransformersDetector:
         from reticent import _rust
 
         texts = batch.column("text").to_pylist()
+        if not texts:
+            return spans_batch([], [], [], pa.array([], pa.string()))
         words = _rust.segment(batch.column("text"))
         starts, ends = words.char_spans(batch.column("text"))
         bounds = words.doc_offsets
@@ -94,8 +96,6 @@ class TransformersDetector:
             start, end, kind, score = found
             kept = self._wanted[kind] & (score >= self._min_score)
             parts.append((np.full(kept.sum(), document), start[kept], end[kept], kind[kept], score[kept]))
-        if not parts:
-            return spans_batch([], [], [], pa.array([], pa.string()))
         rows, start, end, kind, score = (np.concatenate(column) for column in zip(*parts, strict=True))
         labels = pa.array(self._scheme.types, pa.string()).take(pa.array(kind))
         return spans_batch(rows, start, end, labels, score)
@@ -110,6 +110,7 @@ class TransformersDetector:
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
             return_special_tokens_mask=True,
+            split_special_tokens=True,  # a text that spells "[SEP]" is a text
         )
         own = [np.flatnonzero(np.array(mask) == 0) for mask in encoded["special_tokens_mask"]]
         probabilities = self._probabilities(encoded["input_ids"])
@@ -265,7 +266,6 @@ def _load(model: str, device: Any, dtype: Any) -> tuple[Any, Any]:
     if not tokenizer.is_fast:
         raise PolicyError(f"detector transformers: the tokenizer of {model} gives no offsets; it needs tokenizer.json")
     tokenizer.truncation_side = "right"
-    tokenizer.backend_tokenizer.encode_special_tokens = True  # a text that spells "[SEP]" is a text
     return tokenizer, loaded.to(device).eval()
 
 
