@@ -342,6 +342,58 @@ def test_each_token_takes_its_probabilities_from_the_window_in_which_it_is_farth
             np.testing.assert_allclose(probabilities[place], wanted[1 + place - best[1]], atol=1e-5)
 
 
+def save_spelling_model(folder: Path, kind: str) -> Path:
+    """A model to which everything in Cyrillic or Han is a name, on bytes or on pieces that begin with a space."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
+
+    if kind == "bytes":
+        vocabulary = sorted(pre_tokenizers.ByteLevel.alphabet())
+        tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(vocabulary)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        spelled = "".join(piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("Жанов日本"))
+        names = {vocabulary.index(piece) for piece in spelled}
+    else:
+        vocabulary = ["<unk>", "▁", "▁Жан", "Жан", "ов", "日", "本", "a", "▁a", "."]
+        tokenizer = Tokenizer(models.Unigram([(piece, -1.0 - i / 9) for i, piece in enumerate(vocabulary)], unk_id=0))
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        names = set(range(2, 7))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512).save_pretrained(folder)
+    size = len(vocabulary)
+    config = BertConfig(vocab_size=size, hidden_size=256, num_hidden_layers=0, id2label={0: "O", 1: "PER"})
+    model = BertForTokenClassification(config)
+    with torch.no_grad():
+        for table in (model.bert.embeddings.position_embeddings, model.bert.embeddings.token_type_embeddings):
+            table.weight.zero_()
+        model.bert.embeddings.word_embeddings.weight.copy_(torch.eye(size, 256))
+        model.classifier.weight.zero_()
+        model.classifier.bias.zero_()
+        for number in range(size):
+            model.classifier.weight[int(number in names), number] = 4.0 if number in names else 0.1
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["bytes", "spaces"])
+def test_offsets_are_exact_where_pieces_are_bytes_or_begin_with_a_space(tmp_path: Path, kind: str) -> None:
+    from reticent.engine.detect.transformers import TransformersDetector
+
+    detector = TransformersDetector(save_spelling_model(tmp_path, kind), device="cpu", window=40, stride=20)
+    texts = [
+        "a Жанов. 😀 a",
+        "😀Жан",
+        "e\u0301 \u200fa Жан\u00adов a",
+        "a 日本.",
+        "",
+        "\x00 Жан\n\tЖан",
+        "a 😀 " * 20 + "Жан.",
+    ]
+    expected = [["Жанов"], ["Жан"], ["Жан\u00adов"], ["日本"], [], ["Жан\n\tЖан"], ["Жан"]]
+    assert [[span for _, span in of] for of in found(detector, texts)] == expected
+
+
 def test_score_is_the_mean_probability_and_filters(models_by_scheme: dict[str, Path]) -> None:
     from reticent.engine.detect.transformers import TransformersDetector
 
