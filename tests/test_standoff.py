@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from command import command
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.engine.convert import write_documents
@@ -386,6 +386,7 @@ def test_options_that_are_wrong_or_do_nothing_are_refused(markup: Markup, format
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"), max_size=30)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_marks_written_in_any_unit_come_back_where_they_stood(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

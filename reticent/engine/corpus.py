@@ -484,6 +484,8 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
     for at in np.flatnonzero(bad)[:1]:
         row = int(rows[at])
         length = f" of {pc.utf8_length(texts)[row]} characters" if texts is not None else ""
+        if texts is not None and 0 <= starts[at] < ends[at] <= pc.binary_length(texts)[row].as_py():
+            length += "; it would if offsets counted bytes, but they count characters"
         raise CorpusError(
             f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
         )

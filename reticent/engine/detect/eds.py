@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,10 @@ class EdsDetector:
     Parameters
     ----------
     pipeline : str or Path, optional
-        Local folder that ``nlp.to_disk`` wrote, or a config file; nothing is fetched. Default: rules, namely dates and,
-        where the package eds-pseudo is installed, its rules for names, addresses, phones, e-mails and numbers.
+        Local folder that ``nlp.to_disk`` wrote, or a config file; nothing is fetched. Default: edsnlp's rules of dates.
     components : mapping, optional
-        Components and their settings that replace the default rules, in order: ``{"eds.sentences": {}, "eds.matcher":
-        {"regex": {"IPP": ["8\\\\d{9}"]}}}``.
+        Components and their settings, in order, in place of the default rules; those of eds-pseudo among them where it
+        is installed. ``{"eds.sentences": {}, "eds.matcher": {"regex": {"IPP": ["8[0-9]{9}"]}}}``, say.
     groups : sequence of str
         Groups of ``doc.spans`` that are taken beside ``doc.ents``.
     labels : sequence of str, optional
@@ -42,7 +40,6 @@ class EdsDetector:
     columns: tuple[str, ...] = ()
     WINDOW, OVERLAP = 100_000, 400
     RULES = ("eds.sentences", "eds.dates")
-    PSEUDO_RULES = ("eds_pseudo.simple_rules", "eds_pseudo.addresses", "eds_pseudo.context")
 
     def __init__(
         self,
@@ -73,8 +70,7 @@ class EdsDetector:
                 ) from None
         else:
             self._nlp = edsnlp.blank("eds")
-            rules = self.RULES + (self.PSEUDO_RULES if find_spec("eds_pseudo") else ())
-            for name, settings in (components or {rule: {} for rule in rules}).items():
+            for name, settings in (components or {rule: {} for rule in self.RULES}).items():
                 try:
                     self._nlp.add_pipe(name, config=dict(settings))
                 except Exception as error:

@@ -53,18 +53,23 @@ class PresidioDetector:
     ):
         if not 0 <= min_score <= 1 or batch_size < 1:
             raise PolicyError("detector presidio: min_score is 0 to 1, batch_size at least 1")
-        os.environ["TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS"] = ""
+        os.environ["TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS"] = ""  # read when tldextract is imported, if it was not yet
         logging.getLogger("presidio-analyzer").setLevel(logging.ERROR)  # it warns of every recogniser left out
         try:
             from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerRegistry
             from presidio_analyzer.nlp_engine import SpacyNlpEngine
-            from presidio_analyzer.predefined_recognizers import CreditCardRecognizer
+            from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, EmailRecognizer
+            from tldextract import TLDExtract
         except ImportError:
             raise PolicyError("detector presidio needs Presidio: install reticent[presidio]") from None
         engine = SpacyNlpEngine([{"lang_code": language, "model_name": "given"}])
         engine.nlp = {language: load_pipeline(pipeline or f"blank:{language}", detector=self.name)}
         registry = RecognizerRegistry(supported_languages=[language])
         registry.load_predefined_recognizers(languages=[language], nlp_engine=engine)
+        extract = TLDExtract(cache_dir=None, suffix_list_urls=())
+        for recognizer in registry.recognizers:
+            if isinstance(recognizer, EmailRecognizer):
+                recognizer.validate_result = lambda address: bool(extract(address).fqdn)
         if not any(isinstance(recognizer, CreditCardRecognizer) for recognizer in registry.recognizers):
             registry.add_recognizer(CreditCardRecognizer(supported_language=language))  # digits have no language
         analyzer = AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=[language])

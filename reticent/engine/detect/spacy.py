@@ -63,9 +63,8 @@ class SpacyDetector:
     name = "spacy"
     columns: tuple[str, ...] = ()
     #: Labels of the usual pipelines that say nothing of a person.
-    IGNORED = frozenset(
-        ("CARDINAL", "EVENT", "LANGUAGE", "LAW", "MISC", "MONEY", "ORDINAL")
-        + ("PERCENT", "PRODUCT", "QUANTITY", "TIME", "WORK_OF_ART")
+    IGNORED = frozenset(("CARDINAL", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME")) | frozenset(
+        ("EVENT", "LANGUAGE", "LAW", "MISC", "PRODUCT", "WORK_OF_ART")
     )
 
     def __init__(

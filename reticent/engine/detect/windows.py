@@ -66,5 +66,5 @@ def join_spans(windows: Sequence[Window], found: Sequence[Sequence[Found]]) -> p
         if window.first <= window.start + start < window.last
     ]
     document, start, end, label, score = zip(*rows, strict=True) if rows else ((), (), (), (), ())
-    numbers = [np.array(values, dtype=np.int64) for values in (document, start, end)]
-    return spans_batch(*numbers, pa.array(label, pa.string()), np.array(score, dtype=np.float32))
+    numbers = np.array([document, start, end], dtype=np.int64)
+    return spans_batch(numbers[0], numbers[1], numbers[2], pa.array(label, pa.string()), np.array(score, np.float32))
