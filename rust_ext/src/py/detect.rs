@@ -25,7 +25,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyGazetteer>()?;
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
-    module.add_function(wrap_pyfunction!(scan_rules, module)?)
+    module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
 
 /// Starts and ends in characters.
@@ -61,18 +62,25 @@ fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str,
     ])
 }
 
-/// Identifiers that have a form; `labels` None takes every rule.
+/// Name, label and what it finds of every rule.
 #[pyfunction]
-#[pyo3(signature = (texts, labels=None, *, num_threads=0))]
+fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
+    RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
+}
+
+/// Identifiers that have a form; `labels` None takes every rule, `filtered` false tries all of them at every place.
+#[pyfunction]
+#[pyo3(signature = (texts, labels=None, *, num_threads=0, filtered=true))]
 fn scan_rules(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
     labels: Option<Vec<String>>,
     num_threads: usize,
+    filtered: bool,
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py.detach(|| threads.install(|| scan(&texts, labels.as_deref()))).map_err(to_py_err)?;
+    let found = py.detach(|| threads.install(|| scan(&texts, labels.as_deref(), filtered))).map_err(to_py_err)?;
     to_batch(&texts, &found, |source| {
         let rule = &RULES[source as usize];
         (rule.label, rule.name)
