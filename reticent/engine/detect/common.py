@@ -1,8 +1,8 @@
 """Common words: which names are also words of the language, learned from how the corpus itself writes them.
 
-A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No list
-is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector as
-``common``, and nothing is counted.
+A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No
+list is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector
+as ``common``, and nothing is counted.
 """
 
 from __future__ import annotations
