@@ -143,7 +143,7 @@ class Run:
     def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
         """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
         ids = self.documents.scan().column("individual_id").unique()
-        missing, path = detector.num_without(ids), self.job.detect.records["table"]
+        missing, path = detector.num_without(ids), self.job.detect.records.get("table")
         if missing == len(ids):
             raise CorpusError(
                 f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "

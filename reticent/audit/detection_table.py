@@ -31,9 +31,11 @@ def evaluation_tables(found: dict[str, Any]) -> Iterator[Table]:
 
 def rules_table(rules: list[dict[str, Any]]) -> Table:
     """Return what each rule finds, a row a rule."""
-    table = _table(*(rules[0] if rules else ["rule"]), title="Rules")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for head in rules[0] if rules else ():
+        table.add_column(head, overflow="fold")
     for rule in rules:
-        table.add_row(*(", ".join(v) if isinstance(v, list) else str(v) for v in rule.values()))
+        table.add_row(*map(str, rule.values()))
     return table
 
 
