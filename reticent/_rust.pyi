@@ -261,6 +261,79 @@ class Surfaces:
     ) -> ArrowBatch:
         """Return columns document, start, end, label, source of what lies in no span of the same label."""
 
+@final
+class CopyCollector:
+    """Collects documents among which copies are looked for; finished once. 8 bytes a word."""
+
+    def __new__(cls) -> CopyCollector: ...
+    def add(self, first: int, texts: _ArrowArray) -> None:
+        """Add documents numbered from ``first`` on, in any order; many threads may call at once."""
+    def finish(self, *, num_threads: int = 0) -> Copies:
+        """Return the documents, whose numbers must run from 0 without a gap."""
+
+@final
+class Copies:
+    """Documents among which copies are looked for; every array has one entry a document."""
+
+    @property
+    def num_words(self) -> NDArray[np.uint32]: ...
+    @property
+    def first_equal(self) -> NDArray[np.uint32]:
+        """The first document with an equal text: in NFC, each run of white space as one space."""
+    def near(
+        self, owners: NDArray[np.uint32], *, threshold: float = 0.8, shingle: int = 5
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the first document of the cluster of near duplicates, and the first kept document of the same owner
+        that it repeats (2^32 - 1 where it is kept itself). Near: the Jaccard similarity of the sets of ``shingle``
+        words is at least ``threshold``; pairs are found by MinHash, then compared in full."""
+    def passages(
+        self, units: NDArray[np.uint32], *, num_words: int = 50
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return how many words lie in passages of ``num_words`` that another document of the same unit has too, and
+        that one of another unit has."""
+
+@final
+class VerbatimFilter:
+    """Every stretch of training texts, by keyed hashes: what matches it verbatim is never missed."""
+
+    def __new__(cls, num_bytes: int, *, length: int = 50, key: int = 0) -> VerbatimFilter:
+        """``num_bytes``: of the texts together, and about the size of the filter."""
+    @staticmethod
+    def from_bits(bits: NDArray[np.uint64], *, length: int, key: int) -> VerbatimFilter:
+        """Raise `ArtifactError` for bits that are no whole blocks."""
+    @property
+    def length(self) -> int: ...
+    @property
+    def key(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def num_stretches(self) -> int:
+        """Stretches added, repeats included."""
+    @property
+    def error(self) -> float:
+        """Share of unknown stretches that are taken for known ones, measured; a match needs eight in a row."""
+    def bits(self) -> NDArray[np.uint64]: ...
+    def add(self, texts: _ArrowArray) -> None:
+        """Add training texts; many threads may call at once."""
+    def find(self, texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
+        """Return columns document, start, end of the matches, which do not overlap."""
+    def stream(self) -> VerbatimStream:
+        """Return a reader of a text that comes piece by piece."""
+
+@final
+class VerbatimStream:
+    """A text that is read piece by piece; offsets count its characters from the first piece on."""
+
+    def push(self, text: str) -> list[tuple[int, int]]:
+        """Read on; return the matches (start, end) that no further text can lengthen."""
+    @property
+    def open(self) -> tuple[int, int] | None:
+        """The match that further text may lengthen."""
+    @property
+    def pending(self) -> int:
+        """The first character that is in the open match, or may come to lie in one."""
+
 def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | None = None) -> Words:
     """Return the words of documents (UAX #29, numbers kept whole).
 

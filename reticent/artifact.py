@@ -53,6 +53,7 @@ JOB = "job.json"
 #: be taken for a new one: it is then made again, and with it what was made from it.
 FORMATS = {
     "synth": 1,
+    "dedup": 1,
     "split": 1,
     "spans": 1,
     "index": 2,
@@ -61,6 +62,7 @@ FORMATS = {
     "models": 1,
     "audit": 2,
     "report": 1,
+    "guard": 1,
 }
 PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
 

@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from reticent.cli_guard import guard_app
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
@@ -37,6 +39,7 @@ app = typer.Typer(
 class Stage(Enum):
     """Stages of a job in order."""
 
+    DEDUP = "dedup"
     SPLIT = "split"
     DETECT = "detect"
     INDEX = "index"
@@ -59,6 +62,16 @@ MemoryLimit = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV (commas, UTF-8) or JSONL.")
+]
+DocId = Annotated[str, typer.Option(help="Column of the document's id.")]
+IndividualId = Annotated[str, typer.Option(help="Column that says whose document it is.")]
+Text = Annotated[str, typer.Option(help="Column of the text.")]
+HouseholdId = Annotated[
+    str | None,
+    typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -156,11 +169,67 @@ def run(
 
 
 @app.command()
+def dedup(
+    source: Source,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the counts and left_out.parquet; private to you.")
+    ] = None,
+    doc_id: DocId = "doc_id",
+    individual_id: IndividualId = "individual_id",
+    text: Text = "text",
+    household_id: HouseholdId = None,
+    mode: Annotated[
+        str, typer.Option(help="Copies to leave out: exact, near (which has the exact), or off: they are only counted.")
+    ] = "off",
+    scope: Annotated[
+        str, typer.Option(help="individual: copies among one's own documents; corpus: another individual's as well.")
+    ] = "individual",
+    threshold: Annotated[
+        float, typer.Option(help="Jaccard similarity of 5-word shingles from which two documents are near duplicates.")
+    ] = 0.8,
+    passage_words: Annotated[int, typer.Option(help="Words of the shortest passage that counts as shared.")] = 50,
+    k: Annotated[int, typer.Option(help="Support that copies may lift a word to, so that it identifies nobody.")] = 2,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count copies of documents and passages, within individuals and between them, and what they do to protection.
+
+    Nothing is changed: a job leaves out what its section \\[dedup] says.
+    """
+    from dataclasses import asdict
+
+    from reticent.artifact import write_artifact
+    from reticent.engine.corpus import Columns, open_corpus
+    from reticent.engine.dedup import DedupConfig, find_copies, write_left_out
+
+    columns = Columns(doc_id=doc_id, individual_id=individual_id, text=text, household_id=household_id)
+    settings: dict[str, Any] = {"mode": mode, "scope": scope, "threshold": threshold}
+    config = DedupConfig(**settings, passage_words=passage_words, k=k)
+    corpus = open_corpus(source, columns=columns)
+    with _progress(quiet).task("dedup", corpus.num_documents, "documents") as advance:
+        found = find_copies(corpus, config, progress=advance)
+    if out is not None:
+        inputs = {"corpus": corpus.fingerprint()}
+        with write_artifact(out, kind="dedup", config=asdict(config), inputs=inputs) as writer:
+            write_left_out(found.left_out, writer.path)
+            writer.counts.update(found.counts)
+    if as_json:
+        print(json.dumps(found.counts))
+        return
+    from rich.console import Console
+
+    from reticent.audit.summary import copies_line, copies_table
+
+    Console().print(copies_table(found.counts))
+    Console().print(copies_line(found.counts), soft_wrap=True)
+
+
+app.add_typer(guard_app, name="guard")
+
+
+@app.command()
 def index(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV (commas, UTF-8) or JSONL."),
-    ],
+    source: Source,
     out: Out,
     format: Annotated[
         str,
@@ -170,13 +239,10 @@ def index(
             "i2b2-2014, meddocan, brat, tab; auto goes by the suffix.",
         ),
     ] = "auto",
-    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
-    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
-    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
-    household_id: Annotated[
-        str | None,
-        typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
-    ] = None,
+    doc_id: DocId = "doc_id",
+    individual_id: IndividualId = "individual_id",
+    text: Text = "text",
+    household_id: HouseholdId = None,
     spans: Annotated[
         str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
     ] = None,
@@ -248,9 +314,9 @@ def detect(
             "i2b2-2014, meddocan, brat, tab."
         ),
     ] = "auto",
-    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
-    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
-    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    doc_id: DocId = "doc_id",
+    individual_id: IndividualId = "individual_id",
+    text: Text = "text",
     spans: Annotated[
         str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
     ] = None,

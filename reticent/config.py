@@ -19,6 +19,7 @@ from reticent.trainer.recipes import get_recipe
 __all__ = [
     "AuditSection",
     "CorpusSection",
+    "DedupSection",
     "DetectSection",
     "FoundationSection",
     "Job",
@@ -61,6 +62,18 @@ class CorpusSection(Section):
     def marked(self) -> bool:
         """Whether the format brings spans that people marked."""
         return self.format in ("i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab")
+
+
+class DedupSection(Section):
+    """Copies of documents that later stages do not see; the first of several stays."""
+
+    mode: Literal["off", "exact", "near"] = "off"
+    scope: Literal["individual", "corpus"] = Field(
+        default="individual", description="copies of an individual's own documents, or of anybody's"
+    )
+    threshold: float = Field(default=0.8, gt=0, le=1)
+    shingle_words: int = Field(default=5, ge=1)
+    passage_words: int = Field(default=50, ge=1)
 
 
 class SplitSection(Section):
@@ -244,6 +257,7 @@ class Job(Section):
     #: Memory the stage index may use, "4GB" say; what does not fit is written beside the results while it counts.
     memory_limit: ByteSize | None = None
     corpus: CorpusSection
+    dedup: DedupSection = DedupSection()
     split: SplitSection = SplitSection()
     detect: DetectSection = DetectSection()
     index: IndexSection = IndexSection()

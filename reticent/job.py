@@ -1,6 +1,6 @@
 """One job -> all stages in order; a stage whose inputs and settings have not changed is not run again.
 
-    split -> detect -> index -> foundation -> protect -> train -> audit -> report
+    dedup -> split -> detect -> index -> foundation -> protect -> train -> audit -> report
 
 Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.artifact`).
 Members alone shape the protection that training sees. For the audit a second, *joint* index over members and held-out
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "Run"]
 
-STAGES = ("split", "detect", "index", "foundation", "protect", "train", "audit", "report")
+STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "audit", "report")
 
 
 class Run:
@@ -88,6 +88,26 @@ class Run:
                 self._tokenizer_json(model)
 
     # ------------------------------------------------------------------ engine
+
+    def dedup(self) -> None:
+        """Documents -> copies that no later stage sees, where the job asks for it: it takes 8 bytes a word."""
+        from reticent.engine.dedup import DedupConfig, find_copies, write_left_out
+
+        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
+        if settings.mode == "off":
+            return
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            config = DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
+            with self.progress.task("dedup", self.whole_corpus.num_documents, "documents") as advance:
+                found = find_copies(self.whole_corpus, config, progress=advance)
+            write_left_out(found.left_out, folder)
+            counts.update(found.counts)
+
+        config = {**settings.model_dump(), "k": k, "surface": surface}
+        self._artifact("dedup", config, {"corpus": self.whole_corpus.fingerprint()}, build)
+        for name in ("documents", "corpus"):
+            self._opened.pop(name, None)
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -380,9 +400,9 @@ class Run:
     # --------------------------------------------------------------- what flows
 
     @property
-    def documents(self) -> Any:
-        """Every document, opened once."""
-        if "documents" not in self._opened:
+    def whole_corpus(self) -> Any:
+        """The documents as they were given, opened once."""
+        if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
             from reticent.engine.standoff import Markup
 
@@ -394,9 +414,23 @@ class Run:
                 annotator=settings.annotator,
                 identifiers=tuple(settings.identifiers),
             )
-            self._opened["documents"] = open_corpus(
+            self._opened["whole_corpus"] = open_corpus(
                 settings.source, columns=columns, format=settings.format, markup=markup
             )
+        return self._opened["whole_corpus"]
+
+    @property
+    def documents(self) -> Any:
+        """The documents less the copies that deduplication leaves out: what detectors see."""
+        if "documents" not in self._opened:
+            corpus = self.whole_corpus
+            if self.job.dedup.mode != "off":
+                from reticent.artifact import require_kind
+                from reticent.engine.dedup import read_left_out
+
+                require_kind(self.folder / "dedup", "dedup")
+                corpus = corpus.without(read_left_out(self.folder / "dedup"))
+            self._opened["documents"] = corpus
         return self._opened["documents"]
 
     @property

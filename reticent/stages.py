@@ -232,6 +232,8 @@ def corpus_section(run: Run) -> dict[str, Any]:
     statistics["detected"] = detected_spans(
         run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
     )
+    if run.job.dedup.mode != "off":
+        statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
     return statistics
 

@@ -30,7 +30,8 @@ from reticent.demo import NUM_INDIVIDUALS
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
 
-COMMANDS = ("demo", "detect", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
+COMMANDS = ("demo", "detect", "synth", "run", "dedup", "guard")
+COMMANDS += ("index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
 
 
@@ -54,7 +55,8 @@ def write_documents(path: Path, **columns: list[object] | None) -> Path:
 def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     code = (
         "import json, sys; from typer.testing import CliRunner; from reticent.cli import app; "
-        "names = [[], *([c.name or c.callback.__name__] for c in app.registered_commands)]; "
+        "names = [[], *([c.name or c.callback.__name__] for c in app.registered_commands), "
+        "*([g.name] for g in app.registered_groups)]; "
         "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
         "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "
         "'pyarrow', 'tokenizers'} & set(sys.modules); "
@@ -77,7 +79,8 @@ def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
 
 def test_every_argument_and_option_is_explained() -> None:
     group: Any = typer.main.get_command(app)
-    parameters = [(name, parameter) for name, verb in group.commands.items() for parameter in verb.params]
+    verbs = [*group.commands.items(), *group.commands["guard"].commands.items()]
+    parameters = [(name, parameter) for name, verb in verbs for parameter in verb.params]
     assert len(parameters) > 40
     assert [(name, parameter.name) for name, parameter in parameters if not parameter.help] == []
 

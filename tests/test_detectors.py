@@ -258,6 +258,27 @@ def test_a_job_goes_on_without_the_documents_in_quarantine(
     assert (again.documents.num_documents, again.corpus.num_documents) == (8, 7)
 
 
+def test_copies_and_the_quarantine_leave_out_documents_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"common word{i % 6} {'!' if i % 6 == 2 else ''}" for i in range(9)]  # 6, 7 and 8 are copies of 0, 1 and 2
+    corpus_of(tmp_path / "d.parquet", texts)
+    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "d.parquet")},
+        "dedup": {"mode": "exact", "scope": "corpus"},
+        "detect": {"on_error": "quarantine"},
+    }
+    run = Run(parse_job(values))
+    run.execute("index")
+    assert (run.whole_corpus.num_documents, run.documents.num_documents, run.corpus.num_documents) == (9, 6, 5)
+    spans = pq.read_table(tmp_path / "run" / "spans" / "spans.parquet")
+    ids = run.corpus.scan().column("doc_id").to_pylist()
+    assert spans.column("doc_id").to_pylist() == ids == ["d0", "d1", "d3", "d4", "d5"]
+    assert spans.column("document").to_pylist() == list(range(5))
+
+
 def test_what_was_found_is_propagated_over_the_documents_that_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,7 +141,7 @@ def sections(model: type[BaseModel], where: tuple[str, ...] = ()) -> Iterator[tu
 
 def test_every_section_refuses_an_unknown_field() -> None:
     found = [where for where, _ in sections(Job)]
-    assert len(found) == 8  # the job itself and its sections
+    assert len(found) == 9  # the job itself and its sections
     for where in found:
         values = json.loads(json.dumps(VALID))
         target = values
@@ -592,7 +592,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
 
 def test_a_job_stops_after_the_stage_asked_for(hospital: Path, tmp_path: Path) -> None:
     values = values_of(hospital, tmp_path / "run")
-    assert STAGES[:3] == ("split", "detect", "index")
+    assert STAGES[:4] == ("dedup", "split", "detect", "index")
     assert run(values, "split").made == ["split"]
     assert run(values, "detect").made == ["spans"]
     assert run(values, "index").made == ["index", "index-joint"]
@@ -716,7 +716,7 @@ def test_individuals_without_a_record_are_counted_and_told(
 @pytest.mark.parametrize(
     ("changes", "until", "message"),
     [
-        ({}, "everything", "unknown stage 'everything'; one of split, detect"),
+        ({}, "everything", "unknown stage 'everything'; one of dedup, split, detect"),
         ({"model": []}, "protect", "the job names no model"),
         ({"model": []}, "report", "the job names no model"),
         ({"audit__attacks": ["loss", "lost"]}, "report", "unknown attack 'lost'; expected some of loss"),

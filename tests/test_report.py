@@ -775,3 +775,23 @@ def test_the_limits_say_how_often_shared_words_single_out(page: Page, tmp_path: 
         row["share"] = {**row["share"], "n": 150}
     limits = section(parsed(write_report(tmp_path, audit)), "limits")
     assert "of random sets of 4 words, each used by 2 people or more, a share of 0.30 has only one household" in limits
+
+
+@pytest.mark.parametrize(("num", "shown_share"), [(0, "0"), (3, "a small share"), (40, "7")])
+def test_copies_are_told_and_few_are_not_counted(tmp_path: Path, num: int, shown_share: str) -> None:
+    share = 0.07 if num else 0.0
+    side = {"documents": num, "clusters": num, "words_share": share}
+    audit = tiny_audit()
+    audit["corpus"]["copies"] = {
+        "documents": 900,
+        "exact": {"within": side, "across": side},
+        "passages": {"min_words": 50, "within": side, "across": {"documents": num, "words_share": share}},
+        "support": {"k": 2, "lifted_words": num, "lifted_share": share},
+        "left_out": {"documents": num, "words_share": share},
+    }
+    copies = published_corpus(audit["corpus"], 5)["copies"]
+    assert copies["exact"]["across"] == (side if num != 3 else dict.fromkeys(side))
+    assert copies["passages"]["min_words"] == 50
+    said = " ".join(section(parsed(write_report(tmp_path, audit)), "documents").split())
+    assert re.search(rf"copies were left out \({shown_share}(\.0)?\W*of all words\)", said)
+    assert "passages of 50 words or more" in said

@@ -191,8 +191,19 @@ def published_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
         result["unicity"] = [
             {**row, "share": _share(_clean(row["share"], cell), row["share"]["n"], cell)} for row in corpus["unicity"]
         ]
+    if "copies" in corpus:
+        result["copies"] = {
+            key: _copies(found, cell) if isinstance(found, dict) else found for key, found in corpus["copies"].items()
+        }
     result["detected"] = [row for row in corpus.get("detected") or [] if row["num_individuals"] >= cell]
     return result
+
+
+def _copies(found: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Counts of copies, and the shares that go with them, as they may leave."""
+    hidden = any(0 < found.get(key, 0) < cell for key in ("documents", "clusters", "lifted_words"))
+    kept = {key: _copies(part, cell) if isinstance(part, dict) else part for key, part in found.items()}
+    return {key: part if key in ("k", "min_words") else None for key, part in kept.items()} if hidden else kept
 
 
 def _close_counts(found: Any, members: int, cell: int) -> Any:

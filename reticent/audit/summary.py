@@ -10,7 +10,16 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-__all__ = ["UTILITY", "UTILITY_ALL", "last_checkpoints", "ledger_line", "shared_objectives", "summary_table"]
+__all__ = [
+    "UTILITY",
+    "UTILITY_ALL",
+    "copies_line",
+    "copies_table",
+    "last_checkpoints",
+    "ledger_line",
+    "shared_objectives",
+    "summary_table",
+]
 
 #: Headline utility of each objective: ordinary words or tokens of held-out individuals predicted right.
 UTILITY = {"mlm": "ordinary_word_accuracy", "clm": "ordinary_token_accuracy"}
@@ -91,3 +100,30 @@ def _shown(estimate: dict[str, Any] | None, *, interval: bool = True) -> str:
         high = math.ceil(100 * estimate["high"]) / 100
     low_shown, high_shown = (f"{end:.2f}".removeprefix("0") for end in (low, high))
     return f"{estimate['value']:.3f} [{low_shown}, {high_shown}]"
+
+
+def copies_table(counts: dict[str, Any]) -> Table:
+    """Return the copies of a corpus (:func:`reticent.engine.dedup.find_copies`), within individuals and across them."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("copies", no_wrap=True)
+    for column in ("documents", "clusters", "share of words"):
+        table.add_column(column, justify="right", no_wrap=True)
+    rows = {"exact": "equal documents", "near": "near duplicates"}
+    rows["passages"] = f"passages of {counts['passages']['min_words']} words"
+    for kind, name in rows.items():
+        for side, whose in (("within", "of one individual"), ("across", "between individuals")):
+            found = counts[kind][side]
+            clusters = f"{found['clusters']:,}" if "clusters" in found else "-"
+            table.add_row(f"{name} {whose}", f"{found['documents']:,}", clusters, f"{found['words_share']:.2%}")
+    return table
+
+
+def copies_line(counts: dict[str, Any]) -> str:
+    """Return what copies do to protection, and what is left out, as sentences."""
+    support, left_out = counts["support"], counts["left_out"]
+    return (
+        f"Of {counts['documents']:,} documents and {counts['words']:,} words of {counts['individuals']:,} individuals. "
+        f"{support['lifted_words']:,} distinct words ({support['lifted_share']:.2%} of all words) have {support['k']} "
+        f"individuals only because documents are shared between individuals: they are not protected, and would be. "
+        f"Left out: {left_out['documents']:,} documents ({left_out['words_share']:.2%} of all words)."
+    )

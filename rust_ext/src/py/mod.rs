@@ -3,6 +3,7 @@
 //! Arrays come in through the Arrow C data interface (any producer: pyarrow, polars, duckdb, Spark batches) or as NumPy
 //! buffers, and leave the same way, without copies. Every kernel runs with the interpreter lock released.
 
+pub mod copies;
 pub mod detect;
 pub mod index;
 pub mod panic;
@@ -102,5 +103,6 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     index::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
+    copies::register(module)?;
     synth::register(module)
 }

@@ -1,0 +1,248 @@
+"""Deduplication: which documents repeat others, how much of the text is copied, and what that does to protection.
+
+Copies inside one individual's documents are repetition that a model learns by heart; copies between individuals raise
+support, so that what is one person's looks like two people's. Both are counted, apart. What is left out of later
+stages is by default a later copy of the same individual only: which of two individuals keeps a shared text is a
+decision of policy.
+
+Exact: texts that are equal in NFC with every run of white space as one space (compared by a 128-bit hash of the text
+and by every word). Near: the Jaccard similarity of the sets of word shingles reaches the threshold; MinHash finds
+candidates, and each is compared in full, so no pair is reported wrongly and few are missed. Passages: runs of words
+that two documents share, all found, compared word for word. Memory: 8 bytes a word, 16 more while passages are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.engine.schema import MAX_K
+from reticent.errors import ArtifactError, PolicyError
+
+if TYPE_CHECKING:
+    from reticent._rust import Copies
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["DedupConfig", "Deduplication", "find_copies", "read_left_out", "write_left_out"]
+
+#: One row a document that is left out (secret: it holds ids). Rows are of the corpus as it was given.
+LEFT_OUT = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("kept_row", pa.int64(), nullable=False),
+        pa.field("kept_doc_id", pa.string(), nullable=False),
+    ]
+)
+NOT_A_COPY = np.uint32(2**32 - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupConfig:
+    """What counts as a copy, and which copies are left out.
+
+    Parameters
+    ----------
+    mode : {"off", "exact", "near"}
+        Copies to leave out; "off": none, they are only counted. The first of several stays.
+    scope : {"individual", "corpus"}
+        Whose copies: an individual's own, or also those of another's document (the first in the corpus stays).
+    threshold : float, above 0 up to 1
+        Jaccard similarity from which two documents are near duplicates.
+    shingle_words, passage_words : int
+        Words of a shingle, and of the shortest passage that counts as shared.
+    k : int
+        Support under which a word identifies; only the count of words that copies lift to it depends on it.
+    """
+
+    mode: Literal["off", "exact", "near"] = "off"
+    scope: Literal["individual", "corpus"] = "individual"
+    threshold: float = 0.8
+    shingle_words: int = 5
+    passage_words: int = 50
+    k: int = 2
+    surface: str = "exact"
+    num_threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("off", "exact", "near") or self.scope not in ("individual", "corpus"):
+            raise PolicyError(
+                f"dedup: expected mode off, exact or near and scope individual or corpus, "
+                f"got {self.mode!r} and {self.scope!r}"
+            )
+        if not 0 < self.threshold <= 1:
+            raise PolicyError(f"dedup.threshold: expected above 0 and up to 1, got {self.threshold}")
+        if self.shingle_words < 1 or self.passage_words < 1:
+            raise PolicyError("dedup: shingles and passages have at least 1 word")
+        if not 2 <= self.k <= MAX_K:
+            raise PolicyError(f"dedup.k: expected 2 to {MAX_K}, got {self.k}")
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplication:
+    """Counts of copies, and the documents to leave out (`LEFT_OUT`)."""
+
+    counts: dict[str, Any]
+    left_out: pa.Table
+
+
+def find_copies(
+    corpus: Corpus, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
+) -> Deduplication:
+    """Return what repeats what in a corpus.
+
+    Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
+    their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and
+    clusters); ``passages``, words in passages that stand in another document of the individual, and in one of another
+    individual; ``support``, distinct words whose support (of individuals, or households where there are any) is at
+    least k and would not be if the documents of a cluster all were its first document's individual's.
+
+    Raises
+    ------
+    CorpusError
+        As :meth:`Corpus.for_each_batch`.
+
+    Cost: one pass over the text; another one where individuals share documents.
+    """
+    from reticent import _rust
+
+    config = config or DedupConfig()
+    num_threads = _rust.resolve_threads(config.num_threads)
+    collector = _rust.CopyCollector()
+
+    def add(first: int, batch: pa.RecordBatch) -> None:
+        collector.add(first, batch.column("text"))
+        if progress:
+            progress(first + batch.num_rows)
+
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
+    copies = collector.finish(num_threads=config.num_threads)
+    owners = _codes(corpus, "individual_id")
+    words = copies.num_words.astype(np.int64)
+    exact = copies.first_equal
+    cluster, near_copy = copies.near(owners, threshold=config.threshold, shingle=config.shingle_words)
+    exact_copy = _earlier_equal(exact, owners)
+    counts: dict[str, Any] = {
+        "documents": corpus.num_documents,
+        "individuals": int(owners.max()) + 1,
+        "words": int(words.sum()),
+        "exact": {"within": _within(exact_copy, words), "across": _across(exact, owners, words)},
+        "near": {"within": _within(near_copy, words), "across": _across(cluster, owners, words)},
+        "passages": _passages(copies, owners, words, config.passage_words),
+        "support": _lifted(corpus, cluster, owners, config),
+    }
+    copy_of = _to_leave_out(copies, exact_copy, near_copy, config)
+    left_out = np.flatnonzero(copy_of != NOT_A_COPY)
+    counts["left_out"] = {"documents": len(left_out), "words_share": _share(words[left_out], words)}
+    return Deduplication(counts, _left_out_table(corpus, left_out, copy_of[left_out]))
+
+
+def write_left_out(left_out: pa.Table, folder: Path | str) -> None:
+    """Write ``left_out.parquet`` (secret)."""
+    pq.write_table(left_out, Path(folder) / "left_out.parquet", compression="zstd")
+
+
+def read_left_out(path: Path | str) -> np.ndarray:
+    """Return the rows that a deduplication leaves out, for :meth:`Corpus.without`."""
+    file = Path(path) / "left_out.parquet"
+    try:
+        return pq.read_table(file).cast(LEFT_OUT).column("row").to_numpy()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ArtifactError(f"{file}: not a readable deduplication ({type(error).__name__})") from None
+
+
+def _codes(corpus: Corpus, column: str) -> np.ndarray:
+    encoded = corpus.scan().column(column).combine_chunks().dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.uint32)
+
+
+def _earlier_equal(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """For each document its owner's first one of the same group, `NOT_A_COPY` where it is that one."""
+    _, first, inverse = np.unique(
+        owners.astype(np.uint64) << np.uint64(32) | group, return_index=True, return_inverse=True
+    )
+    copy_of = first[inverse].astype(np.uint32)
+    copy_of[first] = NOT_A_COPY
+    return copy_of
+
+
+def _share(some: np.ndarray, words: np.ndarray) -> float:
+    return float(some.sum() / total) if (total := words.sum()) else 0.0
+
+
+def _within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    copies = copy_of != NOT_A_COPY
+    groups = len(np.unique(copy_of[copies]))
+    return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share(words[copies], words)}
+
+
+def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """Say of each document whether its cluster has documents of several individuals."""
+    other = np.zeros(len(cluster), dtype=bool)
+    other[cluster[owners != owners[cluster]]] = True
+    return other[cluster]
+
+
+def _across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
+    shared = _shared_clusters(cluster, owners)
+    clusters = len(np.unique(cluster[shared]))
+    return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share(words[shared], words)}
+
+
+def _passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
+    within, across = copies.passages(owners, num_words=num_words)
+    return {
+        "min_words": num_words,
+        "within": {"documents": int((within > 0).sum()), "words_share": _share(within, words)},
+        "across": {"documents": int((across > 0).sum()), "words_share": _share(across, words)},
+    }
+
+
+def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
+    """Words that are shared by k individuals because copies are."""
+    from reticent import _rust
+
+    found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
+    shared = _shared_clusters(cluster, owners)
+    if not shared.any():
+        return found
+    households = "household_id" in corpus.scan().column_names
+    units = _codes(corpus, "household_id") if households else owners
+    once = np.where(shared, units[cluster], units)
+    num_threads = _rust.resolve_threads(config.num_threads)
+    builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]
+
+    def add(first: int, batch: pa.RecordBatch) -> None:
+        for builder, numbers in zip(builders, (units, once), strict=True):
+            builder.add(batch.column("text"), numbers[first : first + batch.num_rows])
+
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
+    as_is, counted_once = (pa.record_batch(builder.finish(min_support=1).words()) for builder in builders)
+    lifted = (as_is.column("support").to_numpy() >= config.k) & (counted_once.column("support").to_numpy() < config.k)
+    occurrences = as_is.column("occurrences").to_numpy().astype(np.int64)
+    return {**found, "lifted_words": int(lifted.sum()), "lifted_share": _share(occurrences[lifted], occurrences)}
+
+
+def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
+    """What each document is left out for, `NOT_A_COPY` where it stays."""
+    if config.mode == "off":
+        return np.full(len(exact_copy), NOT_A_COPY)
+    if config.scope == "individual":
+        return exact_copy if config.mode == "exact" else near_copy
+    everyone = np.zeros(len(exact_copy), dtype=np.uint32)
+    if config.mode == "exact":
+        return _earlier_equal(copies.first_equal, everyone)
+    return copies.near(everyone, threshold=config.threshold, shingle=config.shingle_words)[1]
+
+
+def _left_out_table(corpus: Corpus, rows: np.ndarray, kept: np.ndarray) -> pa.Table:
+    doc_ids = corpus.scan().column("doc_id")
+    kept = kept.astype(np.int64)
+    columns = [pa.array(rows), doc_ids.take(pa.array(rows)), pa.array(kept), doc_ids.take(pa.array(kept))]
+    return pa.table(columns, schema=LEFT_OUT)

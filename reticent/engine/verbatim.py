@@ -1,0 +1,120 @@
+"""Verbatim: which stretches of a text stand in the training documents, from an index that holds none of their text.
+
+The index is a Bloom filter over keyed hashes (``rust_ext/src/verbatim.rs``): one byte a byte of training text. A
+stretch of ``length`` characters that a training document holds is always found, whatever its case, accents, white
+space, quotes and dashes; how often the filter errs is measured when it is built. It tells who asks whether a text was
+trained on, so it is as private as the documents.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.artifact import fingerprint, require_kind
+from reticent.errors import ArtifactError, CorpusError
+
+if TYPE_CHECKING:
+    from reticent._rust import VerbatimFilter
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["build_verbatim", "open_verbatim", "write_verbatim"]
+
+
+def build_verbatim(
+    corpus: Corpus,
+    *,
+    keep: np.ndarray | None = None,
+    length: int = 50,
+    key: int = 0,
+    num_threads: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> VerbatimFilter:
+    """Return the index of the documents to keep (bool, one a document; None: all). Does not depend on their order.
+
+    Parameters
+    ----------
+    length : int, 16 to 4096
+        Characters from which on a stretch counts as verbatim, counted as it is compared.
+    key : int, 0 to 2^64 - 1
+        Of the hashes; another key makes other mistakes.
+
+    Raises
+    ------
+    CorpusError
+        No document is kept.
+    PolicyError
+        The length is out of range.
+
+    Cost: two passes over the text. Memory: the index, and a batch a thread.
+    """
+    from reticent import _rust
+
+    keep = np.ones(corpus.num_documents, dtype=bool) if keep is None else keep
+    if not keep.any():
+        raise CorpusError("no document to build a guard from")
+    num_threads = _rust.resolve_threads(num_threads)
+    lock, num_bytes, done = threading.Lock(), 0, 0
+
+    def kept(first: int, batch: pa.RecordBatch) -> pa.Array:
+        chosen = keep[first : first + batch.num_rows]
+        texts = batch.column("text")
+        return texts if chosen.all() else texts.filter(pa.array(chosen))
+
+    def measure(first: int, batch: pa.RecordBatch) -> None:
+        nonlocal num_bytes
+        size = pc.sum(pc.binary_length(kept(first, batch))).as_py() or 0
+        with lock:
+            num_bytes += size
+
+    corpus.for_each_batch(measure, columns=("text",), num_threads=num_threads, wanted=keep)
+    index = _rust.VerbatimFilter(num_bytes, length=length, key=key)
+
+    def add(first: int, batch: pa.RecordBatch) -> None:
+        nonlocal done
+        index.add(kept(first, batch))
+        with lock:
+            done += batch.num_rows
+            if progress:
+                progress(done)
+
+    corpus.for_each_batch(add, columns=("text",), num_threads=num_threads, wanted=keep)
+    return index
+
+
+def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
+    """Write ``verbatim.bin`` and ``verbatim.json`` (secret); returns counts."""
+    folder = Path(folder)
+    index.bits().astype("<u8").tofile(folder / "verbatim.bin")
+    (folder / "verbatim.json").write_text(json.dumps({"length": index.length, "key": index.key}) + "\n")
+    return {"length": index.length, "num_bytes": index.num_bytes, "num_stretches": index.num_stretches}
+
+
+def open_verbatim(path: Path | str) -> VerbatimFilter:
+    """Open the index of a guard. Every byte is checked: a bit that is lost would let training text through.
+
+    Raises
+    ------
+    ArtifactError
+        There is no guard, it is of another format, or a file is not what was written.
+    """
+    from reticent import _rust
+
+    path = Path(path)
+    require_kind(path, "guard")
+    fingerprint(path)
+    try:
+        about = json.loads((path / "verbatim.json").read_bytes())
+        bits = np.fromfile(path / "verbatim.bin", dtype="<u8").astype(np.uint64, copy=False)
+        return _rust.VerbatimFilter.from_bits(bits, length=about["length"], key=about["key"])
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError(f"{path}: not a readable guard ({type(error).__name__})") from None

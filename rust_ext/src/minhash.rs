@@ -1,0 +1,234 @@
+//! Near duplicates: documents whose sets of word shingles have a Jaccard similarity of at least the threshold.
+//!
+//! MinHash finds candidates, which are then compared by their whole sets: what is reported is true, what is missed is
+//! missed by chance (a pair at the threshold with less than 1 - `RECALL`, a closer one with far less). A document that no
+//! other shares a band with is never looked at again.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use crate::copies::Documents;
+use crate::error::{Error, Result};
+
+/// Chance that a pair exactly at the threshold becomes a candidate.
+const RECALL: f64 = 0.995;
+const NUM_HASHES: usize = 128;
+/// No copy.
+pub const NONE: u32 = u32::MAX;
+
+pub struct Near {
+    /// The first document of the cluster: what is linked by near duplicates, of whomever.
+    pub cluster: Vec<u32>,
+    /// The first kept document of the same owner that this one is a near duplicate of, or `NONE`: then it is kept.
+    pub copy_of: Vec<u32>,
+}
+
+/// Clusters, and who repeats an earlier document of its owner. `first_equal` is of the same documents.
+pub fn near_duplicates(
+    documents: &Documents,
+    first_equal: &[u32],
+    owners: &[u32],
+    threshold: f64,
+    shingle: usize,
+) -> Result<Near> {
+    if !(threshold > 0.0 && threshold <= 1.0) {
+        return Err(Error::Policy(format!("threshold: expected above 0 and up to 1, got {threshold}")));
+    }
+    if shingle == 0 {
+        return Err(Error::Policy("shingle: expected at least 1 word".into()));
+    }
+    documents.check(owners.len(), "owners")?;
+    let bands = Bands::new(documents, first_equal, threshold, shingle);
+    let runs = bands.runs();
+    let sets = bands.sets(documents, &runs, shingle);
+    let mut clusters = UnionFind((0..documents.len() as u32).collect());
+    for (document, &first) in first_equal.iter().enumerate() {
+        clusters.unite(first, document as u32);
+    }
+    for run in &runs {
+        for (at, &later) in run.iter().enumerate() {
+            for &earlier in &run[..at] {
+                if clusters.root(earlier) != clusters.root(later) && similar(&sets[&earlier], &sets[&later], threshold)
+                {
+                    clusters.unite(earlier, later);
+                }
+            }
+        }
+    }
+    let copy_of = bands.copies(first_equal, owners, &sets, threshold);
+    let cluster = (0..documents.len() as u32).map(|document| clusters.root(document)).collect();
+    Ok(Near { cluster, copy_of })
+}
+
+/// Shingle sets, sorted, of the documents that have a candidate.
+type Sets = HashMap<u32, Vec<u64>>;
+
+/// One hash for each band of each distinct text that has a word.
+struct Bands {
+    num: usize,
+    documents: Vec<u32>,
+    hashes: Vec<u64>,
+}
+
+impl Bands {
+    fn new(documents: &Documents, first_equal: &[u32], threshold: f64, shingle: usize) -> Self {
+        let num_rows = rows_of_a_band(threshold);
+        let num = NUM_HASHES / num_rows;
+        let distinct = |&d: &u32| first_equal[d as usize] == d && !documents.words_of(d as usize).is_empty();
+        let distinct: Vec<u32> = (0..documents.len() as u32).filter(distinct).collect();
+        let multipliers: Vec<u64> = (0..2 * NUM_HASHES as u64).map(|number| mix(number + 1) | 1).collect();
+        let mut hashes = vec![0; distinct.len() * num];
+        hashes.par_chunks_mut(num).zip(&distinct).for_each_init(Vec::new, |set, (hashes, &document)| {
+            shingles(documents.words_of(document as usize), shingle, set);
+            let mut least = [u32::MAX; NUM_HASHES];
+            for &shingle in set.iter() {
+                for (least, factors) in least.iter_mut().zip(multipliers.chunks_exact(2)) {
+                    *least = (*least).min((shingle.wrapping_mul(factors[0]).wrapping_add(factors[1]) >> 32) as u32);
+                }
+            }
+            for (hash, rows) in hashes.iter_mut().zip(least.chunks_exact(num_rows)) {
+                *hash = rows.iter().fold(0, |hash, &row| mix(hash ^ u64::from(row)));
+            }
+        });
+        Self { num, documents: distinct, hashes }
+    }
+
+    /// Documents that share a band, in order, band after band.
+    fn runs(&self) -> Vec<Vec<u32>> {
+        let runs_of = |band: usize| {
+            let hash = |at: usize| self.hashes[at * self.num + band];
+            let mut order: Vec<(u64, u32)> =
+                self.documents.iter().enumerate().map(|(at, &document)| (hash(at), document)).collect();
+            order.sort_unstable();
+            let runs = order.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1);
+            runs.map(|run| run.iter().map(|entry| entry.1).collect()).collect::<Vec<Vec<u32>>>()
+        };
+        let mut runs: Vec<Vec<u32>> = (0..self.num).into_par_iter().flat_map(runs_of).collect();
+        runs.par_sort_unstable();
+        runs.dedup();
+        runs
+    }
+
+    fn sets(&self, documents: &Documents, runs: &[Vec<u32>], shingle: usize) -> Sets {
+        let mut wanted: Vec<u32> = runs.iter().flatten().copied().collect();
+        wanted.par_sort_unstable();
+        wanted.dedup();
+        let set_of = |&document: &u32| {
+            let mut set = Vec::new();
+            shingles(documents.words_of(document as usize), shingle, &mut set);
+            (document, set)
+        };
+        wanted.par_iter().map(set_of).collect()
+    }
+
+    /// In order of the documents: a copy of an earlier one of its owner that is no copy itself, or `NONE`.
+    fn copies(&self, first_equal: &[u32], owners: &[u32], sets: &Sets, threshold: f64) -> Vec<u32> {
+        let mut copy_of = vec![NONE; owners.len()];
+        // The first document of an owner with a text, and what the owner keeps by band.
+        let mut texts: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut kept: HashMap<(u32, usize, u64), Vec<u32>> = HashMap::new();
+        for (document, (&owner, &text)) in owners.iter().zip(first_equal).enumerate() {
+            let document = document as u32;
+            let first = *texts.entry((owner, text)).or_insert(document);
+            if first != document {
+                // The one it equals may be a copy itself.
+                copy_of[document as usize] =
+                    if copy_of[first as usize] == NONE { first } else { copy_of[first as usize] };
+                continue;
+            }
+            let (Some(set), Ok(at)) = (sets.get(&text), self.documents.binary_search(&text)) else { continue };
+            let bands: Vec<_> = (0..self.num).map(|band| (owner, band, self.hashes[at * self.num + band])).collect();
+            let mut candidates: Vec<u32> = bands.iter().filter_map(|band| kept.get(band)).flatten().copied().collect();
+            candidates.sort_unstable();
+            candidates.dedup();
+            let near = |&&earlier: &&u32| similar(&sets[&first_equal[earlier as usize]], set, threshold);
+            match candidates.iter().find(near) {
+                Some(&earlier) => copy_of[document as usize] = earlier,
+                None => bands.into_iter().for_each(|band| kept.entry(band).or_default().push(document)),
+            }
+        }
+        copy_of
+    }
+}
+
+/// The most rows a band can have so that a pair at the threshold is found with the chance `RECALL`.
+fn rows_of_a_band(threshold: f64) -> usize {
+    let found = |rows: &usize| {
+        let missed = (1.0 - threshold.powi(*rows as i32)).powi((NUM_HASHES / rows) as i32);
+        1.0 - missed >= RECALL
+    };
+    (1..=32).rev().find(found).unwrap_or(1)
+}
+
+/// Hashes of all runs of so many words, sorted, each once; of all words where they are fewer.
+fn shingles(words: &[u64], size: usize, set: &mut Vec<u64>) {
+    set.clear();
+    let hash = |words: &[u64]| words.iter().fold(0, |hash: u64, &word| mix(hash.rotate_left(5) ^ word));
+    if !words.is_empty() {
+        set.extend(words.windows(size.min(words.len())).map(hash));
+    }
+    set.sort_unstable();
+    set.dedup();
+}
+
+/// Whether |a ∩ b| / |a ∪ b| is at least the threshold.
+fn similar(a: &[u64], b: &[u64], threshold: f64) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    if (short.len() as f64) < threshold * long.len() as f64 {
+        return false;
+    }
+    let (mut i, mut j, mut both) = (0, 0, 0usize);
+    while i < a.len() && j < b.len() {
+        both += usize::from(a[i] == b[j]);
+        (i, j) = (i + usize::from(a[i] <= b[j]), j + usize::from(b[j] <= a[i]));
+    }
+    both as f64 >= threshold * (a.len() + b.len() - both) as f64
+}
+
+/// A bijection of 64 bits that leaves no structure (the end of SplitMix64).
+#[inline]
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Sets whose root is their least member.
+struct UnionFind(Vec<u32>);
+
+impl UnionFind {
+    fn root(&mut self, mut member: u32) -> u32 {
+        while self.0[member as usize] != member {
+            let above = self.0[self.0[member as usize] as usize];
+            self.0[member as usize] = above;
+            member = above;
+        }
+        member
+    }
+
+    fn unite(&mut self, a: u32, b: u32) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.0[a.max(b) as usize] = a.min(b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_find_pairs_at_the_threshold() {
+        for (threshold, rows) in [(1.0, 32), (0.8, 6), (0.5, 2), (0.01, 1)] {
+            assert_eq!(rows_of_a_band(threshold), rows, "{threshold}");
+        }
+    }
+
+    #[test]
+    fn similarity_of_hand_worked_sets() {
+        assert!(similar(&[1, 2, 3, 4], &[1, 2, 3, 4, 5], 0.8));
+        assert!(!similar(&[1, 2, 3, 4], &[1, 2, 3, 4, 5], 0.81));
+        assert!(!similar(&[1, 2], &[3, 4], 0.1));
+        assert!(similar(&[7], &[7], 1.0));
+    }
+}

@@ -1,0 +1,270 @@
+"""Copies against brute force: equal texts, near duplicates by all pairs, shared passages window by window."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from reticent import _rust
+from reticent.engine.corpus import open_corpus
+from reticent.engine.dedup import NOT_A_COPY, DedupConfig, find_copies, read_left_out, write_left_out
+from reticent.errors import ArtifactError, CorpusError, PolicyError
+
+VOCABULARY = ["ab", "cd", "é", "12/05", "naïve", "x.y", "田", "😀", "ab", "ab", "cd"]
+
+
+def collected(texts: list[str], *, batch: int = 3, num_threads: int = 1) -> _rust.Copies:
+    collector = _rust.CopyCollector()
+    firsts = list(range(0, len(texts), batch))
+    for first in reversed(firsts):  # any order
+        collector.add(first, pa.array(texts[first : first + batch], pa.large_string()))
+    return collector.finish(num_threads=num_threads)
+
+
+def words_of(text: str) -> list[str]:
+    words = _rust.segment(pa.array([text], pa.large_string()))
+    found = pa.record_batch(words.surfaces(pa.array([text], pa.large_string()))).column("word").to_pylist()
+    return [unicodedata.normalize("NFC", word) for word in found]
+
+
+def shingles(text: str, size: int) -> set[tuple[str, ...]]:
+    words = words_of(text)
+    if not words:
+        return set()
+    size = min(size, len(words))
+    return {tuple(words[at : at + size]) for at in range(len(words) - size + 1)}
+
+
+def jaccard(a: set, b: set) -> float:
+    return len(a & b) / len(a | b) if a and b else 0.0
+
+
+def edited(rng: random.Random, words: list[str], num_edits: int) -> list[str]:
+    words = list(words)
+    for _ in range(num_edits):
+        words[rng.randrange(len(words))] = f"edit{rng.randrange(10**6)}"
+    return words
+
+
+def notes(seed: int, num: int, *, num_words: int = 60) -> list[str]:
+    """Notes of which most are edited copies of an earlier one."""
+    rng = random.Random(seed)
+    found: list[list[str]] = []
+    for _ in range(num):
+        if found and rng.random() < 0.7:
+            found.append(edited(rng, rng.choice(found), rng.randrange(4)))
+        else:
+            found.append([f"w{rng.randrange(500)}" for _ in range(num_words)])
+    return [" ".join(words) for words in found]
+
+
+texts_strategy = st.lists(
+    st.lists(st.sampled_from(VOCABULARY), max_size=6).map(" ".join) | st.sampled_from(["", " ", "\0", "e\u0301", "é"]),
+    max_size=12,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts_strategy)
+@example(["é  a\n", " e\u0301 a", "é A", "éa"])
+def test_first_equal_matches_oracle(texts: list[str]) -> None:
+    keys = [" ".join(unicodedata.normalize("NFC", text).split()) for text in texts]
+    assert collected(texts).first_equal.tolist() == [keys.index(key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        ("seen  today\r\n", "seen today", True),
+        ("caf\u00e9", "cafe\u0301", True),
+        ("Seen today", "seen today", False),
+        ("seen today.", "seen today", False),
+        ("", " \n", True),
+        ("", "\0", False),
+        ("a\u00a0b", "a b", True),
+        ("a\u200bb", "ab", False),
+    ],
+)
+def test_texts_are_equal_in_nfc_and_but_for_white_space(a: str, b: str, equal: bool) -> None:
+    assert (collected([a, b]).first_equal.tolist() == [0, 0]) is equal
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.95])
+def test_near_duplicates_are_all_true_and_nearly_all_found(threshold: float) -> None:
+    texts = notes(3, 220)
+    sets = [shingles(text, 5) for text in texts]
+    owners = np.arange(len(texts), dtype=np.uint32) // 4
+    cluster, copy_of = collected(texts).near(owners, threshold=threshold)
+    similar = {
+        pair for pair in itertools.combinations(range(len(texts)), 2) if jaccard(*(sets[i] for i in pair)) >= threshold
+    }
+    assert len(similar) > 50
+    linked = {pair for pair in similar if cluster[pair[0]] == cluster[pair[1]]}
+    assert len(linked) >= 0.99 * len(similar)
+    # Nothing is linked that a chain of true pairs does not link.
+    parent = list(range(len(texts)))
+    for a, b in sorted(similar):
+        parent = [parent[a] if root == parent[b] else root for root in parent]
+    assert all(parent[cluster[i]] == parent[i] for i in range(len(texts)))
+    for row in np.flatnonzero(copy_of != NOT_A_COPY):
+        kept = int(copy_of[row])
+        assert kept < row
+        assert owners[kept] == owners[row]
+        assert copy_of[kept] == NOT_A_COPY
+        assert jaccard(sets[row], sets[kept]) >= threshold
+
+
+def test_results_do_not_depend_on_threads_and_batches() -> None:
+    texts = notes(5, 150)
+    owners = np.arange(150, dtype=np.uint32) % 40
+    results = []
+    for batch, threads in ((1, 1), (7, 2), (150, 3)):
+        copies = collected(texts, batch=batch, num_threads=threads)
+        results.append([*copies.near(owners), *copies.passages(owners, num_words=20), copies.first_equal])
+    for result in results[1:]:
+        for ours, first in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(ours, first)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from(["a", "b", "c"]), max_size=14), st.integers(0, 2)), max_size=6),
+    st.integers(1, 5),
+)
+def test_passages_match_oracle(documents: list[tuple[list[str], int]], num_words: int) -> None:
+    units = np.array([unit for _, unit in documents], dtype=np.uint32)
+    within, across = collected([" ".join(words) for words, _ in documents]).passages(units, num_words=num_words)
+    places: dict[tuple[str, ...], set[int]] = {}
+    for row, (words, _) in enumerate(documents):
+        for at in range(len(words) - num_words + 1):
+            places.setdefault(tuple(words[at : at + num_words]), set()).add(row)
+    for row, (words, unit) in enumerate(documents):
+        covered: tuple[set[int], set[int]] = (set(), set())
+        for at in range(len(words) - num_words + 1):
+            others = places[tuple(words[at : at + num_words])] - {row}
+            if any(units[other] == unit for other in others):
+                covered[0].update(range(at, at + num_words))
+            if any(units[other] != unit for other in others):
+                covered[1].update(range(at, at + num_words))
+        assert (within[row], across[row]) == (len(covered[0]), len(covered[1]))
+
+
+def test_documents_must_follow_each_other() -> None:
+    collector = _rust.CopyCollector()
+    collector.add(1, pa.array(["a"]))
+    with pytest.raises(CorpusError, match="document 0 expected next, got 1"):
+        collector.finish()
+    with pytest.raises(PolicyError, match="finished"):
+        collector.finish()
+    with pytest.raises(CorpusError, match="2 owners were given for 1 documents"):
+        collected(["a"]).near(np.zeros(2, dtype=np.uint32))
+
+
+def test_no_documents_have_no_copies() -> None:
+    nobody = np.zeros(0, dtype=np.uint32)
+    copies = collected([])
+    assert [len(array) for array in (*copies.near(nobody), *copies.passages(nobody), copies.first_equal)] == [0] * 5
+
+
+# ------------------------------------------------------------------------------------------------------- of a corpus
+
+LETTER = " ".join(f"word{i}" for i in range(60))
+
+
+def corpus_of(folder: Path, rows: list[tuple[str, str]], households: list[str] | None = None):
+    folder.mkdir(exist_ok=True)
+    table = pa.table(
+        {
+            "doc_id": [f"d{i}" for i in range(len(rows))],
+            "individual_id": [owner for owner, _ in rows],
+            "text": pa.array([text for _, text in rows], pa.large_string()),
+        }
+    )
+    columns = None
+    if households:
+        from reticent.engine.corpus import Columns
+
+        table = table.append_column("household_id", [households])
+        columns = Columns(household_id="household_id")
+    pq.write_table(table, folder / "documents.parquet", row_group_size=2)
+    return open_corpus(folder, columns=columns)
+
+
+ROWS = [
+    ("p0", LETTER),
+    ("p0", f"  {LETTER}\n"),  # the same
+    ("p1", LETTER),  # the same, of another
+    ("p1", LETTER + " and more"),  # near
+    ("p2", "quite another note of one only"),
+    ("p2", "x " * 10 + LETTER[: LETTER.index("word52")] + " y" * 30),  # a passage of 52 words
+]
+
+
+def test_copies_within_and_across_individuals_are_counted_apart(tmp_path: Path) -> None:
+    counts = find_copies(corpus_of(tmp_path, ROWS)).counts
+    words = np.array([60, 60, 60, 62, 6, 92])
+    total = words.sum()
+    assert (counts["documents"], counts["individuals"], counts["words"]) == (6, 3, total)
+    assert counts["exact"]["within"] == {"documents": 1, "clusters": 1, "words_share": 60 / total}
+    assert counts["exact"]["across"] == {"documents": 3, "clusters": 1, "words_share": 180 / total}
+    assert counts["near"]["within"] == {"documents": 2, "clusters": 2, "words_share": 122 / total}
+    assert counts["near"]["across"] == {"documents": 4, "clusters": 1, "words_share": 242 / total}
+    assert counts["passages"]["within"] == {"documents": 4, "words_share": (60 * 4) / total}
+    assert counts["passages"]["across"] == {"documents": 5, "words_share": (60 * 4 + 52) / total}
+    # p0 and p1 share 60 words by copies; 52 of them p2 has by a passage of another document.
+    assert counts["support"]["lifted_words"] == 8
+    assert counts["left_out"] == {"documents": 0, "words_share": 0.0}
+
+
+def test_words_that_a_household_shares_are_not_lifted_by_its_copies(tmp_path: Path) -> None:
+    rows = ROWS[:5]
+    assert find_copies(corpus_of(tmp_path / "a", rows)).counts["support"]["lifted_words"] == 60
+    together = corpus_of(tmp_path / "b", rows, ["h0", "h0", "h0", "h0", "h1"])
+    assert find_copies(together).counts["support"]["lifted_words"] == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "scope", "expected"),
+    [
+        ("off", "individual", []),
+        ("off", "corpus", []),
+        ("exact", "individual", [(1, 0)]),
+        ("near", "individual", [(1, 0), (3, 2)]),
+        ("exact", "corpus", [(1, 0), (2, 0)]),
+        ("near", "corpus", [(1, 0), (2, 0), (3, 0)]),
+    ],
+)
+def test_what_is_left_out_follows_mode_and_scope(
+    tmp_path: Path, mode: str, scope: str, expected: list[tuple[int, int]]
+) -> None:
+    found = find_copies(corpus_of(tmp_path, ROWS), DedupConfig(mode=mode, scope=scope))  # type: ignore[arg-type]
+    assert found.left_out.to_pylist() == [
+        {"row": row, "doc_id": f"d{row}", "kept_row": kept, "kept_doc_id": f"d{kept}"} for row, kept in expected
+    ]
+    assert found.counts["left_out"]["documents"] == len(expected)
+    write_left_out(found.left_out, tmp_path)
+    assert read_left_out(tmp_path).tolist() == [row for row, _ in expected]
+
+
+def test_damaged_rows_to_leave_out_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "left_out.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(ArtifactError, match=r"left_out\.parquet: not a readable deduplication"):
+        read_left_out(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"mode": "all"}, {"scope": "all"}, {"threshold": 0.0}, {"threshold": 1.5}, {"shingle_words": 0}, {"k": 1}],
+)
+def test_settings_out_of_range_are_refused(wrong: dict) -> None:
+    with pytest.raises(PolicyError):
+        DedupConfig(**wrong)
