@@ -183,12 +183,83 @@ class Tokens:
         """Of the words whose first token it is."""
 
 @final
+class CommonWords:
+    """Which words are common, by how documents write them; `merge` before it is asked."""
+
+    def __new__(cls) -> CommonWords: ...
+    @property
+    def num_words(self) -> int: ...
+    def add(self, texts: _ArrowArray, *, num_threads: int = 0) -> None:
+        """Count the words of documents; texts without case say nothing."""
+    def add_list(self, words: _ArrowArray) -> None:
+        """Add words that are common whatever documents say."""
+    def merge(self) -> None:
+        """Bring together what threads have counted."""
+    def classes(self, words: _ArrowArray) -> NDArray[np.uint8]:
+        """Return of each word 0: a name, 1: a name as often as not, 2: common."""
+
+@final
 class Gazetteer:
     """A list of names, each with a label."""
 
     def __new__(cls, patterns: _ArrowArray, labels: _ArrowArray, *, surface: _Surface | str = "fold") -> Gazetteer: ...
-    def find(self, texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
-        """Return columns document, start, end, label, rule of every free-standing occurrence."""
+    def find(self, texts: _ArrowArray, *, common: CommonWords | None = None, num_threads: int = 0) -> ArrowBatch:
+        """Return columns document, start, end, label, rule of every free-standing occurrence that is no common word."""
+
+@final
+class Records:
+    """Values of record fields (name, date, phone, code, address or text), each of one unit, with a label."""
+
+    def __new__(
+        cls, units: NDArray[np.uint32], values: _ArrowArray, fields: _ArrowArray, labels: _ArrowArray
+    ) -> Records: ...
+    def find(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        *,
+        common: CommonWords | None = None,
+        initials: bool = False,
+        num_threads: int = 0,
+    ) -> ArrowBatch:
+        """Return columns document, start, end, label, rule ("record" or "edited") of each unit's values in its
+        documents."""
+
+@final
+class Surfaces:
+    """What was found once, to be found wherever else it may stand; spans count characters."""
+
+    def __new__(cls) -> Surfaces: ...
+    def add(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        span_offsets: NDArray[np.int64],
+        starts: NDArray[np.int32],
+        ends: NDArray[np.int32],
+        labels: NDArray[np.uint32],
+        scopes: NDArray[np.uint8],
+        names: NDArray[np.uint8],
+        sources: NDArray[np.uint32],
+        *,
+        num_threads: int = 0,
+    ) -> None:
+        """Take the spans of a batch. ``scopes``: 0 nowhere, 1 the unit's documents, 2 all; ``names``: 1 where the parts
+        of the span count too; ``labels`` and ``sources`` are numbers of the caller's."""
+    def finish(self) -> tuple[int, int, int]:
+        """Return how many surfaces spread, and how many are too short or too common to; nothing is added afterwards."""
+    def find(
+        self,
+        texts: _ArrowArray,
+        units: NDArray[np.uint32],
+        span_offsets: NDArray[np.int64],
+        starts: NDArray[np.int32],
+        ends: NDArray[np.int32],
+        labels: NDArray[np.uint32],
+        *,
+        num_threads: int = 0,
+    ) -> ArrowBatch:
+        """Return columns document, start, end, label, source of what lies in no span of the same label."""
 
 @final
 class CopyCollector:
@@ -340,19 +411,16 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
-def scan_rules(texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None."""
-
-def find_records(
-    texts: _ArrowArray,
-    units: NDArray[np.uint32],
-    record_units: NDArray[np.uint32],
-    values: _ArrowArray,
-    labels: _ArrowArray,
-    *,
-    num_threads: int = 0,
+def scan_rules(
+    texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0, filtered: bool = True
 ) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of each unit's values in that unit's documents only."""
+    """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None.
+
+    ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
+    """
+
+def list_rules() -> list[tuple[str, str, str]]:
+    """Return name, label and what it finds of every rule."""
 
 def synth_documents(
     *,

@@ -36,14 +36,32 @@ class Section(BaseModel):
 class CorpusSection(Section):
     """Where the documents are and which columns hold what."""
 
-    source: str | list[str] = Field(description="file, folder or glob of Parquet, Arrow, CSV or JSONL documents")
-    format: Literal["auto", "parquet", "arrow", "csv", "jsonl"] = "auto"
+    source: str | list[str] = Field(description="file, folder or glob of documents")
+    format: Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"] = (
+        Field(default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix")
+    )
     doc_id: str = "doc_id"
     individual_id: str = "individual_id"
     text: str = "text"
     household_id: str | None = None
     label: str | None = None
     spans: str | None = None
+    mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
+    offsets: Literal["characters", "bytes", "utf-16"] = Field(
+        default="characters", description="what offsets of a marked-up format count"
+    )
+    individual: str | None = Field(
+        default=None, description="regular expression of a marked-up document id; its group is the individual"
+    )
+    annotator: str | None = Field(default=None, description="the one annotator of TAB to believe; default: all")
+    identifiers: list[Literal["DIRECT", "QUASI", "NO_MASK"]] = Field(
+        default=["DIRECT", "QUASI"], description="types of TAB whose mentions are spans"
+    )
+
+    @property
+    def marked(self) -> bool:
+        """Whether the format brings spans that people marked."""
+        return self.format in ("i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab")
 
 
 class DedupSection(Section):
@@ -72,13 +90,64 @@ class SplitSection(Section):
         return self
 
 
-class DetectSection(Section):
-    """Detectors of direct identifiers; their spans are united."""
+Options = dict[str, Any]
 
-    detectors: list[Literal["gold", "rules", "gazetteer", "records", "spacy"]] = ["rules"]
-    records: str | None = Field(default=None, description="Parquet of record fields, one row an individual")
-    lists: dict[str, str] = Field(default={}, description="label -> text file of names, one a line")
-    spacy: str | None = Field(default=None, description="installed pipeline or path")
+
+class DetectSection(Section):
+    """Detectors of direct identifiers; their spans are united. Each has a table of options, ``[detect.spacy]`` say.
+
+    For the option a detector cannot do without there is a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
+    ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
+    """
+
+    detectors: list[Literal["gold", "rules", "records", "gazetteer", "spacy", "transformers", "presidio", "eds"]] = [
+        "rules"
+    ]
+    on_error: Literal["stop", "quarantine"] = Field(
+        default="stop", description="what a document does that a detector fails on: stop the run, or be left out"
+    )
+    propagate: bool = Field(default=False, description="what is found once is found wherever else it stands")
+    gold: Options = {}
+    rules: Options = {}
+    records: Options = {}
+    gazetteer: Options = {}
+    spacy: Options = {}
+    transformers: Options = {}
+    presidio: Options = {}
+    eds: Options = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_forms(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        for name, option in (("records", "table"), ("spacy", "pipeline"), ("transformers", "model")):
+            if values.get(name, "") is None:
+                del values[name]
+            elif isinstance(values.get(name), str):
+                values[name] = {option: values[name]}
+        if lists := values.pop("lists", None):
+            values["gazetteer"] = {**(values.get("gazetteer") or {}), "lists": lists}
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DetectSection:
+        from reticent.engine.detect import DETECTORS, check_options
+
+        if len(set(self.detectors)) != len(self.detectors):
+            raise ValueError("a detector stands twice")
+        for name in DETECTORS:
+            if name in self.detectors:
+                check_options(name, getattr(self, name))
+            elif getattr(self, name):  # names thought protected would be targets
+                raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')
+        return self
+
+    @property
+    def options(self) -> dict[str, Options]:
+        """Options of each detector that is chosen."""
+        return {name: getattr(self, name) for name in self.detectors}
 
 
 class IndexSection(Section):
@@ -208,16 +277,7 @@ class Job(Section):
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
-        for name, field, given, example in (
-            ("records", "records", self.detect.records, '"records.parquet"'),
-            ("spacy", "spacy", self.detect.spacy, '"pipeline name or path"'),
-            ("gazetteer", "lists", self.detect.lists, '{ CITY = "cities.txt" }'),
-        ):
-            if name in self.detect.detectors and not given:
-                raise ValueError(f"detector {name} needs detect.{field} = {example}")
-            if given and name not in self.detect.detectors:  # names thought protected would be targets
-                raise ValueError(f'detect.{field} is given, but "{name}" is not among detect.detectors')
-        if "gold" in self.detect.detectors and self.corpus.spans is None:
+        if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from reticent.errors import CorpusError, PolicyError
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
-    from reticent.engine.detect.gazetteer import RecordsDetector
     from reticent.engine.protect import Policy
 
 __all__ = ["STAGES", "Run"]
@@ -49,8 +48,8 @@ class Run:
         self._job_kept = False
         self._mended = False
 
-    def execute(self, until: str = "report") -> Path:
-        """Run every stage up to and including ``until``; returns the run folder."""
+    def execute(self, until: str = "report", *, alone: bool = False) -> Path:
+        """Run every stage up to and including ``until``, or that stage ``alone``; returns the run folder."""
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         self._mend_folder()
@@ -63,7 +62,7 @@ class Run:
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in STAGES[: STAGES.index(until) + 1]:
+        for stage in [until] if alone else STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
         self._keep_job()
         return self.folder
@@ -107,7 +106,8 @@ class Run:
 
         config = {**settings.model_dump(), "k": k, "surface": surface}
         self._artifact("dedup", config, {"corpus": self.whole_corpus.fingerprint()}, build)
-        self._opened.pop("corpus", None)
+        for name in ("documents", "corpus"):
+            self._opened.pop(name, None)
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -117,49 +117,53 @@ class Run:
         config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            self.corpus.check()
-            individuals = split_individuals(self.corpus, config)
+            self.documents.check()
+            individuals = split_individuals(self.documents, config)
             write_individuals(individuals, folder)
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
-            counts["documents"] = self.corpus.num_documents
+            counts["documents"] = self.documents.num_documents
+            for what, count in self.documents.mended.items():
+                counts[what] = count
+                self.progress.warn(f"{what}: {count:,}")
 
-        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._corpus_input(), build)
+        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
 
     def detect(self) -> None:
-        """Documents -> spans of direct identifiers."""
+        """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""
         from reticent.artifact import fingerprint
-        from reticent.engine.detect import detect_spans, make_detectors
-        from reticent.engine.detect.gazetteer import RecordsDetector
+        from reticent.engine.detect import make_detectors, option_files
+        from reticent.stages import find_identifiers
 
         settings = self.job.detect
-        inputs = self._corpus_input()
-        if settings.records:
-            inputs["records"] = fingerprint(settings.records)
-        if settings.spacy and Path(settings.spacy).exists():
-            inputs["spacy"] = fingerprint(settings.spacy)
-        inputs |= {f"list:{label}": fingerprint(path) for label, path in settings.lists.items()}
+        files = dict(option_files(settings.options))
+        inputs = self._documents_input() | {option: fingerprint(path) for option, path in files.items()}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            detectors = make_detectors(
-                settings.detectors,
-                records=settings.records,
-                lists=settings.lists,
-                spacy=settings.spacy,
-                num_threads=self.job.num_threads,
-            )
+            detectors = make_detectors(settings.detectors, settings.options, num_threads=self.job.num_threads)
             for detector in detectors:
-                if isinstance(detector, RecordsDetector):
+                if hasattr(detector, "num_without"):
                     self._check_records(detector, counts)
-            with self.progress.task("detect", self.corpus.num_documents, "documents") as advance:
-                counts.update(detect_spans(self.corpus, detectors, folder, progress=advance))
+            find_identifiers(self, detectors, folder, counts)
 
-        self._artifact("spans", settings.model_dump(exclude={"records", "lists"}), inputs, build)
+        config = settings.model_dump(include={"detectors", "on_error", "propagate"})
+        config["options"] = {
+            name: {
+                key: value
+                for key, value in table.items()
+                if not any(f"{file}.".startswith(f"{name}.{key}.") for file in files)
+            }
+            for name, table in settings.options.items()
+        }
+        if settings.propagate:
+            config["scopes"] = self.job.protect.scopes
+        self._artifact("spans", config, inputs, build)
+        self._opened.pop("corpus", None)
 
-    def _check_records(self, detector: RecordsDetector, counts: dict[str, Any]) -> None:
+    def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
         """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
-        ids = self.individuals.table.column("individual_id").combine_chunks()
-        missing, path = detector.num_without(ids), self.job.detect.records
+        ids = self.documents.scan().column("individual_id").unique()
+        missing, path = detector.num_without(ids), self.job.detect.records.get("table")
         if missing == len(ids):
             raise CorpusError(
                 f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
@@ -400,16 +404,25 @@ class Run:
         """The documents as they were given, opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.standoff import Markup
 
             settings = self.job.corpus
-            columns = Columns(**settings.model_dump(exclude={"source", "format"}))
-            self._opened["whole_corpus"] = open_corpus(settings.source, columns=columns, format=settings.format)
+            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
+            markup = Markup(
+                offsets=settings.offsets,
+                individual=settings.individual,
+                annotator=settings.annotator,
+                identifiers=tuple(settings.identifiers),
+            )
+            self._opened["whole_corpus"] = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup
+            )
         return self._opened["whole_corpus"]
 
     @property
-    def corpus(self) -> Any:
-        """The documents less the copies that deduplication leaves out."""
-        if "corpus" not in self._opened:
+    def documents(self) -> Any:
+        """The documents less the copies that deduplication leaves out: what detectors see."""
+        if "documents" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
                 from reticent.artifact import require_kind
@@ -417,7 +430,17 @@ class Run:
 
                 require_kind(self.folder / "dedup", "dedup")
                 corpus = corpus.without(read_left_out(self.folder / "dedup"))
-            self._opened["corpus"] = corpus
+            self._opened["documents"] = corpus
+        return self._opened["documents"]
+
+    @property
+    def corpus(self) -> Any:
+        """The documents without those in quarantine: what every stage after ``detect`` sees."""
+        if "corpus" not in self._opened:
+            from reticent.engine.detect import quarantined_rows
+
+            rows = quarantined_rows(self.folder / "spans")
+            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
         return self._opened["corpus"]
 
     @property
@@ -510,6 +533,9 @@ class Run:
         if not self._mended:
             mend_folder(self.folder)
         self._mended = True
+
+    def _documents_input(self) -> dict[str, str]:
+        return {"corpus": self.documents.fingerprint()}
 
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}

@@ -1,4 +1,4 @@
-"""The two stages of a job that join floors: making a stand-in foundation model, and gathering the evidence.
+"""The stages of a job that are more than a call: finding identifiers, a stand-in foundation model, the evidence.
 
 Everything else in a job is one call into one floor and stands in :mod:`reticent.job`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,42 @@ from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 
 if TYPE_CHECKING:
     from reticent.config import FoundationSection, ModelSection
+    from reticent.engine.detect import Detector
     from reticent.job import Run
 
-__all__ = ["build_foundation", "corpus_section", "gather_evidence"]
+__all__ = ["build_foundation", "corpus_section", "find_identifiers", "gather_evidence"]
+
+
+def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
+    """Write the spans of all detectors, with ``detect.propagate`` also wherever else in the corpus they stand."""
+    from reticent.engine.detect import detect_spans, quarantined_rows
+
+    settings = run.job.detect
+    with run.progress.task("detect", run.documents.num_documents, "documents") as advance:
+        counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
+    rows = quarantined_rows(folder)
+    if len(rows):
+        run.progress.warn(
+            f"{len(rows):,} of {run.documents.num_documents:,} documents are left out of everything that follows: a "
+            f"detector failed on them; spans/quarantine.parquet lists them"
+        )
+    if settings.propagate:
+        from reticent.engine.detect.propagate import propagate
+
+        spans, united = folder / "spans.parquet", folder / "united.parquet"
+        spans.rename(united)
+        corpus = run.documents.without(rows) if len(rows) else run.documents
+        with run.progress.task("propagate", corpus.num_documents, "documents") as advance:
+            spread = propagate(
+                corpus,
+                united,
+                spans,
+                scopes=run.job.protect.scopes,
+                num_threads=run.job.num_threads,
+                progress=advance,
+            )
+        counts.update(spans=spread["spans"], propagated=spread["propagated"])
+        united.unlink()
 
 
 def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[str, Any]) -> None:

@@ -30,7 +30,8 @@ from reticent.demo import NUM_INDIVIDUALS
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
 
-COMMANDS = ("demo", "synth", "run", "dedup", "guard", "scrub", "index", "protect", "train", "audit", "report", "stats")
+COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
+COMMANDS += ("index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
 
 

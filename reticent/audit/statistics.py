@@ -25,6 +25,7 @@ __all__ = [
     "one_run_epsilon",
     "ratio_difference",
     "ratio_estimate",
+    "ratio_estimates",
     "roc_curve",
     "tpr_at_fpr",
 ]
@@ -98,6 +99,17 @@ def ratio_estimate(
     limit : float or None
         The largest the ratio can be: 1 for a rate, None for a mean that has no limit (and no exact bound).
     """
+    certain = _without_spread(numerator, denominator, unit, limit)
+    if certain is not None:
+        return certain
+    numerator, denominator = _with_denominator(numerator, denominator)
+    value, n = float(numerator.sum() / denominator.sum()), len(denominator)
+    low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), _TAILS)
+    return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
+
+
+def _without_spread(numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None) -> Estimate | None:
+    """The estimate where there is nothing to resample: no individual, one alone, or a rate of exactly 0 or 1."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -110,8 +122,40 @@ def ratio_estimate(
         return Estimate(value=value, low=low, high=high, n=n, unit=unit, method=EXACT)
     if n == 1:
         return Estimate(value=value, low=0.0, high=limit, n=n, unit=unit, method="one individual: no interval")
-    low, high = np.quantile(_ratio_draws(numerator, denominator, num_bootstrap, seed), _TAILS)
-    return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
+    return None
+
+
+def ratio_estimates(
+    numerators: np.ndarray, denominators: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
+) -> tuple[list[Estimate], np.ndarray]:
+    """Return the rates of many things over the same individuals, as `ratio_estimate` does for one, and their draws.
+
+    All are resampled together, so that what is made of several of them (an F1 of a precision and a recall) has an
+    interval too.
+
+    Parameters
+    ----------
+    numerators, denominators : shape (things, individuals)
+
+    Returns
+    -------
+    list of Estimate, and draws : float64, shape (num_bootstrap, things); NaN where nobody drawn has a denominator
+    """
+    tops, bottoms = (np.asarray(values, dtype=np.float64) for values in (numerators, denominators))
+    draws = np.empty((0, len(tops)))
+    if tops.shape[1]:
+        with np.errstate(invalid="ignore"):
+            blocks = iter_resamples(tops.shape[1], num_bootstrap, seed)
+            draws = np.concatenate([(weights @ tops.T) / (weights @ bottoms.T) for weights in blocks])
+    estimates = []
+    for number, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)):
+        estimate = _without_spread(top, bottom, "individuals", 1.0)
+        if estimate is None:
+            low, high = np.nanquantile(draws[:, number], _TAILS)
+            value, n = float(top.sum() / bottom.sum()), int(np.count_nonzero(bottom))
+            estimate = Estimate(value=value, low=float(low), high=float(high), n=n)
+        estimates.append(estimate)
+    return estimates, draws
 
 
 def ratio_difference(

@@ -19,6 +19,7 @@ __all__ = [
     "draw_counts",
     "draw_words",
     "gather_windows",
+    "hash_slices",
     "number_tuples",
     "protected_words",
     "word_slots",
@@ -43,6 +44,18 @@ def _hash(seed: np.uint64, epoch: np.uint64, window: np.uint64, word: np.uint64)
     state = _mix(state ^ (epoch + golden))
     state = _mix(state ^ (window + golden))
     return _mix(state ^ (word + golden))
+
+
+@_jit
+def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return a 64-bit hash (int64) of each slice of the bytes: FNV-1a, mixed."""
+    hashes = np.empty(len(starts), dtype=np.int64)
+    for row in range(len(starts)):
+        state = np.uint64(0xCBF29CE484222325)
+        for at in range(starts[row], ends[row]):
+            state = (state ^ np.uint64(data[at])) * np.uint64(0x100000001B3)
+        hashes[row] = np.int64(_mix(state))
+    return hashes
 
 
 @_jit

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N
 from reticent.errors import PolicyError
 
@@ -47,7 +48,7 @@ class Policy:
         An n-gram (n >= 2) counts only if each of its words is used by less than this share of the individuals. This
         weakens the guarantee, so it is off by default.
     scopes : mapping of label to "corpus", "individual" or "occurrence"
-        Over :data:`DEFAULT_SCOPES`; a label that stands in neither has scope "corpus".
+        Over :data:`DEFAULT_SCOPES`; a label that stands in neither has the scope of its category, or "corpus".
     """
 
     k: int = 2
@@ -70,5 +71,6 @@ class Policy:
                 raise PolicyError(f"scopes.{label}: expected corpus, individual or occurrence, got {scope!r}")
 
     def scope_of(self, label: str) -> Scope:
-        """Return the scope of a label."""
-        return self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper(), "corpus")
+        """Return the scope of a label: its own, or else that of its category."""
+        known = self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper())
+        return known or DEFAULT_SCOPES.get(category(label), "corpus")

@@ -1,65 +1,332 @@
 //! A text as detectors compare it, with a map back: offsets always mean the original text.
 //!
-//! White space of any kind and length is one space, so a name broken over two lines is found.
+//! Two foldings. `fold` is for names: case and accents as the surface says, white space of any kind and length one space, so a
+//! name broken over two lines is found. `fold_plain` is for forms: letters and digits of any script that print like an ASCII
+//! one become it, case and lines stay, and what is neither letter nor digit becomes one control character, so that every
+//! byte beyond ASCII that is left belongs to a letter.
+//!
+//! The map holds only the places where lengths differ, so a text of few accents costs little more than its copy.
 
-use unicode_normalization::char::{decompose_canonical, is_combining_mark};
+use std::sync::LazyLock;
 
-use crate::surface::{Surface, is_invisible};
+use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
-/// Text as it is compared, and where each of its bytes stood.
+use crate::surface::{Surface, capital_look_alike, is_invisible, look_alike};
+
+/// Text as it is compared, and where its bytes stood.
 pub struct Folded {
     pub text: String,
-    /// Byte in the original of each folded byte, and of the end; empty when they are the same.
-    origin: Vec<u32>,
+    segments: Vec<Segment>,
 }
 
+/// Characters of the original (`origin`, bytes) whose folded bytes are not as many. Between segments a byte is a byte.
+struct Segment {
+    folded: u32,
+    /// 0 for what was left out.
+    folded_len: u32,
+    origin: u32,
+    origin_len: u32,
+}
+
+/// What a sign becomes that no form has a use for.
+const OTHER: char = '\u{1f}';
+
 pub fn fold(text: &str, surface: Surface) -> Folded {
-    let only_single_spaces = !text.bytes().any(|byte| matches!(byte, b'\t'..=b'\r')) && !text.contains("  ");
-    if text.is_ascii() && only_single_spaces {
-        let text = if surface == Surface::Exact { text.to_owned() } else { text.to_ascii_lowercase() };
-        return Folded { text, origin: Vec::new() };
-    }
-    let mut folded = Folded { text: String::with_capacity(text.len()), origin: Vec::with_capacity(text.len() + 1) };
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            if !folded.text.ends_with(' ') {
-                folded.text.push(' ');
+    let mut folded = Folded::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        // A space after one that was pushed is one too many.
+        let run = if folded.text.ends_with(' ') && bytes[at] == b' ' { 0 } else { simple_prefix(&bytes[at..]) };
+        folded.push_run(&text[at..at + run], surface != Surface::Exact);
+        at += run;
+        let Some(c) = text[at..].chars().next() else { break };
+        match FOLD_OF_TWO_BYTES.get((c as usize).wrapping_sub(0x80)) {
+            Some(&plain) if plain != SLOW && surface == Surface::Fold => {
+                folded.push(at, c, |_, to| to.push(char::from(plain)));
             }
-        } else if c.is_ascii() {
-            folded.text.push(if surface == Surface::Exact { c } else { c.to_ascii_lowercase() });
-        } else {
-            decompose_canonical(c, |part| push_folded(&mut folded.text, part, surface));
+            _ => {
+                folded.push(at, c, |c, to| if c.is_whitespace() { push_space(to) } else { push_folded(to, c, surface) })
+            }
         }
-        folded.origin.resize(folded.text.len(), at as u32);
+        at += c.len_utf8();
     }
-    folded.origin.push(text.len() as u32);
     folded
 }
 
-/// One character of a canonical decomposition, so that composed and decomposed letters meet.
-fn push_folded(to: &mut String, c: char, surface: Surface) {
-    match (surface, c) {
-        (Surface::Exact, _) => to.push(c),
-        (Surface::Fold, _) if is_combining_mark(c) || is_invisible(c) => {}
-        (Surface::Fold, '\u{2018}' | '\u{2019}' | '\u{2bc}') => to.push('\''),
-        (Surface::Fold, '\u{2010}' | '\u{2011}') => to.push('-'),
-        _ => to.extend(c.to_uppercase().flat_map(char::to_lowercase)),
+/// Bytes at the start that stand for themselves but for case: ASCII, with single spaces.
+fn simple_prefix(bytes: &[u8]) -> usize {
+    let mut space = false;
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b' ' if space => return at,
+            b'\t'..=b'\r' | 0x80.. => return at,
+            _ => space = byte == b' ',
+        }
+    }
+    bytes.len()
+}
+
+fn push_space(to: &mut String) {
+    if !to.ends_with(' ') {
+        to.push(' ');
     }
 }
 
-impl Folded {
-    /// The original bounds of a match, or None when it cuts a character: one that folds to several, or one and its accent.
-    pub fn original(&self, text: &str, start: usize, end: usize) -> Option<(usize, usize)> {
-        if self.origin.is_empty() {
-            return Some((start, end));
+/// One character, so that composed and decomposed letters meet.
+fn push_folded(to: &mut String, c: char, surface: Surface) {
+    match surface {
+        Surface::Exact => decompose_canonical(c, |part| to.push(part)),
+        Surface::Casefold => decompose_canonical(c, |part| to.extend(casefold(part))),
+        Surface::Fold if is_invisible(c) => {}
+        Surface::Fold => decompose_compatible(c, |part| match plain_sign(part) {
+            _ if part.is_whitespace() => push_space(to),
+            Some(sign) => to.push(sign),
+            None => casefold(part).for_each(|c| {
+                decompose_canonical(c, |part| to.extend((!is_combining_mark(part)).then(|| look_alike(part))))
+            }),
+        }),
+    }
+}
+
+fn casefold(c: char) -> impl Iterator<Item = char> {
+    c.to_uppercase().flat_map(char::to_lowercase)
+}
+
+/// Hyphens, apostrophes and slashes of all sorts.
+fn plain_sign(c: char) -> Option<char> {
+    match c {
+        '\u{2018}' | '\u{2019}' | '\u{201b}' | '\u{2bc}' | '\u{2032}' => Some('\''),
+        '\u{2010}'..='\u{2015}' | '\u{2043}' | '\u{2212}' => Some('-'),
+        '\u{2044}' | '\u{2215}' => Some('/'),
+        _ => None,
+    }
+}
+
+/// The text as rules read it; None when it is ASCII, for then nothing changes.
+pub fn fold_plain(text: &str) -> Option<Folded> {
+    let bytes = text.as_bytes();
+    let mut at = ascii_prefix(bytes);
+    if at == bytes.len() {
+        return None;
+    }
+    let mut folded = Folded::with_capacity(text.len());
+    folded.text.push_str(&text[..at]);
+    while let Some(c) = text[at..].chars().next() {
+        match PLAIN_OF_TWO_BYTES.get((c as usize).wrapping_sub(0x80)) {
+            Some(&plain) if plain != SLOW => folded.push(at, c, |_, to| to.push(char::from(plain))),
+            _ => folded.push(at, c, push_plain),
         }
-        let cuts = |at: usize| {
-            at > 0 && at < self.text.len() && self.origin[at] == self.origin[at - 1] && self.text.is_char_boundary(at)
+        at += c.len_utf8();
+        let run = ascii_prefix(&bytes[at..]);
+        folded.text.push_str(&text[at..at + run]);
+        at += run;
+    }
+    Some(folded)
+}
+
+/// Bytes of ASCII at the start, eight at a time.
+fn ascii_prefix(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(8) {
+        if !chunk.is_ascii() {
+            break;
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().position(|byte| !byte.is_ascii()).unwrap_or(bytes.len() - at)
+}
+
+/// No ASCII byte: the character is deleted, or folds to more than one.
+const SLOW: u8 = 0x80;
+
+/// The one ASCII byte that U+0080 to U+07FF fold to: most of what is not ASCII in European texts.
+static PLAIN_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
+    let mut table = [SLOW; 0x780];
+    let mut plain = String::new();
+    for (c, byte) in ('\u{80}'..='\u{7ff}').zip(&mut table) {
+        plain.clear();
+        push_plain(c, &mut plain);
+        if let [one] = *plain.as_bytes() {
+            *byte = one;
+        }
+    }
+    table
+});
+
+/// The one letter or digit of ASCII that U+0080 to U+07FF fold to for names; what may be a space takes the long way.
+static FOLD_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
+    let mut table = [SLOW; 0x780];
+    let mut plain = String::new();
+    for (c, byte) in ('\u{80}'..='\u{7ff}').zip(&mut table) {
+        plain.clear();
+        push_folded(&mut plain, c, Surface::Fold);
+        if let [one] = *plain.as_bytes()
+            && one.is_ascii_alphanumeric()
+        {
+            *byte = one;
+        }
+    }
+    table
+});
+
+fn push_plain(c: char, to: &mut String) {
+    match c {
+        _ if is_invisible(c) => {}
+        '°' => to.push('*'), // as in n°; its compatible letter is º
+        'ß' | 'ẞ' => to.push_str("ss"),
+        'Æ' => to.push_str("AE"),
+        'æ' => to.push_str("ae"),
+        'Œ' => to.push_str("OE"),
+        'œ' => to.push_str("oe"),
+        'Ø' => to.push('O'),
+        'ø' => to.push('o'),
+        'Ł' => to.push('L'),
+        'ł' => to.push('l'),
+        '\u{85}' | '\u{2028}' | '\u{2029}' => to.push('\n'),
+        _ => decompose_compatible(c, |part| match part {
+            _ if is_combining_mark(part) => {}
+            _ if part.is_ascii() => to.push(part),
+            _ if part.is_whitespace() => to.push(' '),
+            _ if part.is_alphanumeric() => {
+                to.push(digit(part).unwrap_or_else(|| capital_look_alike(look_alike(part))));
+            }
+            _ => to.push(plain_sign(part).unwrap_or(OTHER)),
+        }),
+    }
+}
+
+/// The ASCII digit of a decimal digit of another script.
+fn digit(c: char) -> Option<char> {
+    /// The zeros of scripts whose ten digits stand in a row.
+    const ZEROS: [u32; 37] = [
+        0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20,
+        0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0,
+        0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0x104a0, 0x11066,
+    ];
+    let zero = ZEROS[ZEROS.partition_point(|&zero| zero <= c as u32).checked_sub(1)?];
+    char::from_digit(c as u32 - zero, 10)
+}
+
+impl Folded {
+    fn with_capacity(num_bytes: usize) -> Self {
+        Self { text: String::with_capacity(num_bytes), segments: Vec::new() }
+    }
+
+    /// ASCII without white space: byte for byte.
+    fn push_run(&mut self, run: &str, lower: bool) {
+        let from = self.text.len();
+        self.text.push_str(run);
+        if lower {
+            self.text[from..].make_ascii_lowercase();
+        }
+    }
+
+    /// The character at `origin`, folded by `push`.
+    fn push(&mut self, origin: usize, c: char, push: impl FnOnce(char, &mut String)) {
+        let (folded, origin_len) = (self.text.len() as u32, c.len_utf8() as u32);
+        push(c, &mut self.text);
+        let folded_len = self.text.len() as u32 - folded;
+        // A character of several bytes that keeps their number may still have become several characters.
+        if folded_len == origin_len && (origin_len == 1 || !self.text.as_bytes()[folded as usize].is_ascii()) {
+            return;
+        }
+        let origin = origin as u32;
+        match self.segments.last_mut() {
+            Some(last) if folded_len == 0 && last.folded_len == 0 && last.origin + last.origin_len == origin => {
+                last.origin_len += origin_len;
+            }
+            _ => self.segments.push(Segment { folded, folded_len, origin, origin_len }),
+        }
+    }
+
+    /// The original byte of a folded one, given the last segment that begins before it; None inside of a character.
+    fn origin(last: Option<&Segment>, at: usize) -> Option<usize> {
+        let Some(last) = last else { return Some(at) };
+        let beyond = (at as u32).checked_sub(last.folded + last.folded_len)?;
+        Some((last.origin + last.origin_len + beyond) as usize)
+    }
+
+    /// The original bounds of a match, or None when it cuts a character: one that folds to several, or one and its accent.
+    ///
+    /// What was left out at either end stays out, but for the accents of the last letter.
+    pub fn original(&self, text: &str, start: usize, end: usize) -> Option<(usize, usize)> {
+        let before = self.segments.partition_point(|segment| segment.folded as usize <= start);
+        let from = match self.segments[..before].last() {
+            Some(last) if last.folded as usize == start && last.folded_len > 0 => last.origin as usize,
+            last => Self::origin(last, start)?,
         };
-        if cuts(start) || cuts(end) || self.text[end..].starts_with(is_combining_mark) {
+        let before = self.segments.partition_point(|segment| (segment.folded as usize) < end);
+        let mut to = Self::origin(self.segments[..before].last(), end)?;
+        if self.text[end..].starts_with(is_combining_mark) || !text.is_char_boundary(from) {
             return None;
         }
-        let (start, end) = (self.origin[start] as usize, self.origin[end] as usize);
-        (text.is_char_boundary(start) && text.is_char_boundary(end)).then_some((start, end))
+        to += text.get(to..)?.chars().take_while(|&c| is_combining_mark(c)).map(char::len_utf8).sum::<usize>();
+        Some((from, to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The original text of the first occurrence of `part`.
+    fn found<'a>(folded: &Folded, text: &'a str, part: &str) -> Option<&'a str> {
+        let at = folded.text.find(part)?;
+        folded.original(text, at, at + part.len()).map(|(start, end)| &text[start..end])
+    }
+
+    #[test]
+    fn plain_text_has_ascii_forms_and_leads_back() {
+        let table = [
+            ("n° １２３４", "n* 1234", "1234", Some("１２３４")),
+            ("12\u{200b}\u{ad}34.", "1234.", "1234", Some("12\u{200b}\u{ad}34")),
+            ("\u{200b}12\u{200b}", "12", "12", Some("12")),
+            ("٣٣–٤", "33-4", "33-4", Some("٣٣–٤")),
+            ("e\u{301}t é", "et e", "e", Some("e\u{301}")),
+            ("АВС Ωδ €5", "ABC Ωδ \u{1f}5", "ABC", Some("АВС")),
+            ("Straße", "Strasse", "Strasse", Some("Straße")),
+            ("Straße", "Strasse", "Stras", None), // cuts a letter
+            ("a\u{a0}b\nc", "a b\nc", "b\nc", Some("b\nc")),
+            ("😀1", "\u{1f}1", "1", Some("1")),
+            ("½ 1º", "1/2 1o", "1o", Some("1º")),
+        ];
+        for (text, plain, part, expected) in table {
+            let folded = fold_plain(text).unwrap();
+            assert_eq!(folded.text, plain, "{text:?}");
+            assert_eq!(found(&folded, text, part), expected, "{text:?}");
+        }
+        assert!(fold_plain("plain ASCII, long enough").is_none());
+    }
+
+    #[test]
+    fn names_fold_and_lead_back() {
+        let table = [
+            ("M. JEAN \n  Dupont", "m. jean dupont", "jean dupont", Some("JEAN \n  Dupont")),
+            ("\u{200b}Ｄｕ\u{ad}ｐｏｎｔ\u{200b}", "dupont", "dupont", Some("Ｄｕ\u{ad}ｐｏｎｔ")),
+            ("Zoe\u{301} Zoé", "zoe zoe", "zoe", Some("Zoe\u{301}")),
+            ("Saint–Élie", "saint-elie", "elie", Some("Élie")),
+            ("Weiß", "weiss", "weis", None),
+            ("ﬁn ", "fin ", "in", None),
+            ("Іvаnоv", "ivanov", "ivanov", Some("Іvаnоv")),
+        ];
+        for (text, plain, part, expected) in table {
+            let folded = fold(text, Surface::Fold);
+            assert_eq!(folded.text, plain, "{text:?}");
+            assert_eq!(found(&folded, text, part), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_letter_leads_back_to_itself() {
+        for c in '\u{80}'..='\u{ffff}' {
+            let text = format!("a{c}b");
+            for folded in [fold(&text, Surface::Fold), fold(&text, Surface::Exact), fold_plain(&text).unwrap()] {
+                let end = folded.text.len();
+                assert_eq!(folded.original(&text, 0, end), Some((0, text.len())), "{c:?}");
+                assert_eq!(folded.original(&text, end - 1, end), Some((text.len() - 1, text.len())), "{c:?}");
+            }
+            assert!(fold_plain(&text).unwrap().text.chars().all(|c| c.is_ascii() || c.is_alphanumeric()), "{c:?}");
+        }
     }
 }

@@ -1,99 +1,245 @@
-//! Gazetteers: lists of names looked up in texts, for everyone or for one individual's own documents.
+//! Gazetteers: long lists of names looked up in texts.
 //!
-//! Texts and patterns are compared as `surface` says: without case, and (fold) without accents, since records say `Élodie` where
-//! notes say `ELODIE` (see `fold`). A match must stand free of letters and digits.
+//! An entry is a sequence of pieces (`pieces`), found where its pieces follow each other and stand free of letters and digits. A
+//! text costs one table look-up a piece, so a million entries are as fast as ten. What stands between two pieces must be what
+//! stands there in the entry, or both are what joins the parts of a name (`Saint-Élie`, `SAINT ELIE`).
+//!
+//! With a guard, names that are common words (`common`) need evidence: see `is_name`.
 
-use aho_corasick::{AhoCorasick, MatchKind};
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use memchr::memmem::Finder;
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
+use crate::common::{Class, CommonWords};
+use crate::context::{
+    has_case, is_announced, is_capital, is_eponym, is_in_date, is_initial, joins_names, starts_sentence,
+};
 use crate::error::{Error, Result};
-use crate::fold::fold;
-use crate::rules::stands_free;
+use crate::intern::Interner;
+use crate::pieces::View;
 use crate::spans::Found;
 use crate::surface::Surface;
 use crate::text::Texts;
 
-/// A global list.
+/// Sequences of pieces by their first.
+#[derive(Default)]
+pub struct Sequences {
+    pieces: Interner,
+    /// For each piece, the entries that begin with it: number, and where its rest stands in `rests`.
+    starting: Vec<Vec<(u32, u32, u32)>>,
+    /// The gap before each further piece, and its id.
+    rests: Vec<(Box<str>, u32)>,
+}
+
+impl Sequences {
+    pub fn new() -> Self {
+        Self { pieces: Interner::new(), ..Self::default() }
+    }
+
+    fn id(&mut self, piece: &str) -> u32 {
+        let id = self.pieces.intern(piece);
+        if id as usize == self.starting.len() {
+            self.starting.push(Vec::new());
+        }
+        id
+    }
+
+    /// Add the pieces `first..=last` of a text under a number.
+    pub fn add(&mut self, view: &View, first: usize, last: usize, number: u32) {
+        let rest = (first + 1..=last).map(|piece| (view.gap(piece - 1), view.piece(piece)));
+        self.add_pieces(view.piece(first), rest, number);
+    }
+
+    /// Add pieces and gaps, in turn.
+    pub fn add_form(&mut self, form: &[Box<str>], number: u32) {
+        let (pairs, _) = form[1..].as_chunks::<2>();
+        self.add_pieces(&form[0], pairs.iter().map(|[gap, piece]| (&**gap, &**piece)), number);
+    }
+
+    fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
+        let from = self.rests.len() as u32;
+        let head = self.id(head);
+        for (gap, piece) in rest {
+            let id = self.id(piece);
+            self.rests.push((gap_form(gap).into(), id));
+        }
+        let to = self.rests.len() as u32;
+        self.starting[head as usize].push((number, from, to));
+    }
+
+    /// Give each entry that stands at a piece: its number and the last piece of the match.
+    #[inline]
+    pub fn at(&self, view: &View, piece: usize, mut emit: impl FnMut(u32, usize)) {
+        let (start, end) = view.pieces[piece];
+        let Some(head) = self.pieces.find_at(view.text(), start as usize, end as usize) else {
+            return;
+        };
+        for &(number, from, to) in &self.starting[head as usize] {
+            let rest = &self.rests[from as usize..to as usize];
+            let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
+                let next = piece + at + 1;
+                next < view.len() && self.pieces.word(*id) == view.piece(next) && **gap == *gap_form(view.gap(next - 1))
+            };
+            if rest.iter().enumerate().all(follows) {
+                emit(number, piece + rest.len());
+            }
+        }
+    }
+}
+
+/// One writing of what may stand between two pieces: a space for all that joins the parts of a name, else itself, with
+/// white space as one space.
+pub fn gap_form(gap: &str) -> Cow<'_, str> {
+    if gap == " " {
+        return Cow::Borrowed(gap);
+    }
+    let joins = |c: char| c.is_whitespace() || matches!(c, '-' | '\'' | '.' | ',');
+    if !gap.is_empty() && gap.len() <= 8 && gap.chars().all(joins) {
+        return Cow::Borrowed(" ");
+    }
+    let mut one = String::with_capacity(gap.len());
+    for c in gap.chars() {
+        match c.is_whitespace() {
+            true if one.ends_with(' ') => {}
+            true => one.push(' '),
+            false => one.push(c),
+        }
+    }
+    Cow::Owned(one)
+}
+
+/// A list for every document.
 pub struct Gazetteer {
-    automaton: AhoCorasick,
+    sequences: Sequences,
     surface: Surface,
 }
 
 impl Gazetteer {
     pub fn new(patterns: &Texts, surface: Surface) -> Result<Self> {
-        let folded: Vec<String> = (0..patterns.len()).map(|i| fold(patterns.get(i).trim(), surface).text).collect();
-        if let Some(row) = folded.iter().position(|pattern| pattern.chars().count() < 2) {
-            return Err(Error::Corpus(format!("gazetteer: row {row} has fewer than 2 characters")));
+        let mut sequences = Sequences::new();
+        for row in 0..patterns.len() {
+            let view = View::new(patterns.get(row), surface);
+            let num_chars: usize = (0..view.len()).map(|number| view.piece(number).chars().count()).sum();
+            if num_chars < 2 {
+                return Err(Error::Corpus(format!("gazetteer: row {row} has fewer than 2 letters or digits")));
+            }
+            sequences.add(&view, 0, view.len() - 1, row as u32);
         }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .build(&folded)
-            .map_err(|error| Error::Corpus(format!("gazetteer: {error}")))?;
-        Ok(Self { automaton, surface })
+        Ok(Self { sequences, surface })
     }
 
-    /// Every free-standing occurrence of every pattern; `source` is the pattern's number.
-    pub fn find(&self, texts: &Texts) -> Vec<Found> {
+    /// Every free-standing occurrence of every pattern; `source` is the pattern's number. With `common` words, a pattern of one
+    /// piece that is among them counts only with evidence.
+    pub fn find(&self, texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
         (0..texts.len())
             .into_par_iter()
             .flat_map_iter(|row| {
-                let text = texts.get(row);
-                let folded = fold(text, self.surface);
-                let mut found: Vec<Found> = self
-                    .automaton
-                    .find_overlapping_iter(&folded.text)
-                    .filter_map(|hit| {
-                        let (start, end) = folded.original(text, hit.start(), hit.end())?;
-                        stands_free(text, start, end).then_some(Found {
-                            document: row as u32,
-                            start,
-                            end,
-                            source: hit.pattern().as_u32(),
-                        })
+                let view = View::new(texts.get(row), self.surface);
+                let mut hits = Vec::new();
+                for piece in 0..view.len() {
+                    self.sequences.at(&view, piece, |number, last| hits.push((piece, last, number)));
+                }
+                if let Some(common) = common {
+                    guard(&view, &mut hits, common);
+                }
+                let mut found: Vec<Found> = hits
+                    .iter()
+                    .filter_map(|&(first, last, source)| {
+                        let (start, end) = view.origin_of(first, last)?;
+                        Some(Found { document: row as u32, start, end, source })
                     })
                     .collect();
                 found.sort_unstable_by_key(|found| (found.start, found.end, found.source));
+                found.dedup();
                 found
             })
             .collect()
     }
 }
 
-/// Values of record fields in the documents of the individual they belong to; `source` is the value's number.
-pub fn find_records(texts: &Texts, units: &[u32], record_units: &[u32], values: &Texts) -> Result<Vec<Found>> {
-    if units.len() != texts.len() || record_units.len() != values.len() {
-        return Err(Error::Corpus("records: one individual is needed for each document and each value".into()));
+/// First piece, last piece and number of a hit.
+type Hit = (usize, usize, u32);
+
+/// Keep the hits that are names: those of several pieces, those of a word that is not common, and those with evidence.
+fn guard(view: &View, hits: &mut Vec<Hit>, common: &CommonWords) {
+    if hits.is_empty() {
+        return;
     }
-    let mut of_unit: HashMap<u32, Vec<u32>, FixedState> = HashMap::default();
-    for (row, &unit) in record_units.iter().enumerate() {
-        of_unit.entry(unit).or_default().push(row as u32);
+    // For each piece, whether it is a name: 0 unknown, 1 perhaps, 2 surely.
+    let mut names = vec![0u8; view.len()];
+    for &(first, last, _) in hits.iter() {
+        let level = if first < last { 2 } else { names[first].max(1) };
+        names[first..=last].fill(level);
     }
-    Ok((0..texts.len())
-        .into_par_iter()
-        .flat_map_iter(|row| {
-            let mut found = Vec::new();
-            if let Some(rows) = of_unit.get(&units[row]) {
-                let text = texts.get(row);
-                let folded = fold(text, Surface::Fold);
-                for &source in rows {
-                    let value = fold(values.get(source as usize).trim(), Surface::Fold).text;
-                    if value.chars().count() < 2 {
-                        continue;
-                    }
-                    for start in Finder::new(&value).find_iter(folded.text.as_bytes()) {
-                        if let Some((start, end)) = folded.original(text, start, start + value.len())
-                            && stands_free(text, start, end)
-                        {
-                            found.push(Found { document: row as u32, start, end, source });
-                        }
-                    }
-                }
-                found.sort_unstable_by_key(|found| (found.start, found.end, found.source));
-            }
-            found
-        })
-        .collect())
+    let cased = has_case(view.original);
+    for &(piece, _, _) in hits.iter() {
+        if names[piece] == 1 && is_name(view, piece, common.class(view.piece(piece)), cased) {
+            names[piece] = 2;
+        }
+    }
+    // Two words of the list alone among small ones: "seen by Will Brown today".
+    let capital = |piece: usize| is_capital(view, piece) == Some(true);
+    for piece in 1..view.len().saturating_sub(1) {
+        let pair = names[piece] == 1
+            && names[piece + 1] == 1
+            && view.gap(piece) == " "
+            && capital(piece)
+            && capital(piece + 1);
+        if pair
+            && cased
+            && !starts_sentence(view, piece)
+            && !capital(piece - 1)
+            && !(piece + 2 < view.len() && view.gap(piece + 1) == " " && capital(piece + 2))
+            && may_be_name(view, piece, cased)
+            && may_be_name(view, piece + 1, cased)
+        {
+            names[piece..=piece + 1].fill(2);
+        }
+    }
+    // What is sure makes its neighbours sure, to the right and then to the left.
+    let spread = |names: &mut Vec<u8>, piece: usize, beside: usize, between: usize| {
+        if names[piece] == 1 && names[beside] == 2 && joins_names(view, between) && may_be_name(view, piece, cased) {
+            names[piece] = 2;
+        }
+    };
+    for piece in 1..view.len() {
+        spread(&mut names, piece, piece - 1, piece - 1);
+    }
+    for piece in (1..view.len()).rev() {
+        spread(&mut names, piece - 1, piece, piece - 1);
+    }
+    hits.retain(|&(first, last, _)| first < last || names[first] == 2);
+}
+
+/// A capital where case says something, and neither a month of a date nor what a disease is called after.
+fn may_be_name(view: &View, piece: usize, cased: bool) -> bool {
+    (!cased || is_capital(view, piece) != Some(false)) && !is_in_date(view, piece) && !is_eponym(view, piece)
+}
+
+/// Evidence that a listed word is a name here: it is no word of the language; or it has a capital inside a sentence and is as
+/// often a name as not; or a title, a cue ("Patient:") or an initial stands beside it.
+fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
+    if is_announced(view, piece) {
+        return !is_in_date(view, piece);
+    }
+    let initial = |at: usize, between: usize| {
+        cased
+            && at < view.len()
+            && is_initial(view, at)
+            && view.gap(between).starts_with(['.', ' '])
+            && joins_names(view, between)
+    };
+    if is_eponym(view, piece) || is_in_date(view, piece) {
+        return false;
+    }
+    match class {
+        Class::Name => true,
+        _ if !cased || is_capital(view, piece) == Some(false) => false,
+        Class::Mixed if !starts_sentence(view, piece) => true,
+        _ => {
+            // "J. Young" and "Young J.", but neither "I Will" nor "Will I".
+            piece > 0 && initial(piece - 1, piece - 1) && !matches!(view.piece(piece - 1), "i" | "a")
+                || initial(piece + 1, piece) && view.gap(piece + 1).starts_with('.')
+        }
+    }
 }

@@ -37,8 +37,15 @@ impl Interner {
     /// The id of a word, new or known.
     #[inline]
     pub fn intern(&mut self, word: &str) -> u32 {
+        self.intern_at(word, 0, word.len())
+    }
+
+    /// The id of a word that stands in a text, which is faster than where it stands alone.
+    #[inline]
+    pub fn intern_at(&mut self, text: &str, start: usize, end: usize) -> u32 {
         let next = self.len() as u32;
-        if let Some(key) = Key::of(word.as_bytes(), 0, word.len()) {
+        let word = &text[start..end];
+        if let Some(key) = Key::of(text.as_bytes(), start, end) {
             let id = *self.short.entry(key).or_insert(next);
             if id == next {
                 self.append(word);
@@ -60,9 +67,16 @@ impl Interner {
     /// The id of a known word.
     #[inline]
     pub fn find(&self, word: &str) -> Option<u32> {
-        if let Some(key) = Key::of(word.as_bytes(), 0, word.len()) {
+        self.find_at(word, 0, word.len())
+    }
+
+    /// The id of a known word that stands in a text, which is faster than where it stands alone.
+    #[inline]
+    pub fn find_at(&self, text: &str, start: usize, end: usize) -> Option<u32> {
+        if let Some(key) = Key::of(text.as_bytes(), start, end) {
             return self.short.get(&key).copied();
         }
+        let word = &text[start..end];
         self.long.find(hash_long(word), |&id| self.word(id) == word).copied()
     }
 

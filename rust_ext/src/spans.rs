@@ -43,7 +43,7 @@ impl<'a> CharCounter<'a> {
 }
 
 /// Byte offset of each character and of the end; empty for ASCII, where they are the same.
-fn char_starts(text: &str) -> Vec<usize> {
+pub fn char_starts(text: &str) -> Vec<usize> {
     if text.is_ascii() {
         return Vec::new();
     }

@@ -58,12 +58,15 @@ fn casefold(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
+/// Characters that print nothing: joiners, marks of direction, selectors of a glyph.
 pub fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{180e}')
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+        || matches!(c, '\u{e0000}'..='\u{e01ef}')
 }
 
 /// Cyrillic and Greek letters that print like a Latin one (lower case, after folding).
-fn look_alike(c: char) -> char {
+pub fn look_alike(c: char) -> char {
     match c {
         'а' | 'α' => 'a',
         'в' => 'b',
@@ -81,6 +84,30 @@ fn look_alike(c: char) -> char {
         'у' | 'υ' => 'y',
         'х' | 'χ' => 'x',
         'ν' => 'v',
+        _ => c,
+    }
+}
+
+/// The same for capitals, where case is kept; small letters stay.
+pub fn capital_look_alike(c: char) -> char {
+    match c {
+        'А' | 'Α' => 'A',
+        'В' | 'Β' => 'B',
+        'С' => 'C',
+        'Е' | 'Ε' => 'E',
+        'Ζ' => 'Z',
+        'Н' | 'Η' => 'H',
+        'І' | 'Ι' => 'I',
+        'Ј' => 'J',
+        'К' | 'Κ' => 'K',
+        'М' | 'Μ' => 'M',
+        'Ν' => 'N',
+        'О' | 'Ο' => 'O',
+        'Р' | 'Ρ' => 'P',
+        'Ѕ' => 'S',
+        'Т' | 'Τ' => 'T',
+        'У' | 'Υ' => 'Y',
+        'Х' | 'Χ' => 'X',
         _ => c,
     }
 }

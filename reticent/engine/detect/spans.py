@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,13 @@ __all__ = ["SpanReader"]
 
 
 class SpanReader:
-    """Spans of ``folder/spans.parquet`` by row number of their documents.
+    """Spans of ``folder/spans.parquet``, or of a file of another name, by row number of their documents.
 
     Only the row groups that hold the documents asked for are read, so a pass over the corpus holds one at a time.
     """
 
     def __init__(self, folder: Path | str):
-        self._path = Path(folder) / "spans.parquet"
+        self._path = Path(folder) if Path(folder).is_file() else Path(folder) / "spans.parquet"
         try:
             self._file = pq.ParquetFile(self._path)
         except (OSError, pa.ArrowException) as error:
@@ -37,17 +38,22 @@ class SpanReader:
 
     def slice(self, first_document: int, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
         """Return (span_offsets int64[D + 1], starts int32[S], ends int32[S], labels string[S]) of these documents."""
+        table = self.table(first_document, num_documents, ["document", "start", "end", "label"])
+        document = table.column("document").to_numpy()
+        numbers = np.arange(first_document, first_document + num_documents + 1)
+        offsets = np.searchsorted(document, numbers).astype(np.int64)
+        labels = table.column("label").combine_chunks()
+        return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
+
+    def table(self, first_document: int, num_documents: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the spans of these documents as they are kept, with these columns (``document`` among them) or all."""
         end = first_document + num_documents
         wanted = np.flatnonzero((self._last >= first_document) & (self._first < end))
-        columns = ["document", "start", "end", "label"]
+        columns = list(columns or SPANS.names)
         if len(wanted):
             table = self._file.read_row_groups([self._groups[i] for i in wanted], columns=columns)
         else:
             table = self._file.schema_arrow.empty_table().select(columns)
         table = table.combine_chunks()
-        document = table.column("document").to_numpy()
-        from_row, to_row = np.searchsorted(document, [first_document, end])
-        table = table.slice(from_row, to_row - from_row)
-        offsets = np.searchsorted(document[from_row:to_row], np.arange(first_document, end + 1)).astype(np.int64)
-        labels = table.column("label").combine_chunks()
-        return offsets, table.column("start").to_numpy(), table.column("end").to_numpy(), labels
+        from_row, to_row = np.searchsorted(table.column("document").to_numpy(), [first_document, end])
+        return table.slice(from_row, to_row - from_row)

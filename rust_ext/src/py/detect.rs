@@ -1,29 +1,36 @@
-//! Rules and gazetteers for Python: spans in characters.
+//! Rules, records and gazetteers for Python: spans in characters.
 
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, StringArray};
-use numpy::PyReadonlyArray1;
+use arrow_array::{Int32Array, StringArray, UInt32Array};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
+use crate::common::CommonWords;
 use crate::error::Error;
-use crate::gazetteer::{Gazetteer, find_records};
+use crate::fold::fold;
+use crate::gazetteer::Gazetteer;
 use crate::pool::pool;
+use crate::records::{Field, Records};
 use crate::rules::{RULES, scan};
 use crate::spans::{CharCounter, Found};
 use crate::surface::Surface;
+use crate::surfaces::{Spans, Surfaces};
 use crate::text::Texts;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyCommonWords>()?;
     module.add_class::<PyGazetteer>()?;
+    module.add_class::<PyRecords>()?;
+    module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(py_find_records, module)?)
+    module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
 
-/// Columns document (row in the batch), start, end (characters), label, rule.
-fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str, &'a str)) -> PyResult<ArrowBatch> {
+/// Starts and ends in characters.
+fn in_characters(texts: &Texts, found: &[Found]) -> (Vec<i32>, Vec<i32>) {
     let (mut starts, mut ends) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
     let mut counter: Option<(u32, CharCounter)> = None;
     for span in found {
@@ -38,6 +45,12 @@ fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str,
             ends.push((start + length) as i32);
         }
     }
+    (starts, ends)
+}
+
+/// Columns document (row in the batch), start, end (characters), label, rule.
+fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str, &'a str)) -> PyResult<ArrowBatch> {
+    let (starts, ends) = in_characters(texts, found);
     let labels = found.iter().map(|span| named(span.source).0);
     let rules = found.iter().map(|span| named(span.source).1);
     batch(vec![
@@ -49,18 +62,25 @@ fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str,
     ])
 }
 
-/// Identifiers that have a form; `labels` None takes every rule.
+/// Name, label and what it finds of every rule.
 #[pyfunction]
-#[pyo3(signature = (texts, labels=None, *, num_threads=0))]
+fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
+    RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
+}
+
+/// Identifiers that have a form; `labels` None takes every rule, `filtered` false tries all of them at every place.
+#[pyfunction]
+#[pyo3(signature = (texts, labels=None, *, num_threads=0, filtered=true))]
 fn scan_rules(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
     labels: Option<Vec<String>>,
     num_threads: usize,
+    filtered: bool,
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py.detach(|| threads.install(|| scan(&texts, labels.as_deref()))).map_err(to_py_err)?;
+    let found = py.detach(|| threads.install(|| scan(&texts, labels.as_deref(), filtered))).map_err(to_py_err)?;
     to_batch(&texts, &found, |source| {
         let rule = &RULES[source as usize];
         (rule.label, rule.name)
@@ -73,6 +93,49 @@ fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {
         return Err(to_py_err(Error::Corpus(message)));
     }
     Ok(())
+}
+
+/// Which words are common, by how a corpus writes them.
+#[pyclass(name = "CommonWords")]
+pub struct PyCommonWords {
+    common: CommonWords,
+}
+
+#[pymethods]
+impl PyCommonWords {
+    #[new]
+    fn new() -> Self {
+        Self { common: CommonWords::new() }
+    }
+
+    #[getter]
+    fn num_words(&self) -> usize {
+        self.common.len()
+    }
+
+    #[pyo3(signature = (texts, *, num_threads=0))]
+    fn add(&mut self, py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<()> {
+        let texts = import_texts(texts, "text")?;
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        py.detach(|| threads.install(|| self.common.add(&texts)));
+        Ok(())
+    }
+
+    fn add_list(&mut self, words: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.common.add_list(&import_texts(words, "word")?);
+        Ok(())
+    }
+
+    fn merge(&mut self) {
+        self.common.merge();
+    }
+
+    /// Of each word, 0: a name, 1: mixed, 2: common.
+    fn classes<'py>(&self, py: Python<'py>, words: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let words = import_texts(words, "word")?;
+        let classes = (0..words.len()).map(|row| self.common.class(&fold(words.get(row), Surface::Fold).text) as u8);
+        Ok(PyArray1::from_iter(py, classes))
+    }
 }
 
 /// A list of names, each with a label.
@@ -90,41 +153,162 @@ impl PyGazetteer {
     fn new(patterns: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>, surface: &str) -> PyResult<Self> {
         let patterns = import_texts(patterns, "pattern")?;
         let surface = Surface::parse(surface).map_err(to_py_err)?;
-        let gazetteer = Gazetteer::new(&patterns, surface).map_err(to_py_err)?;
         let labels = import_texts(labels, "label")?;
         check_labels(&labels, patterns.len())?;
-        Ok(Self { gazetteer, labels })
+        Ok(Self { gazetteer: Gazetteer::new(&patterns, surface).map_err(to_py_err)?, labels })
     }
 
-    #[pyo3(signature = (texts, *, num_threads=0))]
-    fn find(&self, py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<ArrowBatch> {
+    #[pyo3(signature = (texts, *, common=None, num_threads=0))]
+    fn find(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        common: Option<PyRef<'_, PyCommonWords>>,
+        num_threads: usize,
+    ) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
         let threads = pool(num_threads).map_err(to_py_err)?;
-        let found = py.detach(|| threads.install(|| self.gazetteer.find(&texts)));
+        let common = common.as_ref().map(|common| &common.common);
+        let found = py.detach(|| threads.install(|| self.gazetteer.find(&texts, common)));
         to_batch(&texts, &found, |source| (self.labels.get(source as usize), "list"))
     }
 }
 
-/// Values of record fields, in the documents of the individual they belong to only.
-#[pyfunction(name = "find_records")]
-#[pyo3(signature = (texts, units, record_units, values, labels, *, num_threads=0))]
-#[allow(clippy::too_many_arguments)]
-fn py_find_records(
-    py: Python<'_>,
-    texts: &Bound<'_, PyAny>,
-    units: PyReadonlyArray1<'_, u32>,
-    record_units: PyReadonlyArray1<'_, u32>,
-    values: &Bound<'_, PyAny>,
-    labels: &Bound<'_, PyAny>,
-    num_threads: usize,
-) -> PyResult<ArrowBatch> {
-    let texts = import_texts(texts, "text")?;
-    let values = import_texts(values, "value")?;
-    let labels = import_texts(labels, "label")?;
-    check_labels(&labels, values.len())?;
-    let (units, record_units) = (units.as_slice()?, record_units.as_slice()?);
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let found =
-        py.detach(|| threads.install(|| find_records(&texts, units, record_units, &values))).map_err(to_py_err)?;
-    to_batch(&texts, &found, |source| (labels.get(source as usize), "record"))
+/// Values of record fields, looked for in the documents of the individual they belong to only.
+#[pyclass(name = "Records", frozen)]
+pub struct PyRecords {
+    records: Records,
+    labels: Texts,
+}
+
+#[pymethods]
+impl PyRecords {
+    #[new]
+    fn new(
+        units: PyReadonlyArray1<'_, u32>,
+        values: &Bound<'_, PyAny>,
+        fields: &Bound<'_, PyAny>,
+        labels: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let values = import_texts(values, "value")?;
+        let labels = import_texts(labels, "label")?;
+        check_labels(&labels, values.len())?;
+        let fields = import_texts(fields, "field")?;
+        let fields =
+            (0..fields.len()).map(|row| Field::parse(fields.get(row))).collect::<Result<_, _>>().map_err(to_py_err)?;
+        let records = Records::new(units.as_slice()?, values, fields).map_err(to_py_err)?;
+        Ok(Self { records, labels })
+    }
+
+    #[pyo3(signature = (texts, units, *, common=None, initials=false, num_threads=0))]
+    fn find(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+        common: Option<PyRef<'_, PyCommonWords>>,
+        initials: bool,
+        num_threads: usize,
+    ) -> PyResult<ArrowBatch> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_slice()?;
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let common = common.as_ref().map(|common| &common.common);
+        let found =
+            py.detach(|| threads.install(|| self.records.find(&texts, units, common, initials))).map_err(to_py_err)?;
+        to_batch(&texts, &found, |source| {
+            (self.labels.get(source as usize / 2), if source % 2 == 1 { "edited" } else { "record" })
+        })
+    }
+}
+
+/// What was found once, to be found wherever else it may stand.
+#[pyclass(name = "Surfaces")]
+pub struct PySurfaces {
+    surfaces: Surfaces,
+}
+
+#[pymethods]
+impl PySurfaces {
+    #[new]
+    fn new() -> Self {
+        Self { surfaces: Surfaces::new() }
+    }
+
+    /// Spans in characters; `scopes` 0 nowhere, 1 the unit's documents, 2 all of them.
+    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, scopes, names, sources, *, num_threads=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+        span_offsets: PyReadonlyArray1<'_, i64>,
+        starts: PyReadonlyArray1<'_, i32>,
+        ends: PyReadonlyArray1<'_, i32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        scopes: PyReadonlyArray1<'_, u8>,
+        names: PyReadonlyArray1<'_, u8>,
+        sources: PyReadonlyArray1<'_, u32>,
+        num_threads: usize,
+    ) -> PyResult<()> {
+        let texts = import_texts(texts, "text")?;
+        let spans = Spans {
+            offsets: span_offsets.as_slice()?,
+            starts: starts.as_slice()?,
+            ends: ends.as_slice()?,
+            labels: labels.as_slice()?,
+        };
+        let (units, scopes, names, sources) =
+            (units.as_slice()?, scopes.as_slice()?, names.as_slice()?, sources.as_slice()?);
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        py.detach(|| threads.install(|| self.surfaces.add(&texts, units, &spans, scopes, names, sources)))
+            .map_err(to_py_err)
+    }
+
+    /// Returns how many surfaces spread, and how many are too short or too common to.
+    fn finish(&mut self) -> (u64, u64, u64) {
+        let counts = self.surfaces.finish();
+        (counts.surfaces, counts.short, counts.common)
+    }
+
+    /// Columns document, start, end (characters), label, source.
+    #[pyo3(signature = (texts, units, span_offsets, starts, ends, labels, *, num_threads=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn find(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        units: PyReadonlyArray1<'_, u32>,
+        span_offsets: PyReadonlyArray1<'_, i64>,
+        starts: PyReadonlyArray1<'_, i32>,
+        ends: PyReadonlyArray1<'_, i32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        num_threads: usize,
+    ) -> PyResult<ArrowBatch> {
+        let texts = import_texts(texts, "text")?;
+        let units = units.as_slice()?;
+        let spans = Spans {
+            offsets: span_offsets.as_slice()?,
+            starts: starts.as_slice()?,
+            ends: ends.as_slice()?,
+            labels: labels.as_slice()?,
+        };
+        if units.len() != texts.len() {
+            return Err(to_py_err(Error::Corpus("surfaces: one unit is needed for each document".into())));
+        }
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let found = py.detach(|| threads.install(|| self.surfaces.find(&texts, units, &spans))).map_err(to_py_err)?;
+        let (starts, ends) = in_characters(&texts, &found);
+        let of = |which: fn(&Surfaces, u32) -> u32| {
+            UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))
+        };
+        batch(vec![
+            ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
+            ("start", Arc::new(Int32Array::from(starts))),
+            ("end", Arc::new(Int32Array::from(ends))),
+            ("label", Arc::new(of(Surfaces::label))),
+            ("source", Arc::new(of(Surfaces::source))),
+        ])
+    }
 }

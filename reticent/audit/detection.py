@@ -1,0 +1,291 @@
+"""Detection: how much of what people marked the detectors find, together, each alone, and only one of them.
+
+Definitions
+-----------
+strict
+    A found span is right where a gold span has the same start, end and category: the measure of the i2b2 2014
+    (Stubbs, Kotfila and Uzuner 2015) and MEDDOCAN (Marimon et al. 2019) de-identification tracks, on categories.
+    Detectors are united, so a found span that lies in a longer one of its category counts only where it is right.
+relaxed
+    A found span is right where it overlaps a gold span of its category; a gold span is found where a found one of
+    its category overlaps it. Precision and recall count different spans; F1 is their harmonic mean.
+words
+    The same over (word, category), a word being of a span that touches it. Words are what is masked and protected.
+any label
+    Each of these over spans and words whatever their category.
+covered
+    A mention whose every word is touched by found spans, of any label: it is protected as a whole.
+entities
+    An entity is found where *all* its mentions are covered (Pilán et al. 2022, the entity-level recall of the Text
+    Anonymization Benchmark), direct and quasi-identifiers apart where the gold standard says which is which. Theirs
+    asks for characters, ours for words. With several annotators each one's entities count: the mean over annotators,
+    weighted by what they marked.
+
+Intervals are 95 %, over individuals, who are resampled whole. All is sorted arrays and prefix sums: O(n log n) in the
+spans, and a bootstrap in one matrix product a section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from reticent.audit.statistics import BOOTSTRAP, Estimate, ratio_estimates
+
+if TYPE_CHECKING:
+    from reticent.engine.detect.marks import LineSpans, Marks
+
+__all__ = ["evaluate_detection"]
+
+MATCHES: Final = ("strict", "relaxed", "words")
+
+
+def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """Return what the detectors of ``marks`` find and miss, as numbers that can be written as JSON.
+
+    Returns
+    -------
+    dict
+        ``documents``, ``unmarked`` (documents without a gold standard, left out), ``individuals``, ``words``,
+        ``mentions``; ``union``, the scores of all detectors together (`_scores`); ``alone``, detector -> the scores of
+        it alone; ``only``, detector -> category -> mentions covered with it and not without it; ``missed`` and
+        ``partial``, category -> mentions no detector touches, or covers whole. Rates are `Estimate` as dictionaries.
+    """
+    everything = np.arange(len(marks.detectors))
+    settings = {"num_bootstrap": num_bootstrap, "seed": seed}
+    touched = [_touched(marks, marks.detector == number) for number in everything]
+    times_touched = np.zeros(marks.num_words, dtype=np.int16)
+    for each in touched:
+        times_touched += each
+    covered = _covered(marks, times_touched > 0, np.ones(len(marks.found), dtype=bool))
+    only = {}
+    for number, name in enumerate(marks.detectors):
+        others = _covered(marks, times_touched > touched[number], marks.detector != number)
+        only[name] = _counted(marks, covered & ~others)
+    reached = _overlaps(marks.gold, marks.found, np.zeros(len(marks.categories), dtype=np.int64))
+    return {
+        "documents": len(marks.individual),
+        "unmarked": marks.num_unmarked,
+        "individuals": marks.num_individuals,
+        "words": marks.num_words,
+        "mentions": _counted(marks, np.ones(len(marks.gold), dtype=bool)),
+        "union": _scores(marks, np.ones(len(marks.found), dtype=bool), **settings),
+        "alone": {
+            name: _scores(marks, marks.detector == number, **settings) for number, name in enumerate(marks.detectors)
+        },
+        "only": only,
+        "missed": _counted(marks, ~reached),
+        "partial": _counted(marks, reached & ~covered),
+    }
+
+
+@dataclass(slots=True)
+class _Rates:
+    """Rates that are collected, one numerator and denominator an individual, and estimated together."""
+
+    num_individuals: int
+    names: list[tuple[str, ...]] = field(default_factory=list)
+    tops: list[np.ndarray] = field(default_factory=list)
+    bottoms: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, name: tuple[str, ...], individual: np.ndarray, right: np.ndarray) -> None:
+        """Add a rate: how many of these things are right, each an individual's."""
+        self.names.append(name)
+        self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
+        self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
+
+    def estimates(self, num_bootstrap: int, seed: int) -> dict[str, Any]:
+        """Nested dictionaries by the names; beside a precision and a recall stands their F1."""
+        if not self.names:
+            return {}
+        found, draws = ratio_estimates(
+            np.stack(self.tops), np.stack(self.bottoms), num_bootstrap=num_bootstrap, seed=seed
+        )
+        at = {name: number for number, name in enumerate(self.names)}
+        result: dict[str, Any] = {}
+        for name, number in at.items():
+            place = result
+            for part in name[:-1]:
+                place = place.setdefault(part, {})
+            place[name[-1]] = found[number].to_dict() | {"of": int(self.bottoms[number].sum())}
+            if name[-1] == "recall":
+                other = at[*name[:-1], "precision"]
+                place["f1"] = _f1(found[other], found[number], draws[:, other], draws[:, number]).to_dict()
+        return result
+
+
+def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: np.ndarray) -> Estimate:
+    """Harmonic mean. Its interval is that of the draws; of the bounds, where one of both has no spread to draw from."""
+
+    def harmonic(p: Any, r: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            return np.where(p + r > 0, 2 * p * r / np.where(p + r > 0, p + r, 1), p + r)
+
+    n = max(precision.n, recall.n)
+    if precision.value is None or recall.value is None:
+        return Estimate(value=None, n=n, method="no span on one side")
+    value = float(harmonic(precision.value, recall.value))
+    if precision.method == recall.method == BOOTSTRAP:
+        low, high = np.nanquantile(harmonic(precisions, recalls), [0.025, 0.975])
+        return Estimate(value=value, low=float(low), high=float(high), n=n)
+    low, high = harmonic(precision.low, recall.low), harmonic(precision.high, recall.high)
+    return Estimate(value=value, low=float(low), high=float(high), n=n, method="bounds of precision and recall")
+
+
+def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) -> dict[str, Any]:
+    """Scores of the chosen found spans: ``overall``, ``any_label`` and ``categories``, each with strict, relaxed and
+    words; ``covered`` overall and of each category; ``entities`` by type; ``all_found`` of documents and individuals.
+    """
+    gold, found = marks.gold, marks.found.take(chosen)
+    rates = _Rates(marks.num_individuals)
+    owner = marks.individual
+    same, none = np.arange(len(marks.categories)), np.zeros(len(marks.categories), dtype=np.int64)
+    for scope, codes in (("overall", same), ("any_label", none)):
+        for match, (g_owner, g_code, g_right), (f_owner, f_code, f_right) in _matches(marks, gold, found, codes):
+            rates.add((scope, match, "precision"), f_owner, f_right)
+            rates.add((scope, match, "recall"), g_owner, g_right)
+            for number, name in enumerate(marks.categories if scope == "overall" else ()):
+                of_found, of_gold = f_code == number, g_code == number
+                rates.add(("categories", name, match, "precision"), f_owner[of_found], f_right[of_found])
+                rates.add(("categories", name, match, "recall"), g_owner[of_gold], g_right[of_gold])
+    covered = _covered(marks, _touched(marks, chosen), chosen)
+    rates.add(("covered", "overall"), owner[gold.document], covered)
+    for number, name in enumerate(marks.categories):
+        of = gold.category == number
+        rates.add(("covered", name), owner[gold.document[of]], covered[of])
+    for name, entity_owner, right in _entities(marks, covered):
+        rates.add(("entities", name), entity_owner, right)
+    complete, has_gold = _all(gold.document, covered, len(owner))
+    rates.add(("all_found", "documents"), owner[has_gold], complete[has_gold])
+    complete, has_gold = _all(owner[gold.document], covered, marks.num_individuals)
+    rates.add(("all_found", "individuals"), np.flatnonzero(has_gold), complete[has_gold])
+    return {"categories": {}} | rates.estimates(num_bootstrap, seed)
+
+
+def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
+    """Yield match, then owner, category and whether it is right of every distinct gold thing, and of every found one;
+    ``codes`` says which categories count as one."""
+    owner = marks.individual
+    line = codes * (marks.num_characters + 1)
+    sides = [_distinct(spans, codes) for spans in (gold, found)]
+    keys = _numbered([(s.start, s.end, codes[s.category]) for s in sides])
+    counts = ~_inside(sides[1], line) | np.isin(keys[1], keys[0])
+    sides[1], keys[1] = sides[1].take(counts), keys[1][counts]
+    rights = {"strict": [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]}
+    rights["relaxed"] = [_overlaps(sides[0], sides[1], line), _overlaps(sides[1], sides[0], line)]
+    for match, (of_gold, of_found) in rights.items():
+        yield (
+            match,
+            *((owner[s.document], s.category, r) for s, r in zip(sides, (of_gold, of_found), strict=True)),
+        )
+    words = [_words(spans, codes, marks.num_words) for spans in (gold, found)]
+    pairs = [np.isin(words[0][0], words[1][0]), np.isin(words[1][0], words[0][0])]
+    yield (
+        "words",
+        *((owner[doc], code, right) for (_, doc, code), right in zip(words, pairs, strict=True)),
+    )
+
+
+def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
+    """Each span once, whoever found or marked it."""
+    (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
+    return spans.take(np.unique(keys, return_index=True)[1])
+
+
+def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+    """Rows of several tables -> numbers that are equal where all columns are."""
+    columns = [np.concatenate(parts) for parts in zip(*sides, strict=True)]
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), dtype=bool)
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(new)
+    return np.split(numbers, np.cumsum([len(side[0]) for side in sides])[:-1])
+
+
+def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarray:
+    """Whether each span overlaps one of the others, where category c stands ``line[c]`` further on.
+
+    Others that begin before a span ends, less those that end before it begins, are those that overlap it.
+    """
+    shift, other_shift = (line[s.category] if len(s) else np.empty(0, dtype=np.int64) for s in (spans, others))
+    starts, ends = np.sort(others.start + other_shift), np.sort(others.end + other_shift)
+    begun = np.searchsorted(starts, spans.end + shift, side="left")
+    ended = np.searchsorted(ends, spans.start + shift, side="right")
+    return begun > ended
+
+
+def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
+    """Whether each of these distinct spans lies in a longer one of its category (see `_overlaps` for ``line``)."""
+    shift = line[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
+    start, end = spans.start + shift, spans.end + shift
+    order = np.lexsort((-end, start))
+    furthest = np.concatenate([[-1], np.maximum.accumulate(end[order])[:-1]]) if len(spans) else end
+    inside = np.empty(len(spans), dtype=bool)
+    inside[order] = end[order] <= furthest
+    return inside
+
+
+def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct (word, category) that spans touch: a key, the document and a category of each."""
+    lengths = spans.end_word - spans.first_word
+    row = np.repeat(np.arange(len(spans)), lengths)
+    begins = np.cumsum(lengths) - lengths
+    word = np.arange(len(row)) - begins[row] + spans.first_word[row]
+    keys, first = np.unique(codes[spans.category[row]] * max(num_words, 1) + word, return_index=True)
+    return keys, spans.document[row[first]], spans.category[row[first]]
+
+
+def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
+    """Whether each word is touched by one of the chosen found spans."""
+    steps = np.zeros(marks.num_words + 1, dtype=np.int32)
+    np.add.at(steps, marks.found.first_word[chosen], 1)
+    np.subtract.at(steps, marks.found.end_word[chosen], 1)
+    return np.cumsum(steps[:-1]) > 0
+
+
+def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Whether every word of each mention is touched; a mention without a word is where a chosen span overlaps it."""
+    gold = marks.gold
+    before = np.concatenate([[0], np.cumsum(touched, dtype=np.int64)])
+    lengths = gold.end_word - gold.first_word
+    whole = before[gold.end_word] - before[gold.first_word] == lengths
+    wordless = lengths == 0
+    if wordless.any():
+        nowhere = np.zeros(len(marks.categories), dtype=np.int64)
+        whole[wordless] = _overlaps(gold.take(wordless), marks.found.take(chosen), nowhere)
+    return whole
+
+
+def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield name, owner of each entity and whether all its mentions are covered: of all, and of each identifier type.
+
+    An entity with mentions of several types is of the first in the order of the names: direct before quasi.
+    """
+    num = int(marks.entity.max(initial=-1)) + 1
+    owner, kind = np.zeros(num, dtype=np.int64), np.full(num, len(marks.identifier_types), dtype=np.int64)
+    owner[marks.entity] = marks.individual[marks.gold.document]
+    by_name = np.argsort(np.argsort(marks.identifier_types)) if marks.identifier_types else np.empty(0, dtype=np.int64)
+    np.minimum.at(kind, marks.entity, by_name[marks.identifier_type])
+    found, _ = _all(marks.entity, covered, num)
+    yield "overall", owner, found
+    for number, name in enumerate(sorted(marks.identifier_types)):
+        if name:
+            yield name, owner[kind == number], found[kind == number]
+
+
+def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whether all of each group are right, and whether it has any."""
+    sizes = np.bincount(group, minlength=num_groups)
+    return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
+
+
+def _counted(marks: Marks, which: np.ndarray) -> Mapping[str, int]:
+    """Mentions of each category among these, categories without one left out."""
+    counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
+    return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

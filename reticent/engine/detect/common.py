@@ -1,0 +1,72 @@
+"""Common words: which names are also words of the language, learned from how the corpus itself writes them.
+
+A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No
+list is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector
+as ``common``, and nothing is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+
+from reticent.errors import CorpusError
+
+if TYPE_CHECKING:
+    from reticent._rust import CommonWords
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+
+
+class Guarded(Protocol):
+    """A detector that wants to know which words are common."""
+
+    #: None: nothing is known yet; False: it does not want to know.
+    common_words: CommonWords | Literal[False] | None
+
+
+def read_common_words(path: str | Path) -> CommonWords:
+    """Read a list of common words, one a line."""
+    from reticent import _rust
+
+    common = _rust.CommonWords()
+    common.add_list(pa.array(read_lines(path, "a list of common words"), pa.string()))
+    return common
+
+
+def read_lines(path: str | Path, what: str) -> list[str]:
+    """Return the lines of a text file that are not blank, trimmed."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{path}: not a readable {what.removeprefix('a ')} ({type(error).__name__})") from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def count_common_words(
+    corpus: Corpus, *, num_threads: int = 0, progress: Callable[[int], None] | None = None
+) -> CommonWords:
+    """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary."""
+    from reticent import _rust
+
+    common, done = _rust.CommonWords(), 0
+    for batch in corpus.batches(columns=("text",)):
+        common.add(batch.column("text"), num_threads=num_threads)
+        done += batch.num_rows
+        if progress:
+            progress(done)
+    common.merge()
+    return common
+
+
+def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
+    """Count once for all detectors that want to know and have no list of the user's."""
+    wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
+    if wanting:
+        common = count_common_words(corpus, num_threads=wanting[0].num_threads)
+        for detector in wanting:
+            detector.common_words = common

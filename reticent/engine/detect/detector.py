@@ -1,0 +1,41 @@
+"""What a detector is: it sees a batch of documents and returns spans in characters; it knows no file and no policy."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["BATCH_SPANS", "Detector", "spans_batch"]
+
+#: What a detector returns: one row a span, ``document`` = row in the batch.
+BATCH_SPANS: Final = pa.schema(
+    [
+        pa.field("document", pa.int64()),
+        pa.field("start", pa.int32()),
+        pa.field("end", pa.int32()),
+        pa.field("label", pa.string()),
+        pa.field("score", pa.float32()),
+    ]
+)
+
+
+class Detector(Protocol):
+    """Finds direct identifiers in a batch of documents."""
+
+    name: str
+    #: Columns of `DOCUMENTS` that the detector reads.
+    columns: tuple[str, ...]
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the spans of a batch (`BATCH_SPANS`), in any order."""
+        ...
+
+
+def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.0) -> pa.Table:
+    """Build `BATCH_SPANS` from arrays; ``score`` is one for all, or an array."""
+    columns = [document, start, end, label]
+    arrays = [pa.array(values).cast(BATCH_SPANS.field(i).type) for i, values in enumerate(columns)]
+    arrays.append(pa.array(np.full(len(arrays[0]), score, dtype=np.float32)))
+    return pa.Table.from_arrays(arrays, schema=BATCH_SPANS)

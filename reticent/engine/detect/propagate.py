@@ -1,0 +1,181 @@
+"""Propagation: what was found once is found wherever else it stands, as spans of their own.
+
+A note that says "Mrs. Dubois" gives away the "dubois" of the next one, which no detector may have seen. The label of a
+span says how far its surface spreads (`Policy.scope_of`, as in the stage protect): over the individual's documents, and
+for names, ids and contacts over the corpus. The parts of a name spread over its individual's documents.
+
+How this fits with the stage protect, which spreads the words of every span by the same scopes: it sees these spans as
+any others. Their words are words of a span of the same label, so its list grows by other spellings of them at most
+(DUBOIS for Dubois); what this adds is that scrubbing and evaluation see them too, as whole names, across case and
+accents. What does not spread here because it is too short or too common may still be spread there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.detect.labels import category
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.protect import Policy, Scope
+from reticent.engine.schema import SPANS
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["PREFIX", "propagate"]
+
+#: Before the name of the detector that found the surface first: ``propagated:records``.
+PREFIX: Final = "propagated:"
+_REACH: Final[Mapping[Scope, int]] = {"occurrence": 0, "individual": 1, "corpus": 2}
+
+
+def propagate(
+    corpus: Corpus,
+    spans_path_in: Path | str,
+    spans_path_out: Path | str,
+    *,
+    scopes: Mapping[str, Scope] | None = None,
+    num_threads: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, int]:
+    """Write the spans of a file and where else their surfaces stand to another (`SPANS`; secret); returns counts.
+
+    A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
+    single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
+    a tenth of its documents are many (and 20 times). A place is not told twice under one label.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        The documents whose rows the spans count.
+    scopes : mapping of label to "corpus", "individual" or "occurrence", optional
+        Over the defaults, as in `Policy`.
+
+    Returns
+    -------
+    dict
+        spans (written), propagated (of them), surfaces (that spread), short and common (that do not).
+
+    Raises
+    ------
+    CorpusError
+        A span lies outside its text. ArtifactError: the file is no table of spans of this version.
+
+    Cost: two passes over the text at the speed of a gazetteer; memory is a batch, the surfaces and the vocabulary.
+    """
+    from reticent import _rust
+
+    surfaces, codes = _rust.Surfaces(), _Codes(Policy(scopes=dict(scopes or {})))
+    reader = SpanReader(spans_path_in)
+    for _, batch, table in _batches(corpus, reader):
+        labels, sources = codes.labels(table), codes.sources(table)
+        surfaces.add(
+            batch.column("text"),
+            codes.units(batch),
+            *_bounds(table, batch.num_rows),
+            labels,
+            codes.reach[labels],
+            codes.is_name[labels],
+            sources,
+            num_threads=num_threads,
+        )
+    num_surfaces, num_short, num_common = surfaces.finish()
+    counts = {"spans": 0, "propagated": 0, "surfaces": num_surfaces, "short": num_short, "common": num_common}
+    with pq.ParquetWriter(Path(spans_path_out), SPANS, compression="zstd") as writer:
+        for first, batch, table in _batches(corpus, reader):
+            found = pa.record_batch(
+                surfaces.find(
+                    batch.column("text"),
+                    codes.units(batch),
+                    *_bounds(table, batch.num_rows),
+                    codes.labels(table),
+                    num_threads=num_threads,
+                )
+            )
+            known = table.set_column(0, SPANS.field(0), pc.add(table.column("document"), first))
+            united = pa.concat_tables([known, codes.spans(found, batch.column("doc_id"), first)])
+            order = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
+            writer.write_table(united.sort_by(order))
+            counts["spans"] += united.num_rows
+            counts["propagated"] += found.num_rows
+            if progress:
+                progress(first + batch.num_rows)
+    return counts
+
+
+def _batches(corpus: Corpus, reader: SpanReader) -> Iterator[tuple[int, pa.RecordBatch, pa.Table]]:
+    """Number of the first document, documents, and their spans with the row in the batch as ``document``."""
+    first = 0
+    for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
+        table = reader.table(first, batch.num_rows)
+        yield first, batch, table.set_column(0, SPANS.field(0), pc.subtract(table.column("document"), first))
+        first += batch.num_rows
+
+
+def _bounds(table: pa.Table, num_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    document, start, end = (table.column(name).combine_chunks().to_numpy() for name in ("document", "start", "end"))
+    return np.searchsorted(document, np.arange(num_documents + 1)).astype(np.int64), start, end
+
+
+class _Codes:
+    """Numbers for labels, detectors with their scores, and individuals, in the order they are met."""
+
+    def __init__(self, policy: Policy):
+        self._policy = policy
+        self._labels = _Numbers()
+        self._sources = _Numbers()
+        self._units: dict[str, int] = {}
+        #: Of each label, 0 to 2, and whether it is a name's.
+        self.reach = np.empty(0, dtype=np.uint8)
+        self.is_name = np.empty(0, dtype=np.uint8)
+
+    def labels(self, table: pa.Table) -> np.ndarray:
+        codes = self._labels.of(table.column("label"))
+        known = self._labels.values
+        self.reach = np.array([_REACH[self._policy.scope_of(label)] for label in known], dtype=np.uint8)
+        self.is_name = np.array([category(label) == "NAME" for label in known], dtype=np.uint8)
+        return codes
+
+    def sources(self, table: pa.Table) -> np.ndarray:
+        return self._sources.of(table.column("detector"))
+
+    def units(self, batch: pa.RecordBatch) -> np.ndarray:
+        encoded = batch.column("individual_id").cast(pa.string()).dictionary_encode()
+        codes = [self._units.setdefault(unit, len(self._units)) for unit in encoded.dictionary.to_pylist()]
+        return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
+
+    def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
+        """What was found as `SPANS`."""
+        detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
+        document = found.column("document")
+        columns: dict[str, Any] = {
+            "document": pc.add(document.cast(pa.int64()), first),
+            "doc_id": doc_ids.take(document),
+            "start": found.column("start"),
+            "end": found.column("end"),
+            "label": pa.array(self._labels.values, pa.string()).take(found.column("label")),
+            "detector": pa.array(detectors, pa.string()).take(found.column("source")),
+            "score": pa.array(np.ones(found.num_rows, dtype=np.float32)),
+        }
+        return pa.table(columns, schema=SPANS)
+
+
+class _Numbers:
+    """Strings of a small vocabulary as numbers."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+
+    def of(self, column: pa.ChunkedArray) -> np.ndarray:
+        encoded = column.combine_chunks().dictionary_encode()
+        new = [value for value in encoded.dictionary.to_pylist() if value not in self.values]
+        self.values += new
+        codes = np.array([self.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.uint32)
+        return codes[encoded.indices.to_numpy()] if len(codes) else np.empty(0, dtype=np.uint32)

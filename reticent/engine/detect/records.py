@@ -1,0 +1,241 @@
+"""Records: what the hospital knows of an individual, found in that individual's documents and nowhere else.
+
+The fields come from a second table (any number of rows an individual: aliases, maiden names) or from columns of the
+documents themselves. How a field is looked for depends on what it is (`FIELDS`): names by their parts, initials and
+small edits; a birth date in whatever form it is written; codes and phone numbers whatever separates their groups; an
+address in its parts; other fields as they stand, whatever their case and accents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+
+from reticent.engine.corpus import SOURCE_COLUMN
+from reticent.engine.detect.common import read_common_words
+from reticent.engine.detect.detector import spans_batch
+from reticent.engine.schema import type_name
+from reticent.errors import CorpusError, PolicyError
+
+if TYPE_CHECKING:
+    from reticent._rust import CommonWords
+
+__all__ = ["FIELDS", "RecordsDetector", "Values", "read_records"]
+
+_NAMES_OF: Final = {
+    ("NAME", "name"): (
+        "name first_name middle_name last_name full_name given_name family_name surname maiden_name birth_name alias "
+        "firstname lastname familyname patient_name prenom nom nom_naissance nombre apellido apellidos vorname nachname"
+    ),
+    ("DATE", "date"): "birth_date dob date_of_birth birthdate death_date date_naissance fecha_nacimiento geburtsdatum",
+    ("PHONE", "phone"): "phone telephone phone_number mobile cell fax tel telefono telefon",
+    ("EMAIL", "text"): "email mail e_mail",
+    ("ADDRESS", "address"): "address street adresse direccion",
+    ("CITY", "text"): "city town ville ciudad",
+    ("ZIP", "text"): "zip zip_code postcode postal_code code_postal",
+    ("ID", "code"): "id mrn ipp nda patient_number record_number account_number insurance_number nhs_number",
+    ("SSN", "code"): "ssn",
+    ("NIR", "code"): "nir",
+    ("DNI", "code"): "dni",
+    ("IBAN", "code"): "iban",
+}
+
+#: Field of a record -> label of its spans, and how it is looked for: name, date, phone, code, address or text. A field
+#: that is not here is text, under its own name in upper case; a column of dates is a date.
+FIELDS: Final = {field: kind for kind, names in _NAMES_OF.items() for field in names.split()}
+_IDS: Final = ("individual_id", "household_id")
+#: Score of a span that differs from the record by a small edit.
+_EDITED: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Values of record fields, one row each, and how many fields held none."""
+
+    #: Columns individual_id, value, field (how it is looked for) and label, all strings without nulls.
+    table: pa.Table
+    num_skipped: int
+
+
+def read_records(path: str | Path, fields: Mapping[str, str] | None = None) -> Values:
+    """Read record fields from Parquet or CSV: ``individual_id`` and one column a field.
+
+    Parameters
+    ----------
+    fields : field -> column, optional
+        For columns with other names, also of ``individual_id``: ``{"last_name": "pat_last"}``.
+
+    Raises
+    ------
+    CorpusError
+        The table cannot be read, a column is missing, stands twice or holds no text, numbers or dates; an
+        individual_id is null or blank.
+    """
+    table = _read_table(Path(path))
+    if len(set(table.column_names)) < len(table.column_names):
+        raise CorpusError(f"{path}: a column name stands twice; it has {', '.join(table.column_names)}")
+    named = dict(fields or {})
+    if missing := sorted(set(named.values()) - set(table.column_names)):
+        raise CorpusError(f"{path}: column {missing[0]} is missing; it has {', '.join(table.column_names)}")
+    field_of = {column: field for field, column in named.items()}
+    table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
+    if len(set(table.column_names)) < len(table.column_names):
+        raise PolicyError(f"{path}: fields give a column the name of another; it has {', '.join(table.column_names)}")
+    if "individual_id" not in table.column_names:
+        raise CorpusError(f"{path}: column individual_id is missing; it has {', '.join(table.column_names)}")
+    ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
+    if ids.null_count:
+        raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
+    if blank := pc.sum(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0)).as_py():
+        raise CorpusError(f"{path}: column individual_id has {blank} blank values")
+    columns = {name: table.column(name) for name in table.column_names if name not in _IDS}
+    if not columns:
+        raise CorpusError(f"{path}: no record field beside individual_id")
+    return _values(ids, columns, str(path))
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        if path.suffix.lower() not in (".csv", ".tsv"):
+            return pq.ParquetFile(path).read()
+        parse = csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        names = csv.open_csv(path, parse_options=parse).schema.names
+        # Text as it stands: a number that is read as one loses its zeros.
+        as_text = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+        return csv.read_csv(path, parse_options=parse, convert_options=as_text)
+    except (OSError, pa.ArrowException) as error:
+        raise CorpusError(
+            f"{path}: not a readable table of records in Parquet or CSV ({type(error).__name__})"
+        ) from None
+
+
+def _values(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
+    parts, num_skipped = [], 0
+    for name, column in columns.items():
+        is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+        label, field = FIELDS.get(name.lower(), (name.upper(), "date" if is_date else "text"))
+        values = _as_text(column, f"{where} column {name}")
+        keep = pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1), False)
+        kept = values.filter(keep)
+        num_skipped += len(values) - len(kept)
+        constants = {
+            key: pa.array([value], pa.string()).take(pa.array(np.zeros(len(kept), dtype=np.int64)))
+            for key, value in (("field", field), ("label", label))
+        }
+        parts.append(pa.table({"individual_id": ids.filter(keep), "value": kept, **constants}))
+    return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped)
+
+
+def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    if pa.types.is_floating(column.type):  # numbers with nulls, as pandas keeps them
+        column = pc.if_else(pc.is_nan(column), None, column)
+        whole = pc.equal(column, pc.floor(column))
+        if pc.all(pc.fill_null(whole, True)).as_py():
+            column = column.cast(pa.int64(), safe=False)
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        raise CorpusError(f"{where}: expected text, numbers or dates, got {type_name(column.type)}") from None
+
+
+class RecordsDetector:
+    """The record fields of each individual, in that individual's documents only.
+
+    Parameters
+    ----------
+    table : path, optional
+        Parquet or CSV with ``individual_id`` and one column a field, any number of rows an individual.
+    fields : field -> column of the table, optional
+        For columns of other names: ``{last_name = "pat_last"}``.
+    columns : field -> column of the documents, optional
+        Fields that stand beside the text; each counts in its own document. Null and blank ones are passed over.
+    initials : bool
+        Whether "J.S." counts without a name beside it.
+    common : path, optional
+        Text file of words that are no names by themselves; by default they are learned from the corpus.
+    """
+
+    name = "records"
+    columns: tuple[str, ...]
+
+    def __init__(
+        self,
+        table: str | Path | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        initials: bool = False,
+        common: str | Path | None = None,
+        num_threads: int = 0,
+    ):
+        if table is None and not columns:
+            raise PolicyError('detector records needs detect.records.table = "records.parquet", or columns')
+        if fields and table is None:
+            raise PolicyError("detector records: fields name columns of a table, and there is none")
+        self.num_threads = num_threads
+        self.initials = initials
+        self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
+        self._of_document = {field: f"{SOURCE_COLUMN}{column}" for field, column in (columns or {}).items()}
+        self.columns = tuple(self._of_document.values())
+        #: Fields of the table that held nothing.
+        self.num_skipped = 0
+        self._ids: pa.Array | None = None
+        if table is not None:
+            values = read_records(table, fields)
+            self.num_skipped = values.num_skipped
+            encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
+            self._ids = encoded.dictionary
+            self._records = _compiled(values.table, encoded.indices)
+
+    def num_without(self, individual_ids: pa.Array) -> int:
+        """Count the individuals of whom the table says nothing; 0 where there is none."""
+        if self._ids is None:
+            return 0
+        known = pc.is_in(individual_ids.cast(pa.string()), value_set=self._ids)
+        return int(pc.sum(pc.invert(known)).as_py() or 0)
+
+    def detect(self, batch: pa.RecordBatch) -> pa.Table:
+        parts = []
+        if self._ids is not None:
+            codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
+            units = pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: nobody's unit
+            parts.append(self._find(self._records, batch, units))
+        if self._of_document:
+            rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])
+            columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
+            values = _values(rows, columns, "documents").table
+            own = _compiled(values, values.column("individual_id").combine_chunks().cast(pa.int64()))
+            parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
+        return pa.concat_tables(parts)
+
+    def _find(self, records: object, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
+        from reticent import _rust
+
+        assert isinstance(records, _rust.Records)
+        found = pa.record_batch(
+            records.find(
+                batch.column("text"),
+                units,
+                common=self.common_words,
+                initials=self.initials,
+                num_threads=self.num_threads,
+            )
+        )
+        spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
+        scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
+        return spans.set_column(4, spans.schema.field(4), scores)
+
+
+def _compiled(values: pa.Table, units: pa.Array) -> object:
+    from reticent import _rust
+
+    columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))
+    return _rust.Records(units.to_numpy().astype(np.uint32), *columns)

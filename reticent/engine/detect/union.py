@@ -1,0 +1,281 @@
+"""The union: every detector over every batch of a corpus, what each finds checked, ordered, and kept with its name.
+
+A detector that fails stops the run: a skipped note would be an unprotected one. With ``on_error="quarantine"`` the
+batch is tried document by document instead, and a document that a detector fails on is listed, and left out of
+everything after it. What fails on every document of a batch is no matter of one document, and stops the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.engine.detect.alignment import Alignment
+from reticent.engine.detect.common import learn_common_words
+from reticent.engine.detect.detector import BATCH_SPANS, Detector
+from reticent.engine.schema import SPANS
+from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["QUARANTINE", "OnError", "detect_spans", "quarantined_rows"]
+
+OnError = Literal["stop", "quarantine"]
+
+#: One row a document and detector that failed on it; ``row`` counts the documents of the corpus from 1.
+QUARANTINE: Final = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("doc_id", pa.string(), nullable=False),
+        pa.field("detector", pa.string(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+    ]
+)
+#: Detectors of ours, whose offsets are characters of the text by construction and by test.
+_ALIGNED: Final = frozenset({"rules", "records", "gazetteer"})
+
+
+def detect_spans(
+    corpus: Corpus,
+    detectors: Sequence[Detector],
+    folder: Path | str,
+    *,
+    on_error: OnError = "stop",
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the union of all detectors' spans to ``folder/spans.parquet`` (`SPANS`; secret); returns counts.
+
+    Spans are ordered by document, start and end; equal spans of one detector stand once. Documents are numbered
+    without those in quarantine, as in ``corpus.without(quarantined_rows(folder))``.
+
+    Parameters
+    ----------
+    on_error : {"stop", "quarantine"}
+        What a document does that a detector fails on: it stops the run, or it is listed in
+        ``folder/quarantine.parquet`` (`QUARANTINE`; secret) and has no span.
+
+    Returns
+    -------
+    dict
+        For each detector the spans it found, under "spans" how many were written, and with ``"quarantine"`` under
+        "quarantined" how many documents were left out.
+
+    Raises
+    ------
+    CorpusError
+        A detector failed, or gave a span outside its text; the message names the document's row. Or most spans of a
+        detector cut words, as those of another text or in bytes do.
+    """
+    learn_common_words(corpus, detectors)
+    union = _Union(detectors, on_error)
+    columns = ["doc_id", "individual_id", "text"]
+    columns += dict.fromkeys(name for detector in detectors for name in detector.columns if name not in columns)
+    num_read = 0
+    with pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer:
+        for batch in corpus.batches(columns=tuple(columns)):
+            if detectors:
+                writer.write_table(union.spans_of(batch))
+            num_read += batch.num_rows
+            if progress:
+                progress(num_read)
+    if on_error == "quarantine":
+        pq.write_table(pa.Table.from_pylist(union.quarantine, schema=QUARANTINE), Path(folder) / "quarantine.parquet")
+    return union.counts
+
+
+def quarantined_rows(folder: Path | str) -> np.ndarray:
+    """Return the documents (int64, ascending, from 0) that the folder's ``quarantine.parquet`` lists; none without it.
+
+    Raises
+    ------
+    ArtifactError
+        It is there, and not a readable table of this version.
+    """
+    path = Path(folder) / "quarantine.parquet"
+    if not path.exists():
+        return np.empty(0, dtype=np.int64)
+    try:
+        rows = pq.read_table(path, schema=QUARANTINE).column("row").to_numpy()
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path}: not a readable list of documents ({type(error).__name__})") from None
+    return np.unique(rows) - 1
+
+
+@dataclass(slots=True)
+class _Union:
+    """The detectors, and what they have found so far."""
+
+    detectors: Sequence[Detector]
+    on_error: OnError
+    counts: dict[str, Any] = field(default_factory=dict)
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    #: Documents that were read, and those of them that are not in quarantine.
+    num_read: int = 0
+    num_kept: int = 0
+    _alignments: list[Alignment] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("stop", "quarantine"):
+            raise PolicyError(f"on_error: expected stop or quarantine, got {self.on_error!r}")
+        names = [detector.name for detector in self.detectors]
+        if len(set(names)) != len(names):
+            raise PolicyError(f"detectors: a name stands twice among {', '.join(names)}")
+        self.counts = dict.fromkeys(names, 0) | {"spans": 0}
+        if self.on_error == "quarantine":
+            self.counts["quarantined"] = 0
+        self._alignments = [Alignment(name) for name in names]
+
+    def spans_of(self, batch: pa.RecordBatch) -> pa.Table:
+        """Run every detector on the next documents of the corpus; returns their spans (`SPANS`)."""
+        lengths = pc.utf8_length(batch.column("text")).to_numpy()
+        keep = np.ones(batch.num_rows, dtype=bool)
+        parts = []
+        for detector, alignment in zip(self.detectors, self._alignments, strict=True):
+            found, failed = self._run(detector, batch)
+            misfits = self._misfits(found, lengths, detector.name)
+            if misfits:
+                found = found.filter(~np.isin(found.column("document").to_numpy(), list(misfits)))
+            if detector.name not in _ALIGNED:
+                alignment.check(found, batch.column("text"), self.num_read)
+            for row, error in sorted((misfits | failed).items()):
+                keep[row] = False
+                about = {"row": self.num_read + row + 1, "doc_id": batch.column("doc_id")[row].as_py()}
+                self.quarantine.append({**about, "detector": detector.name, "error": error})
+            self.counts[detector.name] += found.num_rows
+            parts.append(found)
+        names = [detector.name for detector in self.detectors]
+        united = _united(parts, names, batch.column("doc_id"), keep, self.num_kept)
+        self.num_read += batch.num_rows
+        self.num_kept += int(keep.sum())
+        self.counts["spans"] += united.num_rows
+        if "quarantined" in self.counts:
+            self.counts["quarantined"] = self.num_read - self.num_kept
+        return united
+
+    def _run(self, detector: Detector, batch: pa.RecordBatch) -> tuple[pa.Table, dict[int, str]]:
+        """What the detector finds, and row -> error of the documents it fails on (of none but in a quarantine)."""
+        try:
+            found = detector.detect(batch)
+        except ReticentError as error:
+            where = f"documents {self.num_read + 1} to {self.num_read + batch.num_rows}"
+            if self.on_error == "stop" or isinstance(error, PolicyError):
+                raise type(error)(f"detector {detector.name}, {where}: {error}") from None
+            return self._one_by_one(detector, batch, error)
+        except Exception as error:  # a library's message may quote the text, so none is shown
+            return self._one_by_one(detector, batch, error)
+        if not isinstance(found, pa.Table) or not found.schema.equals(BATCH_SPANS):
+            raise CorpusError(f"detector {detector.name}: expected a table with the columns of BATCH_SPANS")
+        return found, {}
+
+    def _one_by_one(
+        self, detector: Detector, batch: pa.RecordBatch, first_error: Exception
+    ) -> tuple[pa.Table, dict[int, str]]:
+        parts, failed = [BATCH_SPANS.empty_table()], {}
+        for row in range(batch.num_rows):
+            try:
+                found = detector.detect(batch.slice(row, 1))
+            except Exception as error:
+                failed[row] = type(error).__name__
+                if self.on_error == "stop":
+                    break
+                continue
+            moved = pc.add(found.column("document"), row)
+            parts.append(found.set_column(0, BATCH_SPANS.field("document"), moved))
+        name, kind = detector.name, type(first_error).__name__
+        documents = f"documents {self.num_read + 1} to {self.num_read + batch.num_rows}"
+        if self.on_error == "stop":
+            where = f"document {self.num_read + min(failed) + 1} of the corpus" if failed else documents
+            more = "" if failed else ", but on none of them alone"
+            raise CorpusError(
+                f"detector {name} failed on {where} ({failed.popitem()[1] if failed else kind}){more}"
+            ) from None
+        if len(failed) == batch.num_rows > 1:
+            raise CorpusError(
+                f"detector {name} failed on each of {documents} ({kind}); no quarantine for all of them"
+            ) from None
+        return pa.concat_tables(parts), failed
+
+    def _misfits(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
+        """Row -> error of the documents with a span that is none; an error of the run unless there is a quarantine."""
+        document = found.column("document")
+        numbers = document.to_numpy()
+        if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():
+            raise CorpusError(f"detector {name}: a span of a document beyond the {len(lengths)} it was given")
+        start, end = (pc.fill_null(found.column(edge), -1).to_numpy() for edge in ("start", "end"))
+        outside = np.flatnonzero((start < 0) | (end <= start) | (end > lengths[numbers]))
+        rows, first = np.unique(numbers[outside], return_index=True)
+        bad = {
+            row: f"span {start[at]}..{end[at]} does not fit its text of {lengths[row]} characters"
+            for row, at in zip(rows.tolist(), outside[first].tolist(), strict=True)
+        }
+        for column in ("score", "label", "end", "start"):
+            missing = np.unique(numbers[found.column(column).is_null().to_numpy()])
+            bad |= dict.fromkeys(missing.tolist(), f"a span has no {column}")
+        if bad and self.on_error == "stop":
+            row = min(bad)
+            raise CorpusError(f"detector {name}, document {self.num_read + row + 1} of the corpus: {bad[row]}")
+        return bad
+
+
+def _united(
+    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, num_before: int
+) -> pa.Table:
+    """What each detector found in the documents that are kept (`SPANS`), each span once a detector.
+
+    Rows are numbered anew after ``num_before``, and ordered by document, start, end, label and detector.
+    """
+    found = pa.concat_tables(parts)
+    document, start, end = (found.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
+    labels, rank_of_label = _ranked(found.column("label"))
+    detectors, rank_of_name = _ranked(pa.array(names, pa.string()))
+    rank_of_detector = np.repeat(rank_of_name, [part.num_rows for part in parts])
+    major = document << 32 | start
+    minor = end << 32 | rank_of_label << 8 | rank_of_detector
+    order = _order(major, minor)
+    if not keep.all():
+        order = order[keep[document[order]]]
+    major, minor = major[order], minor[order]
+    first = np.flatnonzero((major != np.roll(major, 1)) | (minor != np.roll(minor, 1)) | (np.arange(len(order)) == 0))
+    score = found.column("score").to_numpy()[order]
+    rows = order[first]
+    numbers = num_before + np.cumsum(keep, dtype=np.int64) - 1
+    return pa.table(
+        {
+            "document": numbers[document[rows]],
+            "doc_id": doc_ids.take(pa.array(document[rows])),
+            "start": start[rows].astype(np.int32),
+            "end": end[rows].astype(np.int32),
+            "label": labels.take(pa.array(rank_of_label[rows])),
+            "detector": detectors.take(pa.array(rank_of_detector[rows])),
+            "score": np.maximum.reduceat(score, first) if len(first) else score,
+        },
+        schema=SPANS,
+    )
+
+
+def _ranked(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+    """The distinct values in their order, and the rank (int64) of each."""
+    encoded = (values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    codes = encoded.indices.to_numpy() if len(encoded) else np.empty(0, dtype=np.int64)
+    return encoded.dictionary.take(order), ranks[codes]
+
+
+def _order(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """Row numbers by both keys. Each detector's rows come ordered, so that the stable sort merges a few runs."""
+    order = np.argsort(major, kind="stable")
+    equal = np.diff(major[order]) == 0
+    tied = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal])) if len(order) else order
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((minor[rows], major[rows]))]
+    return order

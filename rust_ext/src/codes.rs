@@ -1,0 +1,159 @@
+//! Codes: phone numbers and record numbers, whatever separates their groups.
+//!
+//! A code is its letters and digits. It is found where the pieces of a text, put together, are it: `555-12-3456`, `555 123456`.
+//! Leading zeros do not count for a number, since tables lose them; letters before a number do not either (`MRN00123456`).
+
+use crate::pieces::View;
+
+pub struct Code {
+    text: Box<str>,
+    is_number: bool,
+    pub source: u32,
+}
+
+/// Fewer characters are a number like any other.
+const MIN_LENGTH: usize = 4;
+
+/// Country codes whose numbers lose a zero behind them.
+const COUNTRIES: &[&str] = &["33", "44", "49", "32", "41", "34", "39", "31", "351", "352", "43", "46", "47", "45"];
+
+impl Code {
+    /// None for a code of fewer than four characters.
+    pub fn new(value: &View, source: u32) -> Option<Self> {
+        let text: String = (0..value.len()).map(|number| value.piece(number)).collect();
+        Self::of(&text, source)
+    }
+
+    fn of(text: &str, source: u32) -> Option<Self> {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let long = text.chars().count() >= MIN_LENGTH;
+        let text = if is_number { text.trim_start_matches('0') } else { text };
+        (long && text.len() >= 3).then(|| Self { text: text.into(), is_number, source })
+    }
+
+    /// A phone number with and without what is dialled before it.
+    pub fn phones(value: &View, source: u32) -> Vec<Self> {
+        let all: String = (0..value.len()).map(|number| value.piece(number)).collect();
+        let digits = all.trim_start_matches('0');
+        let mut forms = vec![digits.to_owned()];
+        if all.bytes().all(|byte| byte.is_ascii_digit()) {
+            let national = COUNTRIES.iter().find_map(|country| {
+                digits
+                    .strip_prefix(country)
+                    .filter(|rest| digits.len() >= 11 && rest.len() >= 8)
+                    .map(|rest| rest.trim_start_matches('0'))
+            });
+            let bare = national.or_else(|| digits.strip_prefix('1').filter(|rest| rest.len() == 10)).unwrap_or(digits);
+            forms.push(bare.to_owned());
+            if bare.len() >= 8 {
+                forms.push(format!("1{bare}"));
+                forms.extend(
+                    COUNTRIES.iter().flat_map(|country| [format!("{country}{bare}"), format!("{country}0{bare}")]),
+                );
+            }
+        }
+        forms.sort_unstable();
+        forms.dedup();
+        forms.iter().filter_map(|form| Self::of(form, source)).collect()
+    }
+
+    /// The first character, for a filter.
+    pub fn first(&self) -> u8 {
+        self.text.as_bytes()[0]
+    }
+
+    pub fn is_number(&self) -> bool {
+        self.is_number
+    }
+
+    /// First and last byte of the code where it begins in a piece.
+    #[inline]
+    pub fn at(&self, view: &View, piece: usize) -> Option<(usize, usize)> {
+        let (start, _) = view.pieces[piece];
+        let skipped =
+            if self.is_number { view.piece(piece).bytes().take_while(u8::is_ascii_alphabetic).count() } else { 0 };
+        let begin = start as usize + skipped;
+        let (mut wanted, mut at, mut leading) = (&*self.text, piece, self.is_number);
+        loop {
+            let (from, to) = (if at == piece { begin } else { view.pieces[at].0 as usize }, view.pieces[at].1 as usize);
+            let whole = &view.text()[from..to];
+            let rest = if leading { whole.trim_start_matches('0') } else { whole };
+            if at == piece && rest.is_empty() {
+                return None;
+            }
+            leading = false;
+            if rest.len() < wanted.len() {
+                wanted = wanted.strip_prefix(rest)?;
+            } else {
+                let over = rest.strip_prefix(wanted)?;
+                // "555-123-4567x89", but no other number.
+                let ends = over.is_empty() || self.is_number && !over.starts_with(|c: char| c.is_numeric());
+                return ends.then_some((begin, to - over.len()));
+            }
+            if at + 1 == view.len() || !joins_groups(view.gap(at)) {
+                return None;
+            }
+            at += 1;
+        }
+    }
+}
+
+fn joins_groups(gap: &str) -> bool {
+    gap.chars().count() <= 3
+        && gap.chars().all(|c| {
+            matches!(
+                c,
+                ' ' | '-' | '.' | '/' | '(' | ')' | '_' | '\u{a0}' | '\u{202f}' | '\u{2010}'..='\u{2013}' | '\u{2212}'
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::surface::Surface;
+
+    fn finds(codes: &[Code], text: &str) -> Option<String> {
+        let view = View::new(text, Surface::Fold);
+        let hit = |piece| codes.iter().find_map(|code| code.at(&view, piece));
+        let (start, end) = (0..view.len()).find_map(hit)?;
+        let (start, end) = view.origin(start, end)?;
+        Some(text[start..end].to_owned())
+    }
+
+    #[test]
+    fn codes_whatever_separates_them() {
+        let table: &[(&str, &str, Option<&str>)] = &[
+            ("538-26-7065", "SSN 538267065.", Some("538267065")),
+            ("538267065", "SSN 538-26-7065.", Some("538-26-7065")),
+            ("00123456", "MRN 123456", Some("123456")),
+            ("123456", "MRN00123456", Some("00123456")),
+            ("A1234567", "a-1234567", Some("a-1234567")),
+            ("123456", "1234567", None),
+            ("123456", "9123456", None),
+            ("123456", "12 34 567", None),
+            ("123", "123", None),
+            ("1234", "12, 34", None),
+        ];
+        for (value, text, expected) in table {
+            let codes: Vec<Code> = Code::new(&View::new(value, Surface::Fold), 0).into_iter().collect();
+            assert_eq!(finds(&codes, text).as_deref(), *expected, "{value} in {text}");
+        }
+    }
+
+    #[test]
+    fn phones_with_and_without_their_country() {
+        for (value, text, expected) in [
+            ("06 05 74 50 39", "+33 6 05 74 50 39", "33 6 05 74 50 39"),
+            ("06 05 74 50 39", "0033605745039", "0033605745039"),
+            ("06 05 74 50 39", "+33 (0)6 05 74 50 39", "33 (0)6 05 74 50 39"),
+            ("+33605745039", "06.05.74.50.39", "06.05.74.50.39"),
+            ("(236) 792-5090", "236.792.5090 x12", "236.792.5090"),
+            ("236-792-5090", "1-236-792-5090", "1-236-792-5090"),
+            ("+1 236 792 5090", "(236)792-5090x1", "236)792-5090"),
+        ] {
+            let codes = Code::phones(&View::new(value, Surface::Fold), 0);
+            assert_eq!(finds(&codes, text).as_deref(), Some(expected), "{value} in {text}");
+        }
+    }
+}

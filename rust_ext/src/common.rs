@@ -1,0 +1,183 @@
+//! Common words: which names are also words of the language, by how this corpus writes them.
+//!
+//! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
+//! does so in a twentieth of the cases is mixed. Texts without case say nothing. A list of the user's is common as it stands.
+//! Memory grows with the vocabulary: some 40 bytes a distinct word.
+
+use std::sync::{Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::context::{has_case, is_capital, starts_sentence};
+use crate::intern::Interner;
+use crate::pieces::View;
+use crate::surface::Surface;
+use crate::text::Texts;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Not known as a word: a name wherever it stands.
+    Name,
+    /// A name where it has a capital inside a sentence.
+    Mixed,
+    /// A name only where something else says so.
+    Common,
+}
+
+/// Occurrences in small letters and with a capital inside a sentence, in texts with case, and all there are; `u32::MAX`
+/// small ones for a word of a list.
+type Counts = (u32, u32, u32);
+
+#[derive(Default)]
+struct Table {
+    words: Interner,
+    counts: Vec<Counts>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { words: Interner::new(), counts: Vec::new() }
+    }
+
+    fn add(&mut self, word: &str, counts: Counts) {
+        self.add_at(word, 0, word.len(), counts);
+    }
+
+    fn add_at(&mut self, text: &str, start: usize, end: usize, (small, capital, all): Counts) {
+        let id = self.words.intern_at(text, start, end) as usize;
+        if id == self.counts.len() {
+            self.counts.push((0, 0, 0));
+        }
+        let counts = &mut self.counts[id];
+        *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
+    }
+}
+
+pub struct CommonWords {
+    total: Table,
+    /// What threads have counted since the last `merge`; each writes to its own.
+    parts: Vec<Mutex<Table>>,
+}
+
+impl Default for CommonWords {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const NUM_PARTS: usize = 64;
+
+impl CommonWords {
+    pub fn new() -> Self {
+        Self { total: Table::new(), parts: Vec::new() }
+    }
+
+    /// Count the words of documents; they tell once merged.
+    pub fn add(&mut self, texts: &Texts) {
+        self.parts.resize_with(NUM_PARTS, || Mutex::new(Table::new()));
+        let parts = &self.parts;
+        (0..texts.len()).into_par_iter().for_each(|row| {
+            let text = texts.get(row);
+            let cased = has_case(text);
+            let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
+            let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
+            let view = View::new(text, Surface::Fold);
+            for (number, &(start, end)) in view.pieces.iter().enumerate() {
+                let (text, start, end) = (view.text(), start as usize, end as usize);
+                if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
+                    continue;
+                }
+                let counts = match cased.then(|| is_capital(&view, number)).flatten() {
+                    Some(false) => (1, 0, 1),
+                    Some(true) if !starts_sentence(&view, number) => (0, 1, 1),
+                    _ => (0, 0, 1),
+                };
+                part.add_at(text, start, end, counts);
+            }
+        });
+    }
+
+    /// Add words that are common whatever the corpus says.
+    pub fn add_list(&mut self, words: &Texts) {
+        for row in 0..words.len() {
+            let view = View::new(words.get(row), Surface::Fold);
+            for number in 0..view.len() {
+                self.total.add(view.piece(number), (u32::MAX, 0, 0));
+            }
+        }
+    }
+
+    /// Bring together what threads have counted, so that they can be asked for.
+    pub fn merge(&mut self) {
+        for part in std::mem::take(&mut self.parts) {
+            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
+            for (id, &counts) in part.counts.iter().enumerate() {
+                self.total.add(part.words.word(id as u32), counts);
+            }
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.total.counts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a folded word is.
+    pub fn class(&self, word: &str) -> Class {
+        match self.counts(word) {
+            (small, ..) if small < MIN_SMALL => Class::Name,
+            (small, capital, _) if small > capital => Class::Common,
+            (small, capital, _) if small >= capital / 19 => Class::Mixed,
+            _ => Class::Name,
+        }
+    }
+
+    fn counts(&self, word: &str) -> Counts {
+        self.total.words.find(word).map_or((0, 0, 0), |id| self.total.counts[id as usize])
+    }
+
+    /// How often a folded word stands in the documents.
+    pub fn num_occurrences(&self, word: &str) -> u64 {
+        self.counts(word).2.into()
+    }
+
+    /// Whether a folded word has been seen in small letters at all.
+    pub fn is_word(&self, word: &str) -> bool {
+        self.counts(word).0 > 0
+    }
+}
+
+/// Once is a slip of the pen.
+const MIN_SMALL: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, StringArray};
+    use std::sync::Arc;
+
+    fn texts(rows: &[&str]) -> Texts {
+        let array: ArrayRef = Arc::new(StringArray::from(rows.to_vec()));
+        Texts::new(&array, "text").unwrap()
+    }
+
+    #[test]
+    fn classes_by_hand() {
+        let mut common = CommonWords::new();
+        common.add(&texts(&[
+            "Will you say what you will? It will do.",
+            "all small: young young",
+            "So Ann Grant has a grant.",
+        ]));
+        common.add(&texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]));
+        common.add_list(&texts(&["Petit", "van"]));
+        common.merge();
+        let classes = ["will", "young", "grant", "brown", "ann", "petit", "nobody"].map(|word| common.class(word));
+        use Class::{Common, Mixed, Name};
+        assert_eq!(classes, [Common, Name, Common, Mixed, Name, Common, Name]);
+        assert!(common.is_word("you") && !common.is_word("young") && !common.is_word("ann"));
+    }
+}

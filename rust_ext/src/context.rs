@@ -1,0 +1,321 @@
+//! Context: what stands around a piece and says whether it is a name.
+//!
+//! Nothing here is a list of names; the closed lists are titles, particles of surnames, months and what follows an eponym, in
+//! English, French, Spanish and German, folded.
+
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::pieces::View;
+
+/// Before a name: titles, and words that announce one.
+const TITLES: &[&str] = &[
+    "mr",
+    "mrs",
+    "ms",
+    "miss",
+    "mister",
+    "dr",
+    "drs",
+    "doctor",
+    "prof",
+    "professor",
+    "pr",
+    "sir",
+    "madam",
+    "nurse",
+    "m",
+    "mme",
+    "mlle",
+    "monsieur",
+    "madame",
+    "mademoiselle",
+    "docteur",
+    "professeur",
+    "sr",
+    "sra",
+    "srta",
+    "senor",
+    "senora",
+    "don",
+    "dona",
+    "doctora",
+    "dra",
+    "herr",
+    "frau",
+    "hr",
+    "fr",
+];
+
+/// Before a colon, and then a name.
+const CUES: &[&str] = &[
+    "name",
+    "names",
+    "surname",
+    "patient",
+    "nom",
+    "prenom",
+    "nombre",
+    "apellido",
+    "apellidos",
+    "paciente",
+    "vorname",
+    "nachname",
+    "signed",
+    "signe",
+    "physician",
+    "attending",
+    "provider",
+    "author",
+    "medecin",
+    "medico",
+    "arzt",
+    "born",
+    "nee",
+    "geb",
+];
+
+/// Parts of a surname that are not it.
+const PARTICLES: &[&str] = &[
+    "de", "la", "las", "los", "del", "della", "di", "da", "do", "dos", "das", "du", "des", "le", "les", "el", "al",
+    "van", "von", "der", "den", "ter", "ten", "zu", "zum", "af", "av", "y", "e", "bin", "ibn", "ben", "bint", "abu",
+    "saint", "st", "ste", "san", "santa", "mc", "mac", "o", "d", "l", "jr", "junior", "senior", "ii", "iii", "iv",
+    "mr", "mrs", "ms", "miss", "dr", "prof", "mme", "mlle", "sr", "sra", "herr", "frau", "monsieur", "madame",
+];
+
+/// What a disease, sign or thing that bears somebody's name is; before it in Romance languages.
+const EPONYM_HEADS: &[&str] = &[
+    "disease",
+    "diseases",
+    "syndrome",
+    "syndromes",
+    "sign",
+    "test",
+    "score",
+    "scale",
+    "criteria",
+    "catheter",
+    "cath",
+    "maneuver",
+    "manoeuvre",
+    "fracture",
+    "lymphoma",
+    "sarcoma",
+    "tumor",
+    "tumour",
+    "palsy",
+    "chorea",
+    "dementia",
+    "reflex",
+    "ulcer",
+    "cyst",
+    "phenomenon",
+    "esophagus",
+    "oesophagus",
+    "clamp",
+    "tube",
+    "stain",
+    "procedure",
+    "operation",
+    "classification",
+    "maladie",
+    "signe",
+    "echelle",
+    "sonde",
+    "epreuve",
+    "manoeuvre",
+    "enfermedad",
+    "sindrome",
+    "signo",
+    "escala",
+    "sonda",
+    "prueba",
+    "morbus",
+    "krankheit",
+];
+
+/// Months in full and as they are cut short.
+const MONTHS: [&[&str]; 12] = [
+    &["january", "jan", "janvier", "janv", "enero", "ene", "januar", "janner"],
+    &["february", "feb", "febr", "fevrier", "fevr", "fev", "febrero", "februar"],
+    &["march", "mar", "mars", "marzo", "marz", "maerz", "mrz"],
+    &["april", "apr", "avril", "avr", "abril", "abr"],
+    &["may", "mai", "mayo"],
+    &["june", "jun", "juin", "junio", "juni"],
+    &["july", "jul", "juillet", "juil", "juill", "julio", "juli"],
+    &["august", "aug", "aout", "agosto", "ago"],
+    &["september", "sep", "sept", "septembre", "septiembre"],
+    &["october", "oct", "octobre", "octubre", "oktober", "okt"],
+    &["november", "nov", "novembre", "noviembre"],
+    &["december", "dec", "decembre", "diciembre", "dic", "dezember", "dez"],
+];
+
+/// What a word of the lists is: bits of them, and the number of a month.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    lists: u8,
+    month: u32,
+}
+
+const TITLE: u8 = 1;
+const CUE: u8 = 2;
+const PARTICLE: u8 = 4;
+const HEAD: u8 = 8;
+
+static KINDS: LazyLock<HashMap<&'static str, Kind, FixedState>> = LazyLock::new(|| {
+    let mut kinds: HashMap<_, Kind, _> = HashMap::default();
+    for (list, words) in [(TITLE, TITLES), (CUE, CUES), (PARTICLE, PARTICLES), (HEAD, EPONYM_HEADS)] {
+        for word in words {
+            kinds.entry(*word).or_default().lists |= list;
+        }
+    }
+    for (number, names) in MONTHS.iter().enumerate() {
+        for name in *names {
+            kinds.entry(name).or_default().month = number as u32 + 1;
+        }
+    }
+    kinds
+});
+
+fn kind(piece: &str) -> Kind {
+    KINDS.get(piece).copied().unwrap_or_default()
+}
+
+pub fn is_title(piece: &str) -> bool {
+    kind(piece).lists & TITLE != 0
+}
+
+pub fn is_particle(piece: &str) -> bool {
+    kind(piece).lists & PARTICLE != 0
+}
+
+/// 1 to 12 for the name of a month.
+pub fn month(piece: &str) -> Option<u32> {
+    Some(kind(piece).month).filter(|&month| month > 0)
+}
+
+/// Between two parts of one name: white space, a hyphen, an apostrophe or a comma; a point only after a short part ("J.", "St.").
+#[inline]
+pub fn joins_names(view: &View, number: usize) -> bool {
+    let gap = view.gap(number);
+    let soft = |byte: u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b'-' | b'\'' | b',' | b'_');
+    !gap.is_empty()
+        && gap.len() <= 4
+        && number + 1 < view.len()
+        && (gap.bytes().all(soft)
+            || gap.starts_with('.') && gap[1..].bytes().all(soft) && view.piece(number).chars().count() <= 3)
+}
+
+/// Whether a piece begins with a capital; None for a script or a digit without case.
+pub fn is_capital(view: &View, number: usize) -> Option<bool> {
+    let (start, _) = view.origin_of(number, number)?;
+    let first = view.original[start..].chars().next()?;
+    (first.is_uppercase() || first.is_lowercase()).then(|| first.is_uppercase())
+}
+
+/// The first piece, or one after a full stop or a line break; a point after a title or an initial ends nothing.
+pub fn starts_sentence(view: &View, number: usize) -> bool {
+    let Some(before) = number.checked_sub(1) else {
+        return true;
+    };
+    let (Some((_, end)), Some((start, _))) = (view.origin_of(before, before), view.origin_of(number, number)) else {
+        return true;
+    };
+    let gap = &view.original[end..start];
+    let short = || {
+        let piece = view.piece(before);
+        piece.chars().count() == 1 || is_title(piece)
+    };
+    gap.contains(['\n', '\r', '!', '?', '\u{2022}', '*']) || gap.contains('.') && !short()
+}
+
+/// Whether a title stands before a piece, or a cue and a colon.
+pub fn is_announced(view: &View, number: usize) -> bool {
+    let Some(before) = number.checked_sub(1) else {
+        return false;
+    };
+    let (piece, gap) = (view.piece(before), view.gap(before));
+    let blank = |text: &str| text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'.'));
+    is_title(piece) && blank(gap) && !(piece.len() == 1 && is_capital(view, before) == Some(false))
+        || gap.contains(':')
+            && gap.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b':'))
+            && kind(piece).lists & CUE != 0
+}
+
+/// Whether a piece is what something is called after: `Crohn's disease`, `maladie de Crohn`.
+pub fn is_eponym(view: &View, number: usize) -> bool {
+    let is_head = |number: usize| view.pieces.get(number).is_some() && kind(view.piece(number)).lists & HEAD != 0;
+    let mut next = number + 1;
+    if view.pieces.get(next).is_some() && view.piece(next) == "s" && view.gap(number) == "'" {
+        next += 1;
+    }
+    let of = number >= 2 && matches!(view.piece(number - 1), "de" | "d" | "of" | "del");
+    is_head(next) || of && is_head(number - 2) || number >= 1 && view.gap(number - 1) == " " && is_head(number - 1)
+}
+
+/// Whether a piece is one letter, written as a capital: an initial, when a name stands beside it.
+pub fn is_initial(view: &View, number: usize) -> bool {
+    let (start, end) = view.pieces[number];
+    end - start == 1 && is_capital(view, number) == Some(true)
+}
+
+/// Whether a month's name stands beside a number, and so is no person's.
+pub fn is_in_date(view: &View, number: usize) -> bool {
+    let is_number =
+        |at: usize| view.pieces.get(at).is_some() && view.piece(at).starts_with(|c: char| c.is_ascii_digit());
+    month(view.piece(number)).is_some() && (is_number(number + 1) || number > 0 && is_number(number - 1))
+}
+
+/// Whether case says anything here: a text all in small letters or all in capitals has none.
+pub fn has_case(text: &str) -> bool {
+    let capitals = text.bytes().filter(u8::is_ascii_uppercase).count();
+    let small = text.bytes().filter(u8::is_ascii_lowercase).count();
+    capitals > 0 && capitals * 200 >= capitals + small && small >= capitals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::surface::Surface;
+
+    fn at<'a>(text: &'a str, piece: &str) -> (View<'a>, usize) {
+        let view = View::new(text, Surface::Fold);
+        let number = (0..view.len()).find(|&number| view.piece(number) == piece).unwrap();
+        (view, number)
+    }
+
+    #[test]
+    fn hand_worked_contexts() {
+        for (text, piece, announced, sentence, eponym) in [
+            ("Mr. Young", "young", true, false, false),
+            ("m young", "young", false, false, false),
+            ("M. Petit", "petit", true, false, false),
+            ("Nom : Petit", "petit", true, false, false),
+            ("It is. Young men", "young", false, true, false),
+            ("Crohn's disease", "crohn", false, true, true),
+            ("a Foley catheter", "foley", false, false, true),
+            ("maladie de Crohn", "crohn", false, false, true),
+            ("seen by J. Young", "young", false, false, false),
+        ] {
+            let (view, number) = at(text, piece);
+            let found = (is_announced(&view, number), starts_sentence(&view, number), is_eponym(&view, number));
+            assert_eq!(found, (announced, sentence, eponym), "{text}");
+        }
+    }
+
+    #[test]
+    fn case_of_a_text() {
+        assert!(has_case("Seen by Dr. Young"));
+        assert!(!has_case("seen by dr. young"));
+        assert!(!has_case("SEEN BY DR. YOUNG"));
+        assert!(!has_case(""));
+    }
+
+    #[test]
+    fn months_in_four_languages() {
+        let found = ["may", "aout", "marzo", "dezember", "smarch"].map(month);
+        assert_eq!(found, [Some(5), Some(8), Some(3), Some(12), None]);
+    }
+}

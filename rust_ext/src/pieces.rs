@@ -1,0 +1,174 @@
+//! Pieces: what names, numbers and list entries are compared by.
+//!
+//! A piece is a longest run of letters, digits and combining marks of the folded text (`fold`), so `O'Brien` and `García-Márquez`
+//! are two pieces each and `A12` is one. Words (`words`) keep dates and numbers whole, which suits supports; here the same
+//! number is to be found however its groups are joined. A text is folded and cut once, whoever looks at it.
+//! Scripts without spaces between words (Chinese, Thai) give long runs, inside which nothing is found.
+
+use std::cell::RefCell;
+
+use unicode_normalization::char::is_combining_mark;
+
+use crate::classes::{Block, InstructionSet, classify};
+use crate::fold::{Folded, fold};
+use crate::surface::Surface;
+use crate::words::Bounds;
+
+enum Shape {
+    /// Offsets are those of the original.
+    Ascii(String),
+    Folded(Folded),
+}
+
+/// A text, folded and cut.
+pub struct View<'a> {
+    pub original: &'a str,
+    shape: Shape,
+    /// Bounds in `text()`.
+    pub pieces: Vec<Bounds>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(original: &'a str, surface: Surface) -> Self {
+        let shape = if !original.is_ascii() {
+            Shape::Folded(fold(original, surface))
+        } else if surface == Surface::Exact {
+            Shape::Ascii(original.to_owned())
+        } else {
+            Shape::Ascii(original.to_ascii_lowercase())
+        };
+        let mut view = Self { original, shape, pieces: Vec::new() };
+        let mut pieces = Vec::with_capacity(view.text().len() / 5);
+        cut(view.text(), &mut pieces);
+        view.pieces = pieces;
+        view
+    }
+
+    #[inline]
+    pub fn text(&self) -> &str {
+        match &self.shape {
+            Shape::Ascii(text) => text,
+            Shape::Folded(folded) => &folded.text,
+        }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    #[inline]
+    pub fn piece(&self, number: usize) -> &str {
+        let (start, end) = self.pieces[number];
+        &self.text()[start as usize..end as usize]
+    }
+
+    /// What stands between a piece and the next.
+    #[inline]
+    pub fn gap(&self, number: usize) -> &str {
+        let end = self.pieces.get(number + 1).map_or(self.text().len(), |next| next.0 as usize);
+        &self.text()[self.pieces[number].1 as usize..end]
+    }
+
+    /// Bounds in the original of `start..end` of `text()`; None where they would cut a character.
+    pub fn origin(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        match &self.shape {
+            Shape::Ascii(_) => Some((start, end)),
+            Shape::Folded(folded) => folded.original(self.original, start, end),
+        }
+    }
+
+    /// Bounds in the original of the pieces `first..=last`.
+    pub fn origin_of(&self, first: usize, last: usize) -> Option<(usize, usize)> {
+        self.origin(self.pieces[first].0 as usize, self.pieces[last].1 as usize)
+    }
+}
+
+thread_local! {
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs of letters, digits and marks, by masks of 64 bytes.
+fn cut(text: &str, pieces: &mut Vec<Bounds>) {
+    BLOCKS.with_borrow_mut(|blocks| {
+        let bytes = text.as_bytes();
+        if !classify(bytes, blocks, InstructionSet::detect()) {
+            mark_letters(text, blocks);
+        }
+        let mut open = None;
+        for (number, block) in blocks.iter().enumerate() {
+            let inside = block.letter | block.digit;
+            // Bits where a run begins or ends.
+            let mut edges = inside ^ (inside << 1 | u64::from(open.is_some()));
+            while edges != 0 {
+                let at = (number * 64) as u32 + edges.trailing_zeros();
+                edges &= edges - 1;
+                match open.take() {
+                    Some(start) => pieces.push((start, at)),
+                    None => open = Some(at),
+                }
+            }
+        }
+        if let Some(start) = open {
+            pieces.push((start, bytes.len() as u32));
+        }
+    });
+}
+
+/// The bytes of letters, digits and marks beyond ASCII join the letters.
+fn mark_letters(text: &str, blocks: &mut [Block]) {
+    for number in 0..blocks.len() {
+        let mut left = blocks[number].not_ascii;
+        while left != 0 {
+            let at = number * 64 + left.trailing_zeros() as usize;
+            left &= left - 1;
+            // Within a character: its first byte has spoken for it.
+            let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { continue };
+            if is_inside(c) {
+                for byte in at..at + c.len_utf8() {
+                    blocks[byte / 64].letter |= 1 << (byte % 64);
+                }
+            }
+        }
+    }
+}
+
+fn is_inside(c: char) -> bool {
+    c.is_alphanumeric() || is_combining_mark(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_hand_worked_texts() {
+        let table: &[(&str, &[&str])] = &[
+            ("", &[]),
+            (" -.", &[]),
+            ("O'Brien, J.", &["o", "brien", "j"]),
+            ("García\u{a0}-  Márquez", &["garcia", "marquez"]),
+            ("555-123.4567x8", &["555", "123", "4567x8"]),
+            ("Du\u{ad}pont😀A12_b", &["dupont", "a12", "b"]),
+            ("a\0b", &["a", "b"]),
+            ("שרה E\u{301}lodie", &["שרה", "elodie"]),
+        ];
+        for (text, expected) in table {
+            let view = View::new(text, Surface::Fold);
+            let found: Vec<&str> = (0..view.len()).map(|number| view.piece(number)).collect();
+            assert_eq!(&found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_lead_back_to_the_original() {
+        let view = View::new("vu Élo\u{ad}die  Weiß.", Surface::Fold);
+        let (start, end) = view.origin_of(1, 2).unwrap();
+        assert_eq!(&view.original[start..end], "Élo\u{ad}die  Weiß");
+        assert_eq!(view.gap(2), ".");
+    }
+}

@@ -1,0 +1,317 @@
+//! Records: what the hospital knows of an individual, looked up in that individual's documents and nowhere else.
+//!
+//! Each value has a field that says how it is written in texts: names (`names`), dates (`dates`), codes and phones (`codes`),
+//! addresses and other text (here). The values of an individual are made ready once for all its documents of a batch, so
+//! memory is the values themselves; each document is folded and cut once, and each of its pieces is offered to the
+//! individual's few values behind filters of a byte.
+
+use rayon::prelude::*;
+
+use crate::codes::Code;
+use crate::common::{Class, CommonWords};
+use crate::context::{has_case, is_capital, is_in_date, starts_sentence};
+use crate::dates::BirthDate;
+use crate::error::{Error, Result};
+use crate::gazetteer::gap_form;
+use crate::names::{Names, Setting};
+use crate::pieces::View;
+use crate::spans::Found;
+use crate::surface::Surface;
+use crate::text::Texts;
+
+/// How a value is written in texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Name,
+    Date,
+    Code,
+    Phone,
+    Address,
+    Text,
+}
+
+impl Field {
+    pub fn parse(name: &str) -> Result<Self> {
+        Ok(match name {
+            "name" => Self::Name,
+            "date" => Self::Date,
+            "code" => Self::Code,
+            "phone" => Self::Phone,
+            "address" => Self::Address,
+            "text" => Self::Text,
+            _ => {
+                return Err(Error::Policy(format!(
+                    "records: expected a field name, date, code, phone, address or text, got {name:?}"
+                )));
+            }
+        })
+    }
+}
+
+/// Pieces that follow each other, in the words of the value.
+struct Phrase {
+    pieces: Vec<Box<str>>,
+    gaps: Vec<Box<str>>,
+    /// One word with a capital that is a word of the language too: a town called Reading.
+    class: Class,
+    source: u32,
+}
+
+/// The values of one individual, ready to be looked for.
+#[derive(Default)]
+struct Profile {
+    names: Names,
+    phrases: Vec<Phrase>,
+    dates: Vec<BirthDate>,
+    codes: Vec<Code>,
+    /// First bytes of the phrases, and of the codes.
+    phrase_starts: [u64; 4],
+    code_starts: [u64; 4],
+}
+
+fn set(bits: &mut [u64; 4], byte: u8) {
+    bits[byte as usize / 64] |= 1 << (byte % 64);
+}
+
+#[inline(always)]
+fn has(bits: &[u64; 4], byte: u8) -> bool {
+    bits[byte as usize / 64] >> (byte % 64) & 1 == 1
+}
+
+impl Profile {
+    fn add(&mut self, value: &str, field: Field, source: u32, common: Option<&CommonWords>) {
+        let view = View::new(value, Surface::Fold);
+        match field {
+            _ if view.is_empty() => {}
+            Field::Name => self.names.add(&view, source, common),
+            Field::Date => match BirthDate::new(&view, source) {
+                Some(date) => self.dates.push(date),
+                None => self.add_phrase(&view, 0, view.len() - 1, source, common),
+            },
+            Field::Phone => self.codes.extend(Code::phones(&view, source)),
+            Field::Code => self.codes.extend(Code::new(&view, source)),
+            Field::Address => self.add_address(&view, source, common),
+            Field::Text => self.add_phrase(&view, 0, view.len() - 1, source, common),
+        }
+        for code in &self.codes {
+            set(&mut self.code_starts, code.first());
+        }
+        for phrase in &self.phrases {
+            set(&mut self.phrase_starts, phrase.pieces[0].as_bytes()[0]);
+        }
+    }
+
+    /// Street, town and postcode apart: they stand together on an envelope only.
+    fn add_address(&mut self, view: &View, source: u32, common: Option<&CommonWords>) {
+        let mut first = 0;
+        let is_postcode =
+            |piece: usize| view.piece(piece).len() >= 4 && view.piece(piece).bytes().all(|byte| byte.is_ascii_digit());
+        for piece in 0..view.len() {
+            let ends = piece + 1 == view.len() || view.gap(piece).contains([',', ';', '\n']);
+            // A number of a house may be as long as a postcode, but stands first and before a street.
+            let apart = is_postcode(piece)
+                && (piece > first || view.piece(piece).len() >= 5 && !ends && view.len() - piece <= 3);
+            if apart {
+                if piece > first {
+                    self.add_phrase(view, first, piece - 1, source, common);
+                }
+                self.add_phrase(view, piece, piece, source, common);
+                first = piece + 1;
+            } else if ends {
+                self.add_phrase(view, first, piece, source, common);
+                first = piece + 1;
+            }
+        }
+    }
+
+    fn add_phrase(&mut self, view: &View, first: usize, last: usize, source: u32, common: Option<&CommonWords>) {
+        let length: usize = (first..=last).map(|piece| view.piece(piece).chars().count()).sum();
+        let is_number = (first..=last).all(|piece| view.piece(piece).bytes().all(|byte| byte.is_ascii_digit()));
+        if length < 2 || is_number && length < 4 {
+            return; // A house number alone is no address.
+        }
+        let one_word = first == last && is_capital(view, first) == Some(true);
+        let class = common.filter(|_| one_word).map_or(Class::Name, |common| common.class(view.piece(first)));
+        self.phrases.push(Phrase {
+            pieces: (first..=last).map(|piece| view.piece(piece).into()).collect(),
+            gaps: (first..last).map(|piece| gap_form(view.gap(piece)).into()).collect(),
+            class,
+            source,
+        });
+    }
+
+    fn find(&self, row: u32, view: &View, common: Option<&CommonWords>, initials: bool, found: &mut Vec<Found>) {
+        let mut emit = |bounds: Option<(usize, usize)>, source: u32, edited: bool| {
+            if let Some((start, end)) = bounds {
+                found.push(Found { document: row, start, end, source: source * 2 + u32::from(edited) });
+            }
+        };
+        let cased = has_case(view.original);
+        if !self.names.is_empty() {
+            let setting = Setting { common, cased, initials };
+            self.names
+                .find(view, setting, |first, last, source, edited| emit(view.origin_of(first, last), source, edited));
+        }
+        if self.phrases.is_empty() && self.dates.is_empty() && self.codes.is_empty() {
+            return;
+        }
+        for (piece, &(start, _)) in view.pieces.iter().enumerate() {
+            let byte = view.text().as_bytes()[start as usize];
+            if byte.is_ascii_digit() {
+                for date in &self.dates {
+                    if let Some((first, end)) = date.at(view, piece) {
+                        emit(view.origin(view.pieces[first].0 as usize, end), date.source, false);
+                    }
+                }
+            }
+            // Before the number of a code may stand zeros or letters.
+            if has(&self.code_starts, byte)
+                || byte == b'0'
+                || byte.is_ascii_lowercase() && ends_in_digit(view.piece(piece))
+            {
+                for code in &self.codes {
+                    if let Some((start, end)) = code.at(view, piece) {
+                        emit(view.origin(start, end), code.source, false);
+                    }
+                }
+            }
+            if has(&self.phrase_starts, byte) {
+                for phrase in self.phrases.iter().filter(|phrase| phrase.stands_at(view, piece, cased)) {
+                    emit(view.origin_of(piece, piece + phrase.pieces.len() - 1), phrase.source, false);
+                }
+            }
+        }
+    }
+}
+
+fn ends_in_digit(piece: &str) -> bool {
+    piece.as_bytes().last().is_some_and(u8::is_ascii_digit)
+}
+
+/// What streets are cut to.
+fn short_form(piece: &str) -> &str {
+    match piece {
+        "street" | "saint" => "st",
+        "avenue" | "av" => "ave",
+        "road" => "rd",
+        "lane" => "ln",
+        "drive" => "dr",
+        "boulevard" | "bd" | "bld" => "blvd",
+        "place" => "pl",
+        "apartment" | "appartement" => "apt",
+        "sainte" => "ste",
+        "calle" => "c",
+        "strasse" => "str",
+        _ => piece,
+    }
+}
+
+impl Phrase {
+    fn stands_at(&self, view: &View, piece: usize, cased: bool) -> bool {
+        let same = |at: usize| {
+            let (own, found) = (&*self.pieces[at], view.piece(piece + at));
+            // No word is cut to another first letter.
+            own.as_bytes()[0] == found.as_bytes()[0]
+                && (own == found || self.pieces.len() > 1 && short_form(own) == short_form(found))
+        };
+        if piece + self.pieces.len() > view.len() || !(0..self.pieces.len()).all(same) {
+            return false;
+        }
+        let joined = |(at, gap): (usize, &Box<str>)| **gap == *gap_form(view.gap(piece + at));
+        let capital = || is_capital(view, piece) != Some(false);
+        self.gaps.iter().enumerate().all(joined)
+            && match self.class {
+                Class::Name => true,
+                _ if !cased => !is_in_date(view, piece),
+                Class::Mixed => capital(),
+                Class::Common => capital() && !starts_sentence(view, piece) && !is_in_date(view, piece),
+            }
+    }
+}
+
+/// The values of everybody, by individual.
+pub struct Records {
+    /// Unit of each group of values, ascending, and where its values stand in `values`.
+    units: Vec<u32>,
+    offsets: Vec<usize>,
+    /// Row numbers of values, grouped.
+    rows: Vec<u32>,
+    values: Texts,
+    fields: Vec<Field>,
+}
+
+impl Records {
+    pub fn new(units: &[u32], values: Texts, fields: Vec<Field>) -> Result<Self> {
+        if units.len() != values.len() || fields.len() != values.len() {
+            return Err(Error::Corpus("records: one individual and one field are needed for each value".into()));
+        }
+        let mut rows: Vec<u32> = (0..values.len() as u32).collect();
+        rows.sort_by_key(|&row| units[row as usize]);
+        let mut own = Self { units: Vec::new(), offsets: Vec::new(), rows, values, fields };
+        for (at, &row) in own.rows.iter().enumerate() {
+            let unit = units[row as usize];
+            if own.units.last() != Some(&unit) {
+                own.units.push(unit);
+                own.offsets.push(at);
+            }
+        }
+        own.offsets.push(own.rows.len());
+        Ok(own)
+    }
+
+    fn profile(&self, unit: u32, common: Option<&CommonWords>) -> Option<Profile> {
+        let at = self.units.binary_search(&unit).ok()?;
+        let mut profile = Profile::default();
+        for &row in &self.rows[self.offsets[at]..self.offsets[at + 1]] {
+            profile.add(self.values.get(row as usize), self.fields[row as usize], row, common);
+        }
+        Some(profile)
+    }
+
+    /// Values of each document's unit in it, by document, then start; `source` is twice the value's number, plus one where
+    /// letters differ.
+    pub fn find(
+        &self,
+        texts: &Texts,
+        units: &[u32],
+        common: Option<&CommonWords>,
+        initials: bool,
+    ) -> Result<Vec<Found>> {
+        if units.len() != texts.len() {
+            return Err(Error::Corpus("records: one individual is needed for each document".into()));
+        }
+        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
+        order.sort_by_key(|&row| units[row as usize]);
+        let groups: Vec<&[u32]> = order.chunk_by(|&a, &b| units[a as usize] == units[b as usize]).collect();
+        let mut found: Vec<Vec<Found>> = groups
+            .into_par_iter()
+            .map(|rows| {
+                let mut found = Vec::new();
+                if let Some(profile) = self.profile(units[rows[0] as usize], common) {
+                    for &row in rows {
+                        let from = found.len();
+                        profile.find(
+                            row,
+                            &View::new(texts.get(row as usize), Surface::Fold),
+                            common,
+                            initials,
+                            &mut found,
+                        );
+                        found[from..]
+                            .sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
+                    }
+                    found.dedup_by(|next, before| is_within(next, before));
+                }
+                found
+            })
+            .collect();
+        let mut all: Vec<Found> = found.drain(..).flatten().collect();
+        all.sort_by_key(|found| found.document); // stable: each document's spans stand in order
+        Ok(all)
+    }
+}
+
+/// The same value, or its end only ("06 …" in "+33 6 …"): one span.
+fn is_within(next: &Found, before: &Found) -> bool {
+    next.document == before.document && next.end <= before.end && next.source / 2 == before.source / 2
+}

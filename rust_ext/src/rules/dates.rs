@@ -1,0 +1,241 @@
+//! Dates: in numbers, with a month's name, in words, with a weekday, and parts of dates behind a preposition.
+
+use super::checks::num_value;
+use super::{Hit, Rank, Rule, always, rule};
+
+pub const PARTS: &[(&str, &str)] = &[
+    (
+        "%WEEKDAY%",
+        r"(?i:mon|tues|wednes|thurs|fri|satur|sun)day|(?i:lun|mar|mercre|jeu|vendre|same)di|(?i:dimanche|lunes|martes|miercoles|jueves|viernes|sabado|domingo|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag)",
+    ),
+    // Abbreviations and names of four languages; accents are folded.
+    (
+        "%MONTH%",
+        r"(?i:jan(?:uary|v(?:ier)?|uar)?|janner|jaenner|enero|ene|feb(?:ruary|rero|ruar)?|fev(?:r(?:ier)?)?|mar(?:ch|s|zo)?|marz|maerz|apr(?:il)?|avr(?:il)?|abr(?:il)?|may(?:o)?|mai|june?|juin|junio?|july?|juil(?:let)?|julio?|aug(?:ust)?|aout|agosto|sep(?:t(?:ember|embre|iembre)?)?|setiembre|oct(?:ober|obre|ubre)?|okt(?:ober)?|nov(?:ember|embre|iembre)?|dec(?:ember|embre)?|dez(?:ember)?|dic(?:iembre)?)",
+    ),
+    ("%MONTH_EN%", r"(?i:january|february|march|april|may|june|july|august|september|october|november|december)"),
+    ("%MONTH_FR%", r"(?i:janvier|fevrier|mars|avril|mai|juin|juillet|aout|septembre|octobre|novembre|decembre)"),
+    (
+        "%MONTH_ES%",
+        r"(?i:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|setiembre|octubre|noviembre|diciembre)",
+    ),
+    (
+        "%MONTH_DE%",
+        r"(?i:januar|janner|februar|marz|maerz|april|mai|juni|juli|august|september|oktober|november|dezember)",
+    ),
+    // The first to the thirty-first.
+    (
+        "%ORDINAL_EN%",
+        r"(?i:(?:twenty|thirty)[- ]?(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|(?:thir|four|fif|six|seven|eigh|nine)teenth|twentieth|thirtieth)",
+    ),
+    (
+        "%DAY_FR%",
+        r"(?i:premier|(?:vingt|trente)[- ](?:et[- ])?(?:un|deux|trois|quatre|cinq|six|sept|huit|neuf)|dix-(?:sept|huit|neuf)|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|vingt|trente)",
+    ),
+    (
+        "%DAY_ES%",
+        r"(?i:primero|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince|dieci(?:seis|siete|ocho|nueve)|veinte|veinti(?:un|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve)|treinta(?: y uno)?)",
+    ),
+    (
+        "%DAY_DE%",
+        r"(?i:(?:(?:ein|zwei|drei|vier|funf|fuenf|sechs|sieben|acht|neun)und)?(?:zwanzig|dreissig)ste[nr]?|ers|zwei|drit|vier|funf|fuenf|sechs|sieb|siebent|ach|neun|zehn|elf|zwolf|zwoelf|(?:drei|vier|funf|fuenf|sech|sieb|acht|neun)zehn)(?:te[nr]?)?",
+    ),
+    ("%YEAR%", r"(?:1[6-9]|20)\d{2}"),
+    ("%DAY%", r"(?:0?[1-9]|[12]\d|3[01])"),
+    ("%OF_YEAR%", r"(?:\.?,?[\s/-]{1,2}(?:(?i:de |del |of )(?i:ano )?(?i:de )?)?%YEAR%|[/-]\d{2})"),
+];
+
+pub const RULES: &[Rule] = &[
+    rule(
+        "date_numeric",
+        "DATE",
+        Rank::Sure,
+        "day, month and year in numbers, in any usual order, with an ISO time",
+        r"\d{1,4}(?:[-/.] ?| /)\d{1,2}(?:[-/.]| ?/ ?)\d{1,4}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?",
+        is_date,
+    ),
+    rule("date_compact", "DATE", Rank::Form, "yyyymmdd", r"(?:19|20)\d{6}", is_compact_date),
+    rule(
+        "date_month_year",
+        "DATE",
+        Rank::Form,
+        "month and year in numbers",
+        r"(?:0?[1-9]|1[0-2])[/-](?:19|20)\d{2}",
+        stands_alone,
+    ),
+    rule(
+        "date_year_month",
+        "DATE",
+        Rank::Form,
+        "year and month in numbers",
+        r"(?:19|20)\d{2}[/-](?:0[1-9]|1[0-2])",
+        stands_alone,
+    ),
+    rule(
+        "date_day_month",
+        "DATE",
+        Rank::Form,
+        "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3.",
+        r"(?i:on|since|until|dated?:?|dob:?|le|du|au|depuis|el dia|el|dia|fecha:?|am|vom|seit|bis)[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
+        is_day_month,
+    ),
+    rule(
+        "date_day_first",
+        "DATE",
+        Rank::Form,
+        "a day and a month's name, with a year or without",
+        r"\d{1,2}(?i:st|nd|rd|th|er|o|\.)?[ \n/-]{1,2}(?i:of |de |du |the )?%MONTH%(?:%OF_YEAR%)?",
+        is_day_first,
+    ),
+    rule(
+        "date_month_first",
+        "DATE",
+        Rank::Form,
+        "a month's name and a day or a year",
+        r"%MONTH%(?:\.?,?[\s/-]{1,2}(?i:(?:de |del |of )(?:ano )?(?:de )?)?%YEAR%|\.?[\s-]{1,2}(?i:the )?%DAY%(?i:st|nd|rd|th)?(?:(?:,|,?\s)\s?%YEAR%)?)",
+        is_no_amount,
+    ),
+    rule(
+        "date_in_words",
+        "DATE",
+        Rank::Form,
+        "days in words: the third of May, May third, deux mars, primero de enero, dritter Mai",
+        r"(?i:the )?%ORDINAL_EN%(?: day)? of %MONTH_EN%(?:,? %YEAR%)?|%MONTH_EN% (?i:the )?%ORDINAL_EN%(?:,? %YEAR%)?|%DAY_FR% (?i:de )?%MONTH_FR%(?: %YEAR%| (?i:deux mille|mille neuf cent)(?:[ -][a-z]+){0,4})?|%DAY_ES% (?i:de )%MONTH_ES%(?: (?i:del? )(?:%YEAR%|(?i:dos mil|mil novecientos)(?: [a-z]+){0,3}))?|%DAY_DE% %MONTH_DE%(?: %YEAR%)?",
+        always,
+    ),
+    rule(
+        "date_weekday",
+        "DATE",
+        Rank::Form,
+        "a weekday with a date",
+        r"(?:%WEEKDAY%),? (?i:the |le |el |den |dem |der |dia |(?:el |le )?)(?:%DAY%(?:\.|o|er)? (?i:de |of )?%MONTH%(?:%OF_YEAR%)?|%DAY%(?i:st|nd|rd|th)(?: of %MONTH%)?(?:%OF_YEAR%)?|%MONTH%\.? %DAY%(?i:st|nd|rd|th)?(?:,? %YEAR%)?|%DAY%[-/.]%DAY%(?:[-/.]\d{2,4})?)",
+        always,
+    ),
+    rule(
+        "date_weekday_day",
+        "DATE",
+        Rank::Form,
+        "a weekday and a day's number in French, Spanish and German",
+        r"(?:(?i:lun|mar|mercre|jeu|vendre|same)di|(?i:dimanche|lunes|martes|miercoles|jueves|viernes|sabado|domingo)|(?i:(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch),? (?i:den|dem)) (?i:dia )?%DAY%",
+        is_no_amount,
+    ),
+    rule(
+        "date_month",
+        "DATE",
+        Rank::Form,
+        "a month alone behind a preposition",
+        r"(?:(?i:in|since|until|last|next|this|during|early|late|mid|through|till)[ -](?:(?i:early|late|mid)[ -])?(%MONTH_EN%)|(?i:en|desde|hasta|mes de|de|durante|pasado|depuis|fin|debut|mi-|courant|jusqu'en) ?(%MONTH_ES%|%MONTH_FR%)|(?i:im|seit|ende|anfang|mitte|bis) (%MONTH_DE%))",
+        is_capital_or_sure,
+    ),
+    rule(
+        "date_year",
+        "DATE",
+        Rank::Form,
+        "a year behind a preposition: in 2004, since 1998, en 2004, año 2004, depuis 1998, seit 1998, and the one it is joined to",
+        r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
+        is_year,
+    ),
+    rule(
+        "year_listed",
+        "DATE",
+        Rank::Sure,
+        "the year of a date in a form field",
+        r"(?i:fecha(?: de [a-z]+)?|date(?: of [a-z]+)?|datum|ano|year|annee|jahr) ?: ?(%YEAR%)",
+        always,
+    ),
+];
+
+/// Year, month and day in one of the usual orders, joined by one sign: 3.14.15 is a date, 3.45.99 and 12/05-14 are not.
+pub fn is_numeric_date(piece: &[u8]) -> bool {
+    let date = piece.split(|&byte| byte == b'T').next().unwrap_or(piece);
+    let mut signs = date.iter().filter(|byte| matches!(byte, b'-' | b'/' | b'.'));
+    let Some(&sign) = signs.next() else { return false };
+    if signs.next() != Some(&sign) || signs.next().is_some() {
+        return false;
+    }
+    let mut parts = date.split(|&byte| byte == sign).map(<[u8]>::trim_ascii);
+    let (Some(a), Some(b), Some(c)) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let (year, rest) = match (a.len(), b.len(), c.len()) {
+        (4, 1 | 2, 1 | 2) => (Some(a), [b, c]),
+        (1 | 2, 1 | 2, 4) => (Some(c), [a, b]),
+        (1 | 2, 1 | 2, 2) => (None, [a, b]),
+        _ => return false,
+    };
+    let day_month = |day, month| (1..=31).contains(&num_value(day)) && (1..=12).contains(&num_value(month));
+    year.is_none_or(|year| (1800..=2199).contains(&num_value(year)))
+        && (day_month(rest[0], rest[1]) || day_month(rest[1], rest[0]))
+}
+
+/// Not the end or the beginning of a row of numbers.
+fn stands_alone(hit: &mut Hit) -> bool {
+    let joined = matches!(hit.before(), [.., b'0'..=b'9', b'/' | b'-' | b'.']);
+    !joined && !goes_on(hit)
+}
+
+/// A date, and not the middle of a row such as 5/6/8/18.
+fn is_date(hit: &mut Hit) -> bool {
+    let sign = hit.piece().iter().find(|byte| !byte.is_ascii_digit());
+    let joined = matches!((hit.before(), sign), ([.., b'0'..=b'9', a], Some(b)) if a == b);
+    let goes_on = matches!((hit.after(), sign), ([a, b'0'..=b'9', ..], Some(b)) if a == b);
+    is_numeric_date(hit.piece()) && !joined && !goes_on
+}
+
+fn is_compact_date(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    (1..=12).contains(&num_value(&piece[4..6])) && (1..=31).contains(&num_value(&piece[6..8]))
+}
+
+/// A day and a month in one order or the other, and not a fraction, a blood pressure or a row of numbers.
+fn is_day_month(hit: &mut Hit) -> bool {
+    let mut parts = hit.piece().split(|byte| matches!(byte, b'/' | b'.')).map(num_value);
+    let (first, second) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let scale = matches!(hit.piece(), [b'0'..=b'9', b'/', b'5'] | [b'0'..=b'9', b'/', b'1', b'0']);
+    first.min(second) <= 12 && first.max(second) <= 31 && !scale && !goes_on(hit)
+}
+
+/// A day from 1 to 31.
+fn is_day_first(hit: &mut Hit) -> bool {
+    let day = hit
+        .piece()
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |day, byte| day * 10 + u32::from(byte - b'0'));
+    // "mar", "may", "mai" and "set" are words too; a number before one is a day only where the word is whole.
+    let item = hit.piece().contains(&b'.') && matches!(hit.after(), [b' ', b'0'..=b'9', ..]);
+    (1..=31).contains(&day) && !item && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'/' | b'-'])
+}
+
+fn goes_on(hit: &Hit) -> bool {
+    matches!(hit.after(), [b'/' | b'.' | b'-' | b',' | b':', b'0'..=b'9', ..])
+}
+
+/// Units that make a number an amount.
+fn has_unit(hit: &Hit) -> bool {
+    const UNITS: [&[u8]; 32] = [
+        b"mg", b"ml", b"mcg", b"ug", b"g", b"gr", b"kg", b"cc", b"cm", b"mm", b"m", b"u", b"ui", b"iu", b"kcal",
+        b"cal", b"l", b"dl", b"h", b"hs", b"horas", b"hours", b"units", b"x", b"rpm", b"cells", b"ms", b"rad", b"hz",
+        b"cgy", b"gy", b"pm",
+    ];
+    let after = hit.after();
+    let rest = after.strip_prefix(b" ").unwrap_or(after);
+    let word = &rest[..rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()];
+    rest.starts_with(b"%") || rest.starts_with(b"*") || UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit))
+}
+
+fn is_no_amount(hit: &mut Hit) -> bool {
+    let goes_on = matches!(hit.after(), [b'.' | b',' | b':', b'0'..=b'9', ..]);
+    !goes_on && !has_unit(hit)
+}
+
+fn is_year(hit: &mut Hit) -> bool {
+    let next_year = hit.piece().len() >= 4 && num_value(&hit.piece()[hit.piece().len() - 4..]) < 2100;
+    let goes_on = matches!(hit.after(), [b'.' | b',' | b':' | b'/', b'0'..=b'9', ..]);
+    next_year && !goes_on && !has_unit(hit)
+}
+
+/// "march" and "may" in small letters are verbs; months of the other languages are no other words.
+fn is_capital_or_sure(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let verb = [&b"march"[..], b"may", b"august", b"mars"].contains(&piece);
+    !verb && !(piece == b"mai" && !hit.before().ends_with(b"en "))
+}

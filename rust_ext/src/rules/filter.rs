@@ -1,0 +1,194 @@
+//! Which rules can match at a place, from its first bytes: a small automaton derived from the expressions themselves.
+//!
+//! Trying a hundred expressions at every word would cost a hundred times the reading. The automaton reads up to `DEPTH` bytes
+//! and holds, at each of its nodes, the rules of which some match begins so; most words are dead after two letters, most
+//! numbers after the first sign. It is built by the subset construction over the rules' Thompson automata, with bytes put
+//! into classes and look-around taken as passed: it may let a rule through in vain, never keep one out.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use regex_automata::nfa::thompson::{NFA, State};
+use regex_automata::util::primitives::StateID;
+
+/// One bit a rule.
+pub type Mask = u128;
+
+/// Bytes that are read: enough to tell 12.5 from 12.5.20.
+const DEPTH: usize = 6;
+/// Nodes beyond this are not made: their parents let everything through that is alive in them.
+const MAX_NODES: usize = 30_000;
+const DEAD: u16 = 0;
+/// Class of what stands beyond the end of the text.
+const END: usize = 0;
+const NUM_CLASSES: usize = 80;
+
+/// Letters apart, digits together, the signs of numbers apart, all other bytes together.
+const CLASSES: [u8; 256] = {
+    let mut classes = [1u8; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let c = byte as u8;
+        classes[byte] = match c {
+            b'0'..=b'9' => 2,
+            b'a'..=b'z' => 3 + (c - b'a'),
+            b'A'..=b'Z' => 29 + (c - b'A'),
+            b' ' => 55,
+            b'\n' => 56,
+            b'-' => 57,
+            b'.' => 58,
+            b'/' => 59,
+            b':' => 60,
+            b'(' => 61,
+            b')' => 62,
+            b'+' => 63,
+            b',' => 64,
+            b'#' => 65,
+            b'*' => 66,
+            b'_' => 67,
+            b'\'' => 68,
+            b'=' => 69,
+            b'@' => 70,
+            b'\\' => 71,
+            0x80.. => 72,
+            _ => 1,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+pub struct Filter {
+    /// Node and class -> node.
+    next: Vec<[u16; NUM_CLASSES]>,
+    /// Rules of which a match may go through the node.
+    alive: Vec<Mask>,
+    /// A node that nothing follows but itself: reading on says no more.
+    last: Vec<bool>,
+}
+
+/// A state of a rule's automaton; `MATCHED` once the rule has matched.
+type Live = (u8, u32);
+const MATCHED: u32 = u32::MAX;
+
+impl Filter {
+    /// A filter for these rules, each with its number.
+    pub fn new(rules: &[(u8, &NFA)]) -> Self {
+        let automata: HashMap<u8, &NFA, FixedState> = rules.iter().copied().collect();
+        let mut start = Vec::new();
+        for &(rule, nfa) in rules {
+            close(rule, nfa, nfa.start_anchored(), &mut start);
+        }
+        start.sort_unstable();
+        start.dedup();
+        let mut filter = Self { next: Vec::new(), alive: Vec::new(), last: Vec::new() };
+        let mut numbers: HashMap<Vec<Live>, u16, FixedState> = HashMap::default();
+        filter.node(&mut numbers, Vec::new());
+        let mut layer = vec![(filter.node(&mut numbers, start.clone()), start)];
+        for _ in 0..DEPTH {
+            let mut deeper = Vec::new();
+            for (number, set) in layer {
+                for (class, mut target) in followers(&automata, &set).into_iter().enumerate() {
+                    target.sort_unstable();
+                    target.dedup();
+                    let known = numbers.len();
+                    let to = if known < MAX_NODES || numbers.contains_key(&target) {
+                        filter.node(&mut numbers, target.clone())
+                    } else {
+                        number
+                    };
+                    filter.next[number as usize][class] = to;
+                    if numbers.len() > known {
+                        deeper.push((to, target));
+                    }
+                }
+            }
+            layer = deeper;
+        }
+        // Nodes that were never expanded let through what is alive in them.
+        for (number, _) in layer {
+            filter.next[number as usize] = [number; NUM_CLASSES];
+        }
+        filter.last = (0..filter.next.len()).map(|at| filter.next[at].iter().all(|&to| to as usize == at)).collect();
+        filter
+    }
+
+    fn node(&mut self, numbers: &mut HashMap<Vec<Live>, u16, FixedState>, set: Vec<Live>) -> u16 {
+        let alive = set.iter().fold(0, |mask, &(rule, _)| mask | 1 << rule);
+        *numbers.entry(set).or_insert_with(|| {
+            self.next.push([DEAD; NUM_CLASSES]);
+            self.alive.push(alive);
+            (self.next.len() - 1) as u16
+        })
+    }
+
+    /// The rules that can match from `at` on.
+    #[inline]
+    pub fn candidates(&self, text: &[u8], at: usize) -> Mask {
+        let mut node = 1;
+        for offset in 0..DEPTH {
+            let class = text.get(at + offset).map_or(END, |&byte| CLASSES[byte as usize] as usize);
+            node = self.next[node][class] as usize;
+            if self.last[node] {
+                break;
+            }
+        }
+        self.alive[node]
+    }
+}
+
+/// For each class, the states that a byte of it leads to.
+fn followers(automata: &HashMap<u8, &NFA, FixedState>, set: &[Live]) -> Vec<Vec<Live>> {
+    let mut targets = vec![Vec::new(); NUM_CLASSES];
+    for &(rule, state) in set {
+        if state == MATCHED {
+            targets.iter_mut().for_each(|target| target.push((rule, MATCHED)));
+            continue;
+        }
+        let Some(&nfa) = automata.get(&rule) else { continue };
+        let mut follow = |from: u8, to: u8, next: StateID| {
+            let mut states = Vec::new();
+            close(rule, nfa, next, &mut states);
+            let mut seen = 0u128;
+            for byte in from..=to {
+                let class = CLASSES[byte as usize];
+                if seen >> class & 1 == 0 {
+                    seen |= 1 << class;
+                    targets[class as usize].extend_from_slice(&states);
+                }
+            }
+        };
+        match nfa.state(StateID::new_unchecked(state as usize)) {
+            State::ByteRange { trans } => follow(trans.start, trans.end, trans.next),
+            State::Sparse(sparse) => sparse.transitions.iter().for_each(|t| follow(t.start, t.end, t.next)),
+            State::Dense(dense) => (0..=u8::MAX).zip(&dense.transitions).for_each(|(byte, &next)| {
+                if next != StateID::ZERO {
+                    follow(byte, byte, next);
+                }
+            }),
+            _ => {}
+        }
+    }
+    targets
+}
+
+/// The states with a byte to read, and matches, that `from` leads to without reading.
+fn close(rule: u8, nfa: &NFA, from: StateID, to: &mut Vec<Live>) {
+    let mut seen = vec![from];
+    let mut at = 0;
+    while let Some(&state) = seen.get(at) {
+        at += 1;
+        let mut visit = |next: StateID| {
+            if !seen.contains(&next) {
+                seen.push(next);
+            }
+        };
+        match nfa.state(state) {
+            State::Look { next, .. } | State::Capture { next, .. } => visit(*next),
+            State::Union { alternates } => alternates.iter().for_each(|&next| visit(next)),
+            State::BinaryUnion { alt1, alt2 } => [*alt1, *alt2].into_iter().for_each(visit),
+            State::Match { .. } => to.push((rule, MATCHED)),
+            State::Fail => {}
+            _ => to.push((rule, state.as_u32())),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Rules: identifiers that have a form, found in linear time.
+//!
+//! A rule is a regular expression over the plain folding of a text (`fold::fold_plain`: ASCII, so patterns know neither accents
+//! nor full-width digits), tried only where a word, a number, `+` or `(` begins, and a check of what it matched (a checksum, a
+//! calendar, the words around it). What it finds must stand free: its first and last letter or digit touch no other.
+//!
+//! `scan` finds the places, `filter` says which rules can match there, `checks` and `numbers` hold what an expression cannot
+//! say; the other files are the table of rules, one subject each.
+
+mod checks;
+mod contacts;
+mod cued;
+mod dates;
+mod filter;
+mod numbers;
+mod people;
+mod places;
+mod scan;
+
+use std::sync::LazyLock;
+
+use crate::error::{Error, Result};
+use crate::spans::Found;
+use crate::text::Texts;
+
+pub use scan::stands_free;
+
+/// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Some number: nothing says of what.
+    General,
+    /// The form says it.
+    Form,
+    /// A cue word or a telling form says it.
+    Sure,
+}
+
+/// What a rule's expression matched, with the text around it.
+pub struct Hit<'a> {
+    text: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Hit<'a> {
+    fn piece(&self) -> &'a [u8] {
+        &self.text[self.start..self.end]
+    }
+
+    fn before(&self) -> &'a [u8] {
+        &self.text[self.start.saturating_sub(scan::LIMIT)..self.start]
+    }
+
+    fn after(&self) -> &'a [u8] {
+        &self.text[self.end..self.text.len().min(self.end + scan::LIMIT)]
+    }
+}
+
+/// A form of identifier.
+pub struct Rule {
+    pub name: &'static str,
+    pub label: &'static str,
+    /// What it finds, for people.
+    pub finds: &'static str,
+    rank: Rank,
+    /// Anchored where it is tried. The groups are what is reported; without a group, all of it.
+    pattern: &'static str,
+    /// Whether a match is one; it may give up a part at the end.
+    accepts: fn(&mut Hit) -> bool,
+}
+
+const fn rule(
+    name: &'static str,
+    label: &'static str,
+    rank: Rank,
+    finds: &'static str,
+    pattern: &'static str,
+    accepts: fn(&mut Hit) -> bool,
+) -> Rule {
+    Rule { name, label, finds, rank, pattern, accepts }
+}
+
+fn always(_: &mut Hit) -> bool {
+    true
+}
+
+/// Every rule.
+pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
+    let tables = [contacts::RULES, numbers::RULES, cued::RULES, dates::RULES, places::RULES, people::RULES];
+    tables.into_iter().flatten().collect()
+});
+
+/// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
+fn expand(pattern: &str) -> String {
+    let tables = [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS];
+    let mut expanded = pattern.to_owned();
+    while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
+        expanded = expanded.replace(name, part);
+    }
+    expanded
+}
+
+/// Matches of the rules with these labels (every rule for None), by document, then start.
+///
+/// `filtered` false tries every rule at every place: the definition, for tests.
+pub fn scan(texts: &Texts, labels: Option<&[String]>, filtered: bool) -> Result<Vec<Found>> {
+    let wanted = |rule: &Rule| labels.is_none_or(|labels| labels.iter().any(|label| label == rule.label));
+    for label in labels.into_iter().flatten() {
+        if !RULES.iter().any(|rule| rule.label == label) {
+            return Err(Error::Policy(format!("rules: unknown label {label:?}")));
+        }
+    }
+    let mut active = 0;
+    for (number, rule) in RULES.iter().enumerate() {
+        active |= u128::from(wanted(rule)) << number;
+    }
+    scan::scan(texts, active, filtered)
+}

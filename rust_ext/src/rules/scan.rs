@@ -1,0 +1,229 @@
+//! Scanning: the places of a text, the expressions tried at them, and what is reported.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::sync::LazyLock;
+
+use rayon::prelude::*;
+use regex_automata::meta::{Cache, Regex};
+use regex_automata::nfa::thompson::{self, NFA};
+use regex_automata::util::{primitives::NonMaxUsize, syntax};
+use regex_automata::{Anchored, Input};
+
+use super::filter::{Filter, Mask};
+use super::{Hit, RULES, expand};
+use crate::error::{Error, Result};
+use crate::fold::fold_plain;
+use crate::spans::Found;
+use crate::text::Texts;
+
+/// A match ends within so many bytes of the place where it is tried, which bounds the time on hostile text.
+pub const LIMIT: usize = 256;
+/// Addresses of the web alone may be longer: they fail only where no other begins, so the time stays linear.
+const UNLIMITED: &str = "url";
+/// The one rule that is not tried where it begins (any word) but where its sign stands.
+const AT: &str = "email";
+/// Bytes before the sign that are looked at.
+const MAX_LOCAL: usize = 64;
+/// Reported groups of an expression.
+const MAX_GROUPS: usize = 4;
+
+struct Compiled {
+    regexes: Vec<Regex>,
+    filter: Filter,
+    at: usize,
+    unlimited: usize,
+}
+
+/// Compiled once; the error is a mistake in the table, which a test would show.
+static COMPILED: LazyLock<std::result::Result<Compiled, String>> = LazyLock::new(compile);
+
+fn compile() -> std::result::Result<Compiled, String> {
+    let syntax = syntax::Config::new().unicode(false).utf8(false);
+    let (mut regexes, mut automata) = (Vec::new(), Vec::new());
+    for rule in RULES.iter() {
+        let pattern = expand(rule.pattern);
+        let named = |error: &dyn std::fmt::Display| format!("rule {}: {error}", rule.name);
+        let build = |pattern: &str| {
+            Regex::builder().configure(Regex::config().auto_prefilter(false)).syntax(syntax).build(pattern)
+        };
+        let groups = build(&pattern).map_err(|error| named(&error))?.captures_len();
+        // Without a group of its own, the expression is the group; the byte behind it shows that it stands free.
+        let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
+        let pattern = format!(r"{reported}(?:[^0-9A-Za-z\x80-\xff]|\z)");
+        regexes.push(build(&pattern).map_err(|error| named(&error))?);
+        let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
+        let nfa = NFA::compiler().configure(config).syntax(syntax).build(&pattern);
+        automata.push(nfa.map_err(|error| named(&error))?);
+    }
+    let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
+    let (at, unlimited) = (number(AT), number(UNLIMITED));
+    let filtered: Vec<(u8, &NFA)> =
+        automata.iter().enumerate().filter(|&(rule, _)| rule != at).map(|(rule, nfa)| (rule as u8, nfa)).collect();
+    Ok(Compiled { filter: Filter::new(&filtered), regexes, at, unlimited })
+}
+
+thread_local! {
+    /// What the expressions remember of their automata, by rule.
+    static CACHES: RefCell<Vec<Option<Cache>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A letter or digit of a plain text: beyond ASCII nothing else is left.
+#[inline]
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii()
+}
+
+/// No letter or digit on both sides of a position of a plain text.
+#[inline]
+fn parts(text: &[u8], at: usize) -> bool {
+    !(at > 0 && at < text.len() && is_word(text[at - 1]) && is_word(text[at]))
+}
+
+/// It is not a part of a longer word or number (of any text).
+pub fn stands_free(text: &str, start: usize, end: usize) -> bool {
+    [start, end].into_iter().all(|at| {
+        let before = text[..at].chars().next_back();
+        !(before.is_some_and(char::is_alphanumeric) && text[at..].starts_with(char::is_alphanumeric))
+    })
+}
+
+/// A text under its rules; `resume` is the end of each rule's last match.
+struct Scan<'a> {
+    compiled: &'a Compiled,
+    caches: &'a mut Vec<Option<Cache>>,
+    text: &'a [u8],
+    resume: Vec<usize>,
+    /// Start, end, rule.
+    hits: Vec<(usize, usize, u32)>,
+}
+
+impl Scan<'_> {
+    /// Every rule of `active` at every place where the filter lets it through.
+    fn filtered(&mut self, active: Mask) {
+        let mut in_word = false;
+        for at in 0..self.text.len() {
+            let byte = self.text[at];
+            let word = is_word(byte);
+            if (word && !in_word) || matches!(byte, b'+' | b'(') {
+                let mut mask = self.compiled.filter.candidates(self.text, at) & active;
+                while mask != 0 {
+                    self.attempt(mask.trailing_zeros() as usize, at);
+                    mask &= mask - 1;
+                }
+            } else if byte == b'@' && active >> self.compiled.at & 1 != 0 {
+                self.around(at);
+            }
+            in_word = word;
+        }
+    }
+
+    /// The definition of what is found: every rule at every place.
+    fn everywhere(&mut self, active: Mask) {
+        for at in 0..self.text.len() {
+            let byte = self.text[at];
+            if matches!(byte, b'+' | b'(') || (is_word(byte) && parts(self.text, at)) {
+                for rule in (0..RULES.len()).filter(|&rule| active >> rule & 1 != 0) {
+                    self.attempt(rule, at);
+                }
+            }
+        }
+    }
+
+    /// The address around an `@`, from the places before it.
+    fn around(&mut self, at: usize) {
+        let is_local = |byte: u8| is_word(byte) || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-');
+        let local =
+            self.text[at.saturating_sub(MAX_LOCAL)..at].iter().rev().take_while(|&&byte| is_local(byte)).count();
+        for place in at - local..at {
+            let begins = self.text[place] == b'+' || (is_word(self.text[place]) && parts(self.text, place));
+            if begins && self.attempt(self.compiled.at, place) {
+                break;
+            }
+        }
+    }
+
+    /// Try one rule at one place.
+    fn attempt(&mut self, rule: usize, at: usize) -> bool {
+        if at < self.resume[rule] {
+            return false;
+        }
+        let regex = &self.compiled.regexes[rule];
+        let limit = if rule == self.compiled.unlimited { self.text.len() } else { self.text.len().min(at + LIMIT) };
+        let input = Input::new(self.text).range(at..limit).anchored(Anchored::Yes);
+        let mut slots: [Option<NonMaxUsize>; 2 * MAX_GROUPS] = [None; 2 * MAX_GROUPS];
+        let slots = &mut slots[..2 * regex.captures_len().min(MAX_GROUPS)];
+        let cache = self.caches[rule].get_or_insert_with(|| regex.create_cache());
+        if regex.search_slots_with(cache, &input, slots).is_none() {
+            return false;
+        }
+        let mut found = false;
+        for group in slots.chunks_exact(2).skip(1) {
+            let (Some(start), Some(end)) = (group[0], group[1]) else { continue };
+            let mut hit = Hit { text: self.text, start: start.get(), end: end.get() };
+            if hit.start < hit.end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end) {
+                self.hits.push((hit.start, hit.end, rule as u32));
+                self.resume[rule] = hit.end;
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Without those within a surer hit, or within another of their own label.
+    fn reported(mut self) -> Vec<(usize, usize, u32)> {
+        let rank = |rule: u32| RULES[rule as usize].rank;
+        self.hits.sort_unstable_by_key(|&(start, end, rule)| (start, Reverse(end), Reverse(rank(rule)), rule));
+        let mut furthest = [0; 3];
+        let mut of_label: Vec<(&str, usize)> = Vec::new();
+        self.hits.retain(|&(_, end, rule)| {
+            let surer = furthest[rank(rule) as usize + 1..].iter().any(|&other| other >= end);
+            furthest[rank(rule) as usize] = furthest[rank(rule) as usize].max(end);
+            let label = RULES[rule as usize].label;
+            let within = match of_label.iter_mut().find(|(other, _)| *other == label) {
+                Some((_, other)) => {
+                    let within = *other >= end;
+                    *other = end.max(*other);
+                    within
+                }
+                None => {
+                    of_label.push((label, end));
+                    false
+                }
+            };
+            !surer && !within
+        });
+        self.hits
+    }
+}
+
+fn scan_text(compiled: &Compiled, document: u32, text: &str, active: Mask, filtered: bool) -> Vec<Found> {
+    let folded = fold_plain(text);
+    let plain = folded.as_ref().map_or(text, |folded| &folded.text).as_bytes();
+    let hits = CACHES.with_borrow_mut(|caches| {
+        caches.resize_with(RULES.len(), || None);
+        let mut scan = Scan { compiled, caches, text: plain, resume: vec![0; RULES.len()], hits: Vec::new() };
+        if filtered {
+            scan.filtered(active)
+        } else {
+            scan.everywhere(active)
+        }
+        scan.reported()
+    });
+    let original = |(start, end, source)| {
+        let (start, end) = match &folded {
+            Some(folded) => folded.original(text, start, end)?,
+            None => (start, end),
+        };
+        Some(Found { document, start, end, source })
+    };
+    hits.into_iter().filter_map(original).collect()
+}
+
+pub fn scan(texts: &Texts, active: Mask, filtered: bool) -> Result<Vec<Found>> {
+    let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
+    Ok((0..texts.len())
+        .into_par_iter()
+        .flat_map_iter(|row| scan_text(compiled, row as u32, texts.get(row), active, filtered))
+        .collect())
+}

@@ -1,0 +1,272 @@
+//! Surfaces: what was found once, looked for wherever else it may stand.
+//!
+//! The surface of a span is its pieces (`pieces`) with what joins them. It is looked for in the documents of the same individual
+//! or in all of them, as its scope says, and the parts of a name in that individual's. Surfaces that say too little do not
+//! spread: fewer than three letters or digits, numbers of up to three digits, single words that are common (`common`) or stand
+//! more often than in a tenth of as many documents.
+//!
+//! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use rayon::prelude::*;
+
+use crate::common::{Class, CommonWords};
+use crate::context::is_particle;
+use crate::error::{Error, Result};
+use crate::gazetteer::{Sequences, gap_form};
+use crate::pieces::View;
+use crate::spans::{Found, char_starts};
+use crate::surface::Surface;
+use crate::text::Texts;
+
+/// How far a span's surface spreads, as its label says.
+pub const INDIVIDUAL: u8 = 1;
+pub const CORPUS: u8 = 2;
+
+/// Longer spans are sentences.
+const MAX_PIECES: usize = 16;
+/// Words that stand fewer times than this are not frequent, however small the corpus.
+const MIN_FREQUENT: u64 = 20;
+
+/// Spans of a batch of documents, in characters; those of document d are `offsets[d]..offsets[d + 1]`.
+pub struct Spans<'a> {
+    pub offsets: &'a [i64],
+    pub starts: &'a [i32],
+    pub ends: &'a [i32],
+    pub labels: &'a [u32],
+}
+
+impl Spans<'_> {
+    pub fn check(&self, num_documents: usize) -> Result<()> {
+        let num = self.starts.len();
+        let whole = self.offsets.len() == num_documents + 1
+            && self.offsets.first() == Some(&0)
+            && self.offsets.last() == Some(&(num as i64))
+            && self.offsets.is_sorted()
+            && self.ends.len() == num
+            && self.labels.len() == num;
+        whole.then_some(()).ok_or_else(|| Error::Corpus("span offsets do not match the documents and spans".into()))
+    }
+
+    fn of(&self, row: usize) -> std::ops::Range<usize> {
+        self.offsets[row] as usize..self.offsets[row + 1] as usize
+    }
+
+    /// Bounds in bytes of the spans of a document, and their labels.
+    fn bytes(&self, row: usize, text: &str) -> Result<Vec<(usize, usize, u32)>> {
+        let chars = if self.of(row).is_empty() { Vec::new() } else { char_starts(text) };
+        let length = if chars.is_empty() { text.len() } else { chars.len() - 1 };
+        let byte = |at: usize| if chars.is_empty() { at } else { chars[at] };
+        self.of(row)
+            .map(|span| {
+                let (start, end) = (self.starts[span], self.ends[span]);
+                if start < 0 || end < start || end as usize > length {
+                    return Err(Error::Corpus(format!(
+                        "document {row} of the batch: span {start}..{end} in a text of {length} characters"
+                    )));
+                }
+                Ok((byte(start as usize), byte(end as usize), self.labels[span]))
+            })
+            .collect()
+    }
+}
+
+/// Pieces and the gaps between them, in turn.
+type Form = Box<[Box<str>]>;
+
+/// A surface under one label.
+struct Entry {
+    form: Form,
+    label: u32,
+    /// Who found it first.
+    source: u32,
+    everywhere: bool,
+}
+
+#[derive(Default)]
+pub struct Surfaces {
+    entries: Vec<Entry>,
+    numbers: HashMap<(u32, Form), u32, FixedState>,
+    /// (entry, unit): spreads over the documents of that unit.
+    of_units: HashSet<(u32, u32), FixedState>,
+    common: CommonWords,
+    num_documents: u64,
+    sequences: Sequences,
+}
+
+/// What kept surfaces from spreading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub surfaces: u64,
+    pub short: u64,
+    pub common: u64,
+}
+
+impl Surfaces {
+    pub fn new() -> Self {
+        Self { sequences: Sequences::new(), ..Self::default() }
+    }
+
+    /// Take the surfaces of the spans of a batch: `scopes` and `sources` one a span, `names` 1 where the parts count too.
+    pub fn add(
+        &mut self,
+        texts: &Texts,
+        units: &[u32],
+        spans: &Spans,
+        scopes: &[u8],
+        names: &[u8],
+        sources: &[u32],
+    ) -> Result<()> {
+        spans.check(texts.len())?;
+        if [scopes.len(), names.len(), sources.len()] != [spans.starts.len(); 3] || units.len() != texts.len() {
+            return Err(Error::Corpus("surfaces: one scope, name and source a span, and one unit a document".into()));
+        }
+        self.common.add(texts);
+        self.num_documents += texts.len() as u64;
+        let found: Vec<Vec<(usize, Form)>> = (0..texts.len())
+            .into_par_iter()
+            .map(|row| forms(texts.get(row), &spans.bytes(row, texts.get(row))?, spans.of(row).start))
+            .collect::<Result<_>>()?;
+        for (row, forms) in found.into_iter().enumerate() {
+            for (span, form) in forms.into_iter().filter(|(span, _)| scopes[*span] != 0) {
+                let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
+                let mut put = |form: Form, scope: u8| {
+                    let number = self.number(form, spans.labels[span], sources[span]);
+                    match scope {
+                        CORPUS => self.entries[number as usize].everywhere = true,
+                        _ => _ = self.of_units.insert((number, units[row])),
+                    }
+                };
+                put(form, scopes[span]);
+                parts.into_iter().for_each(|part| put(part, INDIVIDUAL));
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, form: Form, label: u32, source: u32) -> u32 {
+        let next = self.entries.len() as u32;
+        let number = *self.numbers.entry((label, form.clone())).or_insert(next);
+        if number == next {
+            self.entries.push(Entry { form, label, source, everywhere: false });
+        }
+        number
+    }
+
+    /// Make ready what may spread; nothing is added afterwards.
+    pub fn finish(&mut self) -> Counts {
+        self.common.merge();
+        self.numbers = HashMap::default();
+        let mut counts = Counts::default();
+        for (number, entry) in self.entries.iter().enumerate() {
+            if is_short(&entry.form) {
+                counts.short += 1;
+            } else if self.is_common(&entry.form) {
+                counts.common += 1;
+            } else {
+                counts.surfaces += 1;
+                self.sequences.add_form(&entry.form, number as u32);
+            }
+        }
+        counts
+    }
+
+    fn is_common(&self, form: &Form) -> bool {
+        let [word] = &**form else { return false };
+        let most = (self.num_documents / 10).max(MIN_FREQUENT);
+        self.common.class(word) == Class::Common || self.common.num_occurrences(word) > most
+    }
+
+    /// Where else the surfaces stand, by document, then start; `source` is the number of the entry. What lies within a span of
+    /// the same label, given or found, is not told again.
+    pub fn find(&self, texts: &Texts, units: &[u32], spans: &Spans) -> Result<Vec<Found>> {
+        spans.check(texts.len())?;
+        let parts: Vec<Vec<Found>> = (0..texts.len())
+            .into_par_iter()
+            .map(|row| {
+                let view = View::new(texts.get(row), Surface::Fold);
+                let mut found: Vec<Found> = Vec::new();
+                for piece in 0..view.len() {
+                    self.sequences.at(&view, piece, |source, last| {
+                        let spreads =
+                            self.entries[source as usize].everywhere || self.of_units.contains(&(source, units[row]));
+                        if spreads && let Some((start, end)) = view.origin_of(piece, last) {
+                            found.push(Found { document: row as u32, start, end, source });
+                        }
+                    });
+                }
+                if found.is_empty() {
+                    return Ok(found);
+                }
+                let mut known = spans.bytes(row, texts.get(row))?;
+                found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
+                found.retain(|hit| {
+                    let label = self.label(hit.source);
+                    let within =
+                        known.iter().any(|&(start, end, own)| own == label && start <= hit.start && hit.end <= end);
+                    if !within {
+                        known.push((hit.start, hit.end, label));
+                    }
+                    !within
+                });
+                Ok(found)
+            })
+            .collect::<Result<_>>()?;
+        Ok(parts.concat())
+    }
+
+    pub fn label(&self, number: u32) -> u32 {
+        self.entries[number as usize].label
+    }
+
+    pub fn source(&self, number: u32) -> u32 {
+        self.entries[number as usize].source
+    }
+}
+
+/// The forms of a document's spans, each with the number of its span; those that begin or end inside a piece have none.
+fn forms(text: &str, spans: &[(usize, usize, u32)], first_span: usize) -> Result<Vec<(usize, Form)>> {
+    let mut forms = Vec::new();
+    if spans.is_empty() {
+        return Ok(forms);
+    }
+    let view = View::new(text, Surface::Fold);
+    // A piece without bounds of its own (a half of "½") takes no room.
+    let mut done = 0;
+    let origins: Vec<(usize, usize)> = (0..view.len())
+        .map(|piece| {
+            let bounds = view.origin_of(piece, piece).unwrap_or((done, done));
+            done = bounds.1;
+            bounds
+        })
+        .collect();
+    for (number, &(start, end, _)) in spans.iter().enumerate() {
+        let first = Some(origins.partition_point(|&(_, to)| to <= start)).filter(|&first| first < view.len());
+        let Some(first) = first.filter(|&first| origins[first].0 >= start && origins[first].1 <= end) else { continue };
+        let last = (first..view.len()).take_while(|&piece| origins[piece].0 < end).last().unwrap_or(first);
+        if origins[last].1 > end || last - first >= MAX_PIECES {
+            continue;
+        }
+        let mut form: Vec<Box<str>> = vec![view.piece(first).into()];
+        for piece in first + 1..=last {
+            form.push(gap_form(view.gap(piece - 1)).into());
+            form.push(view.piece(piece).into());
+        }
+        forms.push((first_span + number, form.into()));
+    }
+    Ok(forms)
+}
+
+/// The parts of a name that may stand alone.
+fn strong_parts(form: &Form) -> Vec<Form> {
+    let strong =
+        |piece: &&Box<str>| piece.chars().count() >= 3 && piece.chars().all(char::is_alphabetic) && !is_particle(piece);
+    form.iter().step_by(2).filter(strong).map(|piece| [piece.clone()].into()).collect()
+}
+
+fn is_short(form: &Form) -> bool {
+    let num_chars: usize = form.iter().step_by(2).map(|piece| piece.chars().count()).sum();
+    let is_number = form.iter().step_by(2).all(|piece| piece.chars().all(char::is_numeric));
+    num_chars < if is_number { 4 } else { 3 }
+}
