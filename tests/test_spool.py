@@ -184,7 +184,7 @@ def test_memory_stays_within_the_limit_and_the_files_are_the_same_bytes(tmp_path
         peaks[max_n, allowed] = result["peak"]
         if allowed:
             assert result["peak"] <= 1.1 * result["limit"]
-    assert peaks[3, 0] - peaks[3, room] > 2 * room  # the limit is what holds it
+    assert peaks[3, 0] - peaks[3, room] > 1.5 * room  # the limit is what holds it
     assert num_bytes > 3 * room
     for max_n in (1, 3):
         files = sorted(path.name for path in (tmp_path / f"{max_n}-0").iterdir())

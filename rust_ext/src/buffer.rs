@@ -15,6 +15,8 @@ const HUGE_PAGE: usize = 2 << 20;
 pub unsafe trait Zero: Copy {}
 // SAFETY: a number.
 unsafe impl Zero for u64 {}
+// SAFETY: numbers.
+unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
 pub struct Buffer<T: Zero> {
     /// What was allocated, and the first address in it that begins a line of the cache.
@@ -75,6 +77,18 @@ impl<T: Zero> Drop for Buffer<T> {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.len)) };
     }
+}
+
+/// Have the line of the cache that a value begins in there soon; a hint.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; the reference is valid.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(value).cast(), std::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
 }
 
 /// Ask for huge pages inside this memory (Linux); a hint.

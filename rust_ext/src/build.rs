@@ -10,6 +10,7 @@
 //! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk, and
 //! dictionaries that have grown too large are closed and merged at the end.
 
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -144,18 +145,16 @@ impl IndexBuilder {
         // An eighth for all dictionaries: a growing table is there twice for a moment, and a closing one is sorted.
         let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
         if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 8 / num_workers) {
-            self.close(std::mem::replace(&mut worker, Worker::new(&self.store)), true)?;
+            self.close(std::mem::replace(&mut worker, Worker::new(&self.store)))?;
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
     }
 
-    fn close(&self, worker: Worker, spool: bool) -> Result<()> {
-        let mut sorted = Sorted::new(worker.dictionary, self.surface);
-        if spool {
-            sorted = sorted.spool(&self.store)?;
-        }
+    /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
+    fn close(&self, worker: Worker) -> Result<()> {
+        let sorted = Sorted::new(worker.dictionary, self.surface).spool(&self.store)?;
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((sorted, worker.run));
         Ok(())
     }
@@ -168,16 +167,32 @@ impl IndexBuilder {
                 "add has failed on this IndexBuilder, and documents are lost; make a new one".into(),
             ));
         }
-        let workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
-        workers.into_par_iter().with_max_len(1).try_for_each(|worker| self.close(worker, false))?;
+        let mut workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
+        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
+        let (mut united, mut ids, mut runs) = (Dictionary::default(), Vec::new(), Vec::new());
+        for Worker { dictionary, run, .. } in workers {
+            if runs.is_empty() {
+                ids.push((0..dictionary.len() as u32).collect());
+                united = dictionary;
+            } else {
+                ids.push(united.absorb(dictionary));
+            }
+            runs.push(run);
+        }
         self.release_memory();
-        let mut closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        let num_in_memory = closed.iter().filter(|(sorted, _)| !sorted.is_spooled()).count();
-        closed.sort_by_key(|(sorted, _)| sorted.is_spooled());
-        let (sorted, mut runs): (Vec<_>, Vec<_>) = closed.into_iter().unzip();
+        let mut sorted = vec![Sorted::new(united, self.surface)];
+        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let num_in_memory = runs.len();
+        for (dictionary, run) in closed {
+            sorted.push(dictionary);
+            runs.push(run);
+        }
         let Vocabulary { words, occurrences, mut merged } = Vocabulary::merge(sorted, &self.store)?;
-        let spooled = merged.split_off(num_in_memory);
-        let mut numbers: Vec<Vec<u32>> = merged.into_par_iter().map(Merged::numbers).collect::<Result<_>>()?;
+        let spooled = merged.split_off(1);
+        let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
+        ids.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
+        let mut numbers: Vec<Vec<u32>> = ids;
         if !spooled.is_empty() {
             // Many dictionaries: their words get their numbers now, and have one table together.
             numbers.push((0..words.len() as u32).collect());

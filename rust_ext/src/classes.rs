@@ -16,6 +16,8 @@ pub struct Block {
     pub colon: u64,
     /// `,` or `;`: inside a word between two digits.
     pub comma: u64,
+    /// `-`, `/`, `.` or `:`: joins two words that hold digits.
+    pub joiner: u64,
     pub underscore: u64,
     pub not_ascii: u64,
 }
@@ -44,7 +46,7 @@ impl InstructionSet {
     #[inline]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi1") {
             return Self::Avx2;
         }
         Self::Table
@@ -70,7 +72,7 @@ pub fn classify(bytes: &[u8], blocks: &mut Vec<Block>, set: InstructionSet) -> b
     blocks.reserve(bytes.len() / 64 + 1);
     match set {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `detect` has seen that the processor knows AVX2.
+        // SAFETY: `detect` has seen that the processor knows AVX2 and BMI1.
         InstructionSet::Avx2 => unsafe { avx2::classify(bytes, blocks) },
         _ => classify_chunks(bytes, blocks, by_table),
     }
@@ -108,6 +110,7 @@ fn by_table(bytes: &[u8; 64]) -> Block {
         block.stop |= has(STOP);
         block.colon |= has(COLON);
         block.comma |= has(COMMA);
+        block.joiner |= u64::from(matches!(byte, b'-' | b'/' | b'.' | b':')) << bit;
         block.underscore |= has(UNDERSCORE);
         block.not_ascii |= u64::from(byte >> 7) << bit;
     }
@@ -131,6 +134,13 @@ mod avx2 {
         };
         let nibble = _mm256_set1_epi8(0x0f);
         let zero = _mm256_setzero_si256();
+        // `-`, `.` and `/` are neighbours.
+        let joiner = |bytes: __m256i| {
+            let above = _mm256_sub_epi8(bytes, _mm256_set1_epi8(b'-' as i8));
+            let range = _mm256_cmpeq_epi8(_mm256_min_epu8(above, _mm256_set1_epi8(2)), above);
+            let colon = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b':' as i8));
+            u64::from(_mm256_movemask_epi8(_mm256_or_si256(range, colon)) as u32)
+        };
         let half = |bytes: __m256i| {
             let classes = _mm256_and_si256(
                 _mm256_shuffle_epi8(low, _mm256_and_si256(bytes, nibble)),
@@ -147,6 +157,7 @@ mod avx2 {
                 stop: top(_mm256_slli_epi16(classes, 4)),
                 colon: top(_mm256_slli_epi16(classes, 2)),
                 comma: any(COMMA),
+                joiner: joiner(bytes),
                 underscore: top(classes),
                 not_ascii: top(bytes),
             }
@@ -163,6 +174,7 @@ mod avx2 {
                 stop: a.stop | b.stop << 32,
                 colon: a.colon | b.colon << 32,
                 comma: a.comma | b.comma << 32,
+                joiner: a.joiner | b.joiner << 32,
                 underscore: a.underscore | b.underscore << 32,
                 not_ascii: a.not_ascii | b.not_ascii << 32,
             }
@@ -187,6 +199,7 @@ mod tests {
             assert_eq!(has(block.stop), matches!(byte, b'.' | b'\''));
             assert_eq!(has(block.colon), byte == b':');
             assert_eq!(has(block.comma), matches!(byte, b',' | b';'));
+            assert_eq!(has(block.joiner), matches!(byte, b'-' | b'/' | b'.' | b':'));
             assert_eq!(has(block.underscore), byte == b'_');
             assert_eq!(has(block.not_ascii), byte >= 128);
         }

@@ -1,18 +1,18 @@
 //! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
 //!
 //! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
-//! `AHEAD` at a time: their places are fetched into the cache together before the first is read.
+//! `AHEAD` at a time, while the places of the next so many are fetched into the cache.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use crate::buffer::{Buffer, Zero};
+use crate::buffer::{Buffer, Zero, prefetch};
 use crate::key::Key;
 use crate::strings::Strings;
 
-const AHEAD: usize = 32;
+const AHEAD: usize = 16;
 
 /// A short word. 32 bytes: half a line of the cache.
 #[derive(Clone, Copy, Default)]
@@ -35,16 +35,31 @@ struct Long {
     count: u64,
 }
 
+/// A chunk of words on its way through the table.
+struct Fetched<'a> {
+    chunk: &'a [(u32, u32)],
+    keys: [Key; AHEAD],
+    places: [u32; AHEAD],
+}
+
 pub struct Dictionary {
     slots: Buffer<Slot>,
     num_short: usize,
     long: HashTable<Long>,
     words: Strings,
+    /// How often words were seen by dictionaries taken in, by id, less once each; shorter than the words.
+    absorbed: Vec<u64>,
 }
 
 impl Default for Dictionary {
     fn default() -> Self {
-        Self { slots: Buffer::new(1 << 12), num_short: 0, long: HashTable::new(), words: Strings::new() }
+        Self {
+            slots: Buffer::new(1 << 12),
+            num_short: 0,
+            long: HashTable::new(),
+            words: Strings::new(),
+            absorbed: Vec::new(),
+        }
     }
 }
 
@@ -62,64 +77,79 @@ impl Dictionary {
         self.slots.len() * size_of::<Slot>() + self.long.len() * 2 * size_of::<Long>() + self.words.num_bytes()
     }
 
-    /// Ids of words given by their bounds in `text`, in order; with `distinct` only of those this visit has not seen.
+    /// Append the ids of words given by their bounds in `text`, in order; with `distinct` only of those this visit has not
+    /// seen.
     pub fn intern(&mut self, text: &str, bounds: &[(u32, u32)], visit: u32, distinct: bool, ids: &mut Vec<u32>) {
-        for bounds in bounds.chunks(AHEAD) {
-            let mut keys = [Key::default(); AHEAD];
-            let mut places = [0usize; AHEAD];
-            // Each chunk may add words: grow before places are computed.
-            if (self.num_short + AHEAD) * 4 > self.slots.len() * 3 {
+        let num_ids = ids.len();
+        ids.resize(num_ids + bounds.len(), 0);
+        // Every id is written, and stays where the next one is not written over it: whether a word is new to the visit is
+        // what a processor guesses wrong.
+        let (out, mut num_new) = (&mut ids[num_ids..], 0);
+        let mut chunks = bounds.chunks(AHEAD);
+        let mut next = chunks.next().map(|chunk| self.fetch(text, chunk));
+        while let Some(fetched) = next {
+            let again = self.num_short + 2 * AHEAD > self.slots.len() / 4 * 3;
+            if again {
                 self.grow();
             }
-            let shift = 64 - self.slots.len().trailing_zeros();
-            for (at, &(start, end)) in bounds.iter().enumerate() {
-                // A longer word has nobody's key.
-                let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
-                keys[at] = key;
-                places[at] = (key.hash() >> shift) as usize;
-                prefetch(&self.slots[places[at]]);
-            }
-            for (at, &(start, end)) in bounds.iter().enumerate() {
-                let (key, mut place) = (keys[at], places[at]);
-                let word = (start as usize, end as usize);
+            let fetched = if again { self.fetch(text, fetched.chunk) } else { fetched };
+            next = chunks.next().map(|chunk| self.fetch(text, chunk));
+            let mask = self.slots.len() - 1;
+            for (at, &(start, end)) in fetched.chunk.iter().enumerate() {
+                let (key, mut place) = (fetched.keys[at], fetched.places[at] as usize);
+                let (id, is_new);
                 if key == Key::default() {
-                    self.intern_long(&text[word.0..word.1], visit, distinct, ids);
-                    continue;
-                }
-                let mask = self.slots.len() - 1;
-                let slot = loop {
-                    let slot = &mut self.slots[place];
-                    if slot.key == key {
-                        break slot;
-                    }
-                    if slot.count == 0 {
-                        let id = self.words.len() as u32;
-                        self.words.push(&text[word.0..word.1]);
-                        self.num_short += 1;
-                        *slot = Slot { key, count: 0, id, visit: visit.wrapping_sub(1) };
-                        break slot;
-                    }
-                    place = (place + 1) & mask;
-                };
-                slot.count += 1;
-                if !distinct || slot.visit != visit {
+                    (id, is_new) = self.intern_long(&text[start as usize..end as usize], visit);
+                } else {
+                    let slot = loop {
+                        let slot = &mut self.slots[place & mask];
+                        if slot.key == key {
+                            break slot;
+                        }
+                        if slot.count == 0 {
+                            let id = self.words.len() as u32;
+                            self.words.push(&text[start as usize..end as usize]);
+                            self.num_short += 1;
+                            *slot = Slot { key, count: 0, id, visit: visit.wrapping_sub(1) };
+                            break slot;
+                        }
+                        place += 1;
+                    };
+                    slot.count += 1;
+                    (id, is_new) = (slot.id, slot.visit != visit);
                     slot.visit = visit;
-                    ids.push(slot.id);
                 }
+                out[num_new] = id;
+                num_new += usize::from(is_new | !distinct);
             }
         }
+        ids.truncate(num_ids + num_new);
     }
 
-    fn intern_long(&mut self, word: &str, visit: u32, distinct: bool, ids: &mut Vec<u32>) {
+    /// Keys of a chunk of words, and where the table is looked at first; these places are fetched into the cache.
+    #[inline(always)]
+    fn fetch<'a>(&self, text: &str, chunk: &'a [(u32, u32)]) -> Fetched<'a> {
+        let mut fetched = Fetched { chunk, keys: [Key::default(); AHEAD], places: [0; AHEAD] };
+        let shift = 64 - self.slots.len().trailing_zeros();
+        for (at, &(start, end)) in chunk.iter().enumerate() {
+            // A longer word has nobody's key.
+            let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
+            fetched.keys[at] = key;
+            fetched.places[at] = (key.hash() >> shift) as u32;
+            prefetch(&self.slots[fetched.places[at] as usize]);
+        }
+        fetched
+    }
+
+    /// Id of a word of 16 bytes or more, and whether this visit has not seen it.
+    fn intern_long(&mut self, word: &str, visit: u32) -> (u32, bool) {
         let hash = FixedState::default().hash_one(word);
         let words = &self.words;
         if let Some(found) = self.long.find_mut(hash, |long| words.get(long.id as usize) == word) {
             found.count += 1;
-            if !distinct || found.visit != visit {
-                found.visit = visit;
-                ids.push(found.id);
-            }
-            return;
+            let is_new = found.visit != visit;
+            found.visit = visit;
+            return (found.id, is_new);
         }
         let id = self.words.len() as u32;
         self.words.push(word);
@@ -127,7 +157,7 @@ impl Dictionary {
         self.long.insert_unique(hash, Long { id, visit, count: 1 }, |long| {
             FixedState::default().hash_one(words.get(long.id as usize))
         });
-        ids.push(id);
+        (id, true)
     }
 
     #[cold]
@@ -145,28 +175,42 @@ impl Dictionary {
         }
     }
 
+    /// Take another dictionary in; returns what its ids are here.
+    pub fn absorb(&mut self, other: Self) -> Vec<u32> {
+        let (words, counts) = other.into_words();
+        let mut ids = Vec::with_capacity(words.len());
+        let mut bounds = Vec::new();
+        while ids.len() < words.len() {
+            let (first, text) = (ids.len(), words.starting_at(ids.len()));
+            bounds.clear();
+            let mut end = 0;
+            for word in (first..words.len()).take(4096).map(|id| words.get(id)) {
+                let start = end;
+                end += word.len();
+                if end > u32::MAX as usize {
+                    break;
+                }
+                bounds.push((start as u32, end as u32));
+            }
+            self.intern(text, &bounds, 0, false, &mut ids);
+        }
+        self.absorbed.resize(self.words.len(), 0);
+        ids.iter().zip(counts).for_each(|(&id, count)| self.absorbed[id as usize] += count - 1);
+        ids
+    }
+
     /// The words by id, and how often each was seen.
     pub fn into_words(self) -> (Strings, Vec<u64>) {
-        let mut counts = vec![0u64; self.words.len()];
+        let mut counts = self.absorbed;
+        counts.resize(self.words.len(), 0);
         for slot in self.slots.iter().filter(|slot| slot.count > 0) {
-            counts[slot.id as usize] = slot.count;
+            counts[slot.id as usize] += slot.count;
         }
         for long in &self.long {
-            counts[long.id as usize] = long.count;
+            counts[long.id as usize] += long.count;
         }
         (self.words, counts)
     }
-}
-
-#[inline(always)]
-fn prefetch<T>(place: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the reference is valid.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(place).cast(), std::arch::x86_64::_MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
 }
 
 #[cfg(test)]
@@ -197,15 +241,25 @@ mod tests {
         let (mut ids, mut distinct) = (Vec::new(), Vec::new());
         dictionary.intern(&text, &bounds, 1, false, &mut ids);
         dictionary.intern(&text, &bounds, 2, true, &mut distinct);
+        let mut other = Dictionary::default();
+        let (first, mut others) = (&bounds[..10_000], Vec::new());
+        other.intern("nowhere else", &[(0, 7)], 1, false, &mut others);
+        other.intern(&text, first, 1, false, &mut others);
+        let here = dictionary.absorb(other);
         let (words, counts) = dictionary.into_words();
-        let mut expected: HashMap<&str, u64> = HashMap::new();
+        let mut expected = HashMap::from([("nowhere", 1)]);
         for (&(start, end), &id) in bounds.iter().zip(&ids) {
             let word = &text[start as usize..end as usize];
             assert_eq!(words.get(id as usize), word);
             *expected.entry(word).or_default() += 2;
         }
+        for (&(start, end), &id) in first.iter().zip(&others[1..]) {
+            let word = &text[start as usize..end as usize];
+            assert_eq!(words.get(here[id as usize] as usize), word);
+            *expected.entry(word).or_default() += 1;
+        }
         assert_eq!(words.len(), expected.len());
-        assert_eq!(distinct.len(), expected.len());
+        assert_eq!(distinct.len() + 1, expected.len());
         assert!((0..words.len()).all(|id| expected[words.get(id)] == counts[id]));
     }
 }

@@ -9,12 +9,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::intern::Interner;
+use crate::lookup::{Lookup, Ranks};
 use crate::spool::{Spool, Store};
 use crate::strings::Strings;
 use crate::surface::Surface;
@@ -69,9 +67,6 @@ impl Level {
     }
 }
 
-/// Compact id and support of each n-gram that is kept.
-pub type Ranks = HashMap<u64, (u32, u32), FixedState>;
-
 impl Level {
     /// Key -> (rank among the n-grams with support >= `min_support`, support).
     pub fn ranks(&self, min_support: u32) -> Result<Ranks> {
@@ -105,26 +100,6 @@ pub struct NgramIndex {
     lookup: OnceLock<Lookup>,
 }
 
-/// Hash tables over the sorted tables.
-pub struct Lookup {
-    interner: Interner,
-    levels: Vec<Ranks>,
-}
-
-impl Lookup {
-    /// Id of a word in its index.
-    #[inline]
-    pub fn word(&self, surface: &str) -> Option<u32> {
-        self.interner.find(surface)
-    }
-
-    /// Rank and support of the n-gram (n >= 2) made of two (n-1)-grams.
-    #[inline]
-    pub fn pair(&self, n: usize, left: u32, right: u32) -> Option<(u32, u32)> {
-        self.levels[n - 2].get(&(u64::from(left) << 32 | u64::from(right))).copied()
-    }
-}
-
 impl NgramIndex {
     /// An index of these words without levels; the caller sets the rest.
     pub fn new(max_n: usize, surface: Surface, min_support: u32, words: Strings) -> Self {
@@ -146,12 +121,8 @@ impl NgramIndex {
     /// Tables for lookups, made on first use.
     pub fn lookup(&self) -> Result<&Lookup> {
         if self.lookup.get().is_none() {
-            let mut interner = Interner::new();
-            for word in self.words.iter() {
-                interner.intern(word);
-            }
             let levels = self.levels.par_iter().map(|level| level.ranks(self.min_support)).collect::<Result<_>>()?;
-            let _ = self.lookup.set(Lookup { interner, levels });
+            let _ = self.lookup.set(Lookup::new(self.surface, &self.words, &self.support, levels));
         }
         self.lookup.get().ok_or_else(|| Error::Artifact("index tables: no lookups".into()))
     }

@@ -15,6 +15,7 @@ pub mod index;
 pub mod intern;
 pub mod key;
 pub mod levels;
+pub mod lookup;
 pub mod memo;
 pub mod pool;
 pub mod pretokens;

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::{Lookup, MAX_K, NgramIndex};
-use crate::key::Key;
+use crate::index::{MAX_K, NgramIndex};
+use crate::lookup::{Found, Lookup};
 use crate::memo::Memo;
 use crate::text::Texts;
 use crate::words::Words;
@@ -98,6 +98,8 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
         }
         scratch.lock().unwrap_or_else(PoisonError::into_inner).push(finder);
     });
+    let finders = scratch.into_inner().unwrap_or_else(PoisonError::into_inner);
+    finders.into_iter().for_each(|finder| lookup.put_back(finder.memo));
     Ok((flags, starts))
 }
 
@@ -127,14 +129,6 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
     shares
 }
 
-/// What the index says of a word as it is spelled.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    /// Id + 1 if the support is >= k, else 0.
-    id: u32,
-    support: u32,
-}
-
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.
 struct Finder<'a> {
     index: &'a NgramIndex,
@@ -149,49 +143,29 @@ struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
-        Self { index, lookup, settings, memo: Memo::new(13), ids: Vec::new(), rare: Vec::new() }
-    }
-
-    #[inline(always)]
-    fn find(&mut self, text: &str, start: usize, end: usize) -> Found {
-        let Some(key) = Key::of(text.as_bytes(), start, end) else {
-            return self.look_up(&text[start..end]);
-        };
-        self.memo.get(key).unwrap_or_else(|| {
-            let found = self.look_up(&text[start..end]);
-            self.memo.insert(key, found);
-            found
-        })
-    }
-
-    #[inline(never)]
-    fn look_up(&self, word: &str) -> Found {
-        let Some(id) = self.lookup.word(&self.index.surface.apply(word)) else {
-            return Found::default();
-        };
-        let support = self.index.support[id as usize];
-        Found { id: if support >= self.settings.k { id + 1 } else { 0 }, support }
+        Self { index, lookup, settings, memo: lookup.memo(), ids: Vec::new(), rare: Vec::new() }
     }
 
     /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
-    fn minimal_starts(&mut self, text: &str, (from, to): (&[u32], &[u32]), starts: &mut [u8]) {
+    fn minimal_starts(&mut self, text: &str, words: (&[u32], &[u32]), starts: &mut [u8]) {
         let Settings { n: max_n, k, max_word_support, .. } = self.settings;
+        let (lookup, known) = (self.lookup, (&self.index.words, &*self.index.support));
         if max_n == 1 {
-            for ((&start, &end), out) in from.iter().zip(to).zip(starts) {
-                *out = u8::from(self.find(text, start as usize, end as usize).id == 0);
-            }
+            lookup.find_all(known, text, words, &mut self.memo, |word, found| {
+                starts[word] = u8::from(found.support < k);
+            });
             return;
         }
-        let num_words = from.len();
+        let num_words = words.0.len();
         let (mut ids, mut rare) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.rare));
         ids.clear();
         rare.clear();
-        for ((&start, &end), out) in from.iter().zip(to).zip(&mut *starts) {
-            let found = self.find(text, start as usize, end as usize);
-            *out = u8::from(found.id == 0);
-            ids.push(found.id);
+        lookup.find_all(known, text, words, &mut self.memo, |word, found| {
+            let is_kept = found.support >= k;
+            starts[word] = u8::from(!is_kept);
+            ids.push(if is_kept { found.id + 1 } else { 0 });
             rare.push(max_word_support.is_none_or(|limit| found.support < limit));
-        }
+        });
         for n in 2..=max_n.min(num_words) {
             for i in 0..=num_words - n {
                 let (left, right) = (ids[i], ids[i + 1]);
@@ -199,7 +173,7 @@ impl<'a> Finder<'a> {
                 if left == 0 || right == 0 || !rare[i..i + n].iter().all(|&rare| rare) {
                     continue;
                 }
-                match self.lookup.pair(n, left - 1, right - 1) {
+                match lookup.pair(n, left - 1, right - 1) {
                     Some((rank, support)) if support >= k => ids[i] = rank + 1,
                     _ => starts[i] |= 1 << (n - 1),
                 }

@@ -39,6 +39,12 @@ impl Strings {
         self.bytes.capacity() + self.ends.capacity() * 8
     }
 
+    /// The strings from a number on, one after the other.
+    pub fn starting_at(&self, number: usize) -> &str {
+        let start = if number == 0 { 0 } else { self.ends[number - 1] as usize };
+        &self.bytes[start..]
+    }
+
     /// All strings one after the other.
     pub fn as_str(&self) -> &str {
         &self.bytes

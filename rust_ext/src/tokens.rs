@@ -8,13 +8,15 @@
 //! (a word, the marks around it) is remembered with its tokens *and* the words they meet, and whether the document's words lie
 //! where they lay before is checked each time. Cost: about 5 ns a token then, else the library's.
 
-use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use foldhash::fast::FixedState;
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
+use crate::buffer::{Zero, prefetch};
 use crate::error::{Error, Result};
 use crate::intern::Interner;
 use crate::key::Key;
@@ -26,12 +28,14 @@ use crate::words::Words;
 
 pub struct TokenEncoder {
     tokenizer: Tokenizer,
-    /// Ids that no text may come to, whatever it spells; the unknown token is not one of them.
-    special: HashSet<u32>,
+    /// Ids that no text may come to, whatever it spells, ascending; the unknown token is not one of them.
+    special: Vec<u32>,
     unknown: Option<u32>,
     cut: Option<Cut>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
     lowercase: bool,
+    /// What the library said of pretokens, parted by their hash so that threads seldom want the same part.
+    pretokens: Vec<Mutex<Pretokens>>,
     /// One for each thread that encodes.
     memories: Vec<Mutex<Memory>>,
     /// Buffers of earlier batches: their pages are there already.
@@ -46,12 +50,16 @@ struct Piece {
     end: u32,
 }
 
-/// What a thread has met.
-struct Memory {
-    pretokens: Interner,
+/// Pretokens and their pieces.
+struct Pretokens {
+    names: Interner,
     /// Pieces of pretoken `p` are `bounds[p]..bounds[p + 1]`.
     bounds: Vec<usize>,
     pieces: Vec<Piece>,
+}
+
+/// What a thread has met.
+struct Memory {
     chunks: Memo<Chunk>,
     /// Tokens of the chunks of three to eight tokens and up to one word.
     blocks: Vec<Block>,
@@ -73,6 +81,9 @@ struct Chunk {
     meets: u8,
 }
 
+// SAFETY: numbers.
+unsafe impl Zero for Chunk {}
+
 /// Up to eight tokens of a chunk with up to one word.
 #[derive(Clone, Copy)]
 struct Block {
@@ -86,6 +97,7 @@ struct Block {
 struct Seen {
     start: usize,
     end: usize,
+    key: Key,
     chunk: Option<Chunk>,
 }
 
@@ -106,6 +118,8 @@ struct Part {
 const MAX_REMEMBERED: usize = 64;
 /// A memory with more pieces or parts than this is emptied: what a corpus of identifiers could grow without end.
 const MAX_PIECES: usize = 1 << 24;
+/// Parts of the memory of pretokens; a power of two.
+const NUM_PARTS: usize = 256;
 /// Documents are shared out by about this many bytes, so that a slow thread holds nobody up.
 const SHARE: usize = 1 << 19;
 /// Buffers kept between batches: those of 32 MiB of text.
@@ -113,14 +127,7 @@ const MAX_SPARES: usize = 64;
 
 impl Memory {
     fn new() -> Self {
-        Self {
-            pretokens: Interner::new(),
-            bounds: vec![0],
-            pieces: Vec::new(),
-            chunks: Memo::new(16),
-            blocks: Vec::new(),
-            parts: Vec::new(),
-        }
+        Self { chunks: Memo::new(13, 18), blocks: Vec::new(), parts: Vec::new() }
     }
 }
 
@@ -154,17 +161,29 @@ impl TokenEncoder {
             Ok(tokens) if tokens.len() == 1 => Some(tokens[0].id),
             _ => None,
         };
-        let special = tokenizer
+        let mut special: Vec<u32> = tokenizer
             .get_added_tokens_decoder()
             .iter()
             .filter(|&(&id, token)| token.special && Some(id) != unknown)
             .map(|(&id, _)| id)
             .collect();
+        special.sort_unstable();
         let parsed: serde_json::Value =
             serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
-        Ok(Self { tokenizer, special, unknown, cut: Cut::of(&parsed), lowercase, memories, spares: Mutex::default() })
+        let nothing = || Pretokens { names: Interner::new(), bounds: vec![0], pieces: Vec::new() };
+        let pretokens = (0..NUM_PARTS).map(|_| Mutex::new(nothing())).collect();
+        Ok(Self {
+            pretokens,
+            tokenizer,
+            special,
+            unknown,
+            cut: Cut::of(&parsed),
+            lowercase,
+            memories,
+            spares: Mutex::default(),
+        })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -260,7 +279,7 @@ impl TokenEncoder {
         let mut aligner = Aligner::new(document.words);
         let push = |piece: Piece| document.push(piece.id, aligner.meet(piece), 0, tokens);
         match self.cut {
-            Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
+            Some(cut) => self.tokenise_by_pretokens(cut, text, push),
             None => self.tokenise(text, push),
         }
     }
@@ -290,11 +309,21 @@ impl TokenEncoder {
         loop {
             let mut num_seen = 0;
             for (place, (start, end)) in seen.iter_mut().zip(&mut chunks) {
-                let key = Key::of(text.as_bytes(), start, end);
-                *place = Seen { start, end, chunk: key.and_then(|key| memory.chunks.get(key)) };
+                let key = Key::of(text.as_bytes(), start, end).unwrap_or_default();
+                memory.chunks.prefetch(key);
+                *place = Seen { start, end, key, chunk: None };
                 num_seen += 1;
             }
-            for &Seen { start, end, chunk } in &seen[..num_seen] {
+            for place in &mut seen[..num_seen] {
+                // A longer chunk has nobody's key.
+                place.chunk = memory.chunks.get(place.key).filter(|_| place.key != Key::default());
+                if let Some(Chunk { num_tokens: 3.., ids, .. }) = place.chunk
+                    && let Some(block) = memory.blocks.get(ids[0] as usize)
+                {
+                    prefetch(block);
+                }
+            }
+            for &Seen { start, end, chunk, .. } in &seen[..num_seen] {
                 let Some(chunk) = chunk else {
                     match self.encode_new(cut, text, start..end, word, document, memory, tokens)? {
                         Some(num_words) => word += num_words,
@@ -358,7 +387,7 @@ impl TokenEncoder {
         let key = Key::of(text.as_bytes(), chunk.start, chunk.end);
         let mut parts = Vec::new();
         let mut aligner = Aligner::new(own);
-        self.tokenise_by_pretokens(cut, &text[chunk], memory, |piece| {
+        self.tokenise_by_pretokens(cut, &text[chunk], |piece| {
             let met = aligner.meet(Piece { id: piece.id, start: piece.start + start, end: piece.end + start });
             document.push(piece.id, met, word, tokens);
             if key.is_some() {
@@ -396,13 +425,7 @@ impl TokenEncoder {
         Ok(Some(num_words))
     }
 
-    fn tokenise_by_pretokens(
-        &self,
-        cut: Cut,
-        text: &str,
-        memory: &mut Memory,
-        mut push: impl FnMut(Piece),
-    ) -> Result<()> {
+    fn tokenise_by_pretokens(&self, cut: Cut, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
         cut.for_each(text, |start, end| {
             let pretoken = &text[start..end];
             let mut at = |piece: Piece| {
@@ -411,21 +434,25 @@ impl TokenEncoder {
             if pretoken.len() > MAX_REMEMBERED {
                 return self.tokenise(pretoken, at);
             }
-            if memory.pieces.len() > MAX_PIECES {
-                (memory.pretokens, memory.bounds, memory.pieces) = (Interner::new(), vec![0], Vec::new());
-            }
-            if let Some(known) = memory.pretokens.find(pretoken) {
-                let bounds = memory.bounds[known as usize]..memory.bounds[known as usize + 1];
-                memory.pieces[bounds].iter().for_each(|&piece| at(piece));
+            // Whoever wants the same part waits for the library, which is seldom, and no pretoken is tokenised twice.
+            let part = FixedState::default().hash_one(pretoken) as usize % NUM_PARTS;
+            let mut known = self.pretokens[part].lock().unwrap_or_else(PoisonError::into_inner);
+            let Pretokens { names, bounds, pieces } = &mut *known;
+            if let Some(known) = names.find(pretoken) {
+                let bounds = bounds[known as usize]..bounds[known as usize + 1];
+                pieces[bounds].iter().for_each(|&piece| at(piece));
                 return Ok(());
             }
-            let first = memory.bounds.last().copied().unwrap_or(0);
-            let pieces = &mut memory.pieces;
+            if pieces.len() > MAX_PIECES / NUM_PARTS {
+                (*names, *bounds) = (Interner::new(), vec![0]);
+                pieces.clear();
+            }
+            let first = bounds.last().copied().unwrap_or(0);
             pieces.truncate(first); // of a pretoken that failed
             self.tokenise_pretoken(cut, pretoken, |piece| pieces.push(piece))?;
-            memory.pretokens.intern(pretoken);
-            memory.bounds.push(memory.pieces.len());
-            memory.pieces[first..].iter().for_each(|&piece| at(piece));
+            names.intern(pretoken);
+            bounds.push(pieces.len());
+            pieces[first..].iter().for_each(|&piece| at(piece));
             Ok(())
         })
     }
@@ -463,7 +490,7 @@ impl TokenEncoder {
     /// An id that a text may come to: the unknown token in the place of a special one.
     fn allowed(&self, id: u32) -> Result<u32> {
         match self.unknown {
-            _ if !self.special.contains(&id) => Ok(id),
+            _ if self.special.binary_search(&id).is_err() => Ok(id),
             Some(unknown) => Ok(unknown),
             None => Err(Error::Corpus("it spells a special token, and the tokenizer has no unknown token".into())),
         }

@@ -3,8 +3,10 @@
 //! A dictionary holds words as they were written; here each gets its surface, once a distinct word. Dictionaries are sorted
 //! one by one and merged, so that one of them at a time is in memory when memory is short.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -54,7 +56,8 @@ impl Sorted {
     pub fn new(dictionary: Dictionary, surface: Surface) -> Self {
         let (words, counts) = dictionary.into_words();
         let words = surfaces(words, surface);
-        let mut order: Vec<(u64, u32)> = (0..words.len()).map(|id| (prefix(words.get(id)), id as u32)).collect();
+        let mut order: Vec<(u64, u32)> =
+            (0..words.len()).map(|id| (prefix(words.get(id).as_bytes()), id as u32)).collect();
         let compare = |a: &(u64, u32), b: &(u64, u32)| {
             a.0.cmp(&b.0).then_with(|| words.get(a.1 as usize).cmp(words.get(b.1 as usize)))
         };
@@ -77,10 +80,6 @@ impl Sorted {
             places[id as usize] = last as u32;
         }
         Self { names: Names::Memory(sorted, seen), places: Numbers::Memory(places) }
-    }
-
-    pub fn is_spooled(&self) -> bool {
-        matches!(self.names, Names::Spooled(..))
     }
 
     /// Move all to pages of a store.
@@ -113,10 +112,10 @@ fn surfaces(words: Strings, surface: Surface) -> Strings {
 }
 
 /// The first eight bytes, so that numbers compare as the words do.
-fn prefix(word: &str) -> u64 {
+fn prefix(word: &[u8]) -> u64 {
     let mut first = [0u8; 8];
     let len = word.len().min(8);
-    first[..len].copy_from_slice(&word.as_bytes()[..len]);
+    first[..len].copy_from_slice(&word[..len]);
     u64::from_be_bytes(first)
 }
 
@@ -144,65 +143,93 @@ impl Merged {
 }
 
 impl Vocabulary {
-    pub fn merge(parts: Vec<Sorted>, store: &Arc<Store>) -> Result<Self> {
-        let mut cursors = Vec::new();
-        let mut merged = Vec::new();
+    pub fn merge(mut parts: Vec<Sorted>, store: &Arc<Store>) -> Result<Self> {
+        match parts.pop() {
+            Some(Sorted { names: Names::Memory(words, occurrences), places }) if parts.is_empty() => {
+                let global = Numbers::Memory((0..words.len() as u32).collect());
+                return Ok(Self { words, occurrences, merged: vec![Merged { places, global }] });
+            }
+            last => parts.extend(last),
+        }
+        let (mut sources, mut merged) = (Vec::new(), Vec::new());
         for part in parts {
             let global = match part.places {
                 Numbers::Memory(_) => Numbers::Memory(Vec::new()),
                 Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
             };
-            cursors.push(Cursor::new(part.names));
+            sources.push(match part.names {
+                Names::Memory(words, counts) => Source::Memory(words, counts),
+                Names::Spooled(bytes, counts) => Source::Spooled(bytes.into_reader(), counts.into_reader()),
+            });
             merged.push(Merged { places: part.places, global });
         }
+        let mut cursors: Vec<Cursor> = sources.iter_mut().map(Cursor::new).collect();
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
-            if let Some((word, count)) = cursor.next()? {
-                heap.push(Reverse((word, number, count)));
-            }
+            heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
         }
         let mut words = Strings::new();
         let mut occurrences: Vec<u64> = Vec::new();
-        while let Some(Reverse((word, number, count))) = heap.pop() {
-            if words.is_empty() || words.get(words.len() - 1).as_bytes() != word {
+        while let Some(mut first) = heap.peek_mut() {
+            let Reverse((Next { word, count, .. }, number)) = &*first;
+            let number = *number;
+            if words.is_empty() || words.get(words.len() - 1).as_bytes() != &**word {
                 if words.len() == u32::MAX as usize {
                     return Err(Error::Corpus("more than 4 294 967 295 distinct words".into()));
                 }
                 // The bytes were a `str` when they went in.
-                words.push(&String::from_utf8_lossy(&word));
+                words.push(&String::from_utf8_lossy(word));
                 occurrences.push(0);
             }
             let last = words.len() - 1;
             occurrences[last] += count;
             merged[number].global.push(last as u32)?;
-            if let Some((word, count)) = cursors[number].next()? {
-                heap.push(Reverse((word, number, count)));
+            match cursors[number].next()? {
+                Some(next) => *first = Reverse((next, number)),
+                None => drop(PeekMut::pop(first)),
             }
         }
         Ok(Self { words, occurrences, merged })
     }
 }
 
-/// The words of one dictionary, one after the other.
-enum Cursor {
-    Memory(Strings, Vec<u64>, usize),
+/// A word that is yet to be merged.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Next<'a> {
+    /// Decides most comparisons without a look at the word.
+    prefix: u64,
+    word: Cow<'a, [u8]>,
+    count: u64,
+}
+
+/// The words of one dictionary.
+enum Source {
+    Memory(Strings, Vec<u64>),
     Spooled(Reader<u8>, Reader<u64>),
 }
 
-impl Cursor {
-    fn new(names: Names) -> Self {
-        match names {
-            Names::Memory(words, counts) => Self::Memory(words, counts, 0),
-            Names::Spooled(bytes, counts) => Self::Spooled(bytes.into_reader(), counts.into_reader()),
+/// The words of one dictionary, one after the other.
+enum Cursor<'a> {
+    Memory(&'a Strings, &'a [u64], usize),
+    Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>),
+}
+
+impl<'a> Cursor<'a> {
+    fn new(source: &'a mut Source) -> Self {
+        match source {
+            Source::Memory(words, counts) => Self::Memory(words, counts, 0),
+            Source::Spooled(bytes, counts) => Self::Spooled(bytes, counts),
         }
     }
 
-    fn next(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
-        match self {
+    fn next(&mut self) -> Result<Option<Next<'a>>> {
+        let (word, count) = match self {
             Self::Memory(words, counts, at) => {
-                let found = (*at < words.len()).then(|| (words.get(*at).as_bytes().to_vec(), counts[*at]));
+                if *at == words.len() {
+                    return Ok(None);
+                }
                 *at += 1;
-                Ok(found)
+                (Cow::Borrowed(words.get(*at - 1).as_bytes()), counts[*at - 1])
             }
             Self::Spooled(bytes, counts) => {
                 let Some(count) = counts.take()? else { return Ok(None) };
@@ -210,9 +237,10 @@ impl Cursor {
                 bytes.read(8, &mut length)?;
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
-                Ok(Some((word, count)))
+                (Cow::Owned(word), count)
             }
-        }
+        };
+        Ok(Some(Next { prefix: prefix(&word), word, count }))
     }
 }
 

@@ -98,27 +98,22 @@ pub type Bounds = (u32, u32);
 pub struct Scanner {
     set: InstructionSet,
     blocks: Vec<Block>,
+    /// Bits of the bytes inside a word, by block.
+    inside: Vec<u64>,
     /// Where characters stand that the masks do not know, one at least for each stretch between white spaces that has any.
     strange: Vec<usize>,
 }
 
 impl Scanner {
     pub fn new(set: InstructionSet) -> Self {
-        Self { set, blocks: Vec::new(), strange: Vec::new() }
+        Self { set, blocks: Vec::new(), inside: Vec::new(), strange: Vec::new() }
     }
 
     /// Append the bounds of each word of `text` (under 4 GiB), in order.
-    pub fn words(&mut self, text: &str, words: &mut Vec<Bounds>) {
-        words.reserve(text.len() / 4);
-        let mut join = NumberJoin { bytes: text.as_bytes(), words, piece: 0, last: usize::MAX - 1, digit: None };
-        self.scan(text, |start, end, has_digit| join.push(start, end, has_digit));
-    }
-
-    /// The words of the full rule, by masks wherever they know every character.
     ///
-    /// No word reaches across an ASCII white space, and what stands before one changes nothing after it: a mark that hangs
-    /// on a space is cut off it either way. `has_digit` is None where only ASCII digits can be in the word.
-    fn scan(&mut self, text: &str, mut emit: impl FnMut(usize, usize, Option<bool>)) {
+    /// These are the words of the full rule, by masks wherever they know every character. No word reaches across an ASCII
+    /// white space, and what stands before one changes nothing after it: a mark that hangs on a space is cut off it either way.
+    pub fn words(&mut self, text: &str, words: &mut Vec<Bounds>) {
         let bytes = text.as_bytes();
         self.strange.clear();
         if !classify(bytes, &mut self.blocks, self.set) {
@@ -126,17 +121,20 @@ impl Scanner {
         }
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
         let mut done = 0;
-        for &at in &self.strange {
+        let strange = std::mem::take(&mut self.strange);
+        for &at in &strange {
             if at < done {
                 continue;
             }
             let known = bytes[done..at].iter().rposition(is_space).map_or(done, |space| done + space + 1);
             let end = bytes[at..].iter().position(is_space).map_or(bytes.len(), |space| at + space);
-            scan_masks(bytes, &self.blocks, done, known, &mut emit);
-            scan_unicode(&text[known..end], |start, end, digit| emit(known + start, known + end, Some(digit)));
+            self.scan_masks(bytes, done, known, words);
+            let mut join = NumberJoin { bytes, words, last: usize::MAX - 1, digit: false };
+            scan_unicode(&text[known..end], |start, end, digit| join.push(known + start, known + end, digit));
             done = end;
         }
-        scan_masks(bytes, &self.blocks, done, bytes.len(), &mut emit);
+        self.strange = strange;
+        self.scan_masks(bytes, done, bytes.len(), words);
     }
 
     /// Letters of two bytes (U+00C0 to U+024F, less × and ÷) join the letters; every other character is strange.
@@ -171,99 +169,195 @@ impl Scanner {
             }
         }
     }
+
+    /// The words of a stretch that begins and ends at the text's ends or at white space.
+    fn scan_masks(&mut self, bytes: &[u8], from: usize, to: usize, words: &mut Vec<Bounds>) {
+        if from < to {
+            match self.set {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `detect` has seen that the processor knows AVX2 and BMI1.
+                InstructionSet::Avx2 => unsafe { scan_bmi(bytes, &self.blocks, from, to, &mut self.inside, words) },
+                _ => scan_masks(bytes, &self.blocks, from, to, &mut self.inside, words),
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1")]
+fn scan_bmi(bytes: &[u8], blocks: &[Block], from: usize, to: usize, inside: &mut Vec<u64>, words: &mut Vec<Bounds>) {
+    scan_masks(bytes, blocks, from, to, inside, words);
 }
 
 /// UAX #29 words of ASCII and Latin letters: runs of letters, digits and `_`; `.` and `'` stay inside a word between two
-/// letters or two digits, `:` between two letters, `,` and `;` between two digits.
-#[inline]
-fn scan_masks(
-    bytes: &[u8],
-    blocks: &[Block],
-    from: usize,
-    to: usize,
-    emit: &mut impl FnMut(usize, usize, Option<bool>),
-) {
-    let mut emit = |start: usize, end: usize| {
-        // A run that begins with `_` may hold nothing else.
-        if bytes[start] != b'_' || bytes[start..end].iter().any(|&byte| byte != b'_') {
-            emit(start, end, None);
-        }
-    };
-    if from >= to {
-        return;
+/// letters or two digits, `:` between two letters, `,` and `;` between two digits. Runs of `_` alone are none, and words with
+/// digits are joined.
+#[inline(always)]
+fn scan_masks(bytes: &[u8], blocks: &[Block], from: usize, to: usize, inside: &mut Vec<u64>, words: &mut Vec<Bounds>) {
+    let first = from / 64;
+    let blocks = &blocks[first..to.div_ceil(64)];
+    mark_inside(blocks, inside);
+    inside[0] &= !0 << (from % 64);
+    if let left @ 1.. = to % 64 {
+        inside[blocks.len() - 1] &= !(!0 << left);
     }
-    let mut open: Option<usize> = None;
-    for number in from / 64..to.div_ceil(64) {
-        let block = &blocks[number];
-        let mut inside = block.letter | block.digit | block.underscore;
+    let run = Run { bytes, inside, base: first * 64 };
+    // Bounds are two numbers, so the places where runs begin and end are bounds one after the other.
+    let mut edge_before = 0;
+    // Where a run of `_` that is no word ends.
+    let mut dropped = 0;
+    let mut open: Option<u32> = None;
+    for (number, block) in blocks.iter().enumerate() {
+        let here = run.inside[number];
+        let starts_after = here << 1 | if number > 0 { run.inside[number - 1] >> 63 } else { 0 };
+        let ends_before = here >> 1 | run.inside.get(number + 1).map_or(0, |next| next << 63);
+        let base = run.base + number * 64;
+        let mut shown = here;
+        let joining = block.joiner & !here & starts_after & ends_before;
+        if joining != 0 {
+            shown |= run.joined(joining, base);
+        }
+        let blank = block.underscore & here & !starts_after;
+        if blank != 0 || dropped > base {
+            shown &= !run.blank(blank, base, &mut dropped);
+        }
+        let mut edges = shown ^ (shown << 1 | edge_before);
+        edge_before = shown >> 63;
+        if edges == 0 {
+            continue;
+        }
+        let at = |edges: u64| base as u32 + edges.trailing_zeros();
+        if let Some(start) = open.take() {
+            words.push((start, at(edges)));
+            edges &= edges - 1;
+        }
+        push_pairs(edges, base as u32, words, &mut open);
+    }
+    if let Some(start) = open {
+        words.push((start, to as u32));
+    }
+}
+
+/// Bounds from the places of the bits of `edges`, in pairs; `open` is the place of the last one where their number is odd.
+#[inline(always)]
+fn push_pairs(mut edges: u64, base: u32, words: &mut Vec<Bounds>, open: &mut Option<u32>) {
+    let num_edges = edges.count_ones() as usize;
+    // The compiler would check the length at each push; up to 32 words are in a block.
+    words.reserve(33);
+    let length = words.len();
+    let room = words.spare_capacity_mut();
+    let mut done = 0;
+    let mut next = || {
+        let place = base.wrapping_add(edges.trailing_zeros());
+        edges &= edges.wrapping_sub(1);
+        place
+    };
+    // Four at a time without a look at how many are left: which of them count is said at the end.
+    for four in room[..32].as_chunks_mut::<4>().0 {
+        for pair in four {
+            pair.write((next(), next()));
+        }
+        done += 8;
+        if done >= num_edges {
+            break;
+        }
+    }
+    if num_edges % 2 == 1 {
+        // SAFETY: it was written just now.
+        *open = Some(unsafe { room[num_edges / 2].assume_init() }.0);
+    }
+    // SAFETY: so many were written.
+    unsafe { words.set_len(length + num_edges / 2) };
+}
+
+/// Bits of the bytes that are inside a run, with what stands between two of its letters or digits.
+#[inline(always)]
+fn mark_inside(blocks: &[Block], inside: &mut Vec<u64>) {
+    inside.clear();
+    let mut before = Block::default();
+    inside.extend(blocks.iter().enumerate().map(|(number, block)| {
+        let mut bits = block.letter | block.digit | block.underscore;
         if block.stop | block.colon | block.comma != 0 {
-            let before = if number > 0 { blocks[number - 1] } else { Block::default() };
             let after = blocks.get(number + 1).copied().unwrap_or_default();
             let between = |mask: u64, before: u64, after: u64| (mask << 1 | before >> 63) & (mask >> 1 | after << 63);
             let letters = between(block.letter, before.letter, after.letter);
             let digits = between(block.digit, before.digit, after.digit);
-            inside |= block.stop & (letters | digits) | block.colon & letters | block.comma & digits;
+            bits |= block.stop & (letters | digits) | block.colon & letters | block.comma & digits;
         }
-        let base = number * 64;
-        if base < from {
-            inside &= !0 << (from - base);
-        }
-        if to - base < 64 {
-            inside &= !(!0 << (to - base));
-        }
-        // Bits where a run begins or ends.
-        let mut edges = inside ^ (inside << 1 | u64::from(open.is_some()));
-        if let Some(start) = open {
-            if edges == 0 {
-                continue;
-            }
-            emit(start, base + edges.trailing_zeros() as usize);
-            edges &= edges - 1;
-            open = None;
-        }
-        while edges != 0 {
-            let start = base + edges.trailing_zeros() as usize;
-            edges &= edges - 1;
-            if edges == 0 {
-                open = Some(start);
-                break;
-            }
-            emit(start, base + edges.trailing_zeros() as usize);
-            edges &= edges - 1;
-        }
+        before = *block;
+        bits
+    }));
+}
+
+/// A stretch and which of its bytes are inside a word.
+struct Run<'a> {
+    bytes: &'a [u8],
+    inside: &'a [u64],
+    /// Place of the first bit in the text.
+    base: usize,
+}
+
+impl Run<'_> {
+    fn is_inside(&self, at: usize) -> bool {
+        at >= self.base && self.inside.get((at - self.base) / 64).is_some_and(|bits| bits >> (at % 64) & 1 == 1)
     }
-    if let Some(start) = open {
-        emit(start, to);
+
+    /// Of these single characters between two words those that join them, as both hold a digit.
+    #[cold]
+    fn joined(&self, mut joining: u64, base: usize) -> u64 {
+        let mut joined = 0;
+        while joining != 0 {
+            let bit = joining.trailing_zeros();
+            let at = base + bit as usize;
+            let mut left = (self.base..at).rev().take_while(|&at| self.is_inside(at));
+            let mut right = (at + 1..).take_while(|&at| self.is_inside(at));
+            let is_digit = |at: usize| self.bytes[at].is_ascii_digit();
+            if left.any(is_digit) && right.any(is_digit) {
+                joined |= 1 << bit;
+            }
+            joining &= joining - 1;
+        }
+        joined
+    }
+
+    /// The bits of runs of `_` alone, which begin at `blank` or reach here from a block before.
+    #[cold]
+    fn blank(&self, mut blank: u64, base: usize, dropped: &mut usize) -> u64 {
+        let up_to = |end: usize| if end >= base + 64 { !0 } else { !(!0 << (end.max(base) - base)) };
+        let mut bits = up_to(*dropped);
+        while blank != 0 {
+            let start = base + blank.trailing_zeros() as usize;
+            let length = (start..).take_while(|&at| self.is_inside(at)).count();
+            if self.bytes[start..start + length].iter().all(|&byte| byte == b'_') {
+                *dropped = start + length;
+                bits |= up_to(*dropped) & (!0 << (start - base));
+            }
+            blank &= blank - 1;
+        }
+        bits
     }
 }
 
-/// The rule that keeps number-like expressions whole, over the stream of UAX #29 words.
+/// The rule that keeps number-like expressions whole, over the stream of UAX #29 words of a stretch without white space.
 struct NumberJoin<'a> {
     bytes: &'a [u8],
     words: &'a mut Vec<Bounds>,
-    /// Where the last piece of the last word begins and ends, and whether it holds a digit.
-    piece: usize,
+    /// Where the last piece of the last word ends, and whether it holds a digit.
     last: usize,
-    digit: Option<bool>,
+    digit: bool,
 }
 
 impl NumberJoin<'_> {
-    #[inline(always)]
-    fn push(&mut self, start: usize, end: usize, has_digit: Option<bool>) {
-        let joined = start == self.last + 1
+    fn push(&mut self, start: usize, end: usize, has_digit: bool) {
+        let joined = start == self.last.wrapping_add(1)
             && matches!(self.bytes[self.last], b'-' | b'/' | b'.' | b':')
-            && self.holds_digit(self.piece, self.last, self.digit)
-            && self.holds_digit(start, end, has_digit);
+            && self.digit
+            && has_digit;
         match self.words.last_mut() {
             Some(word) if joined => word.1 = end as u32,
             _ => self.words.push((start as u32, end as u32)),
         }
-        (self.piece, self.last, self.digit) = (start, end, has_digit);
-    }
-
-    #[cold]
-    fn holds_digit(&self, start: usize, end: usize, known: Option<bool>) -> bool {
-        known.unwrap_or_else(|| self.bytes[start..end].iter().any(u8::is_ascii_digit))
+        (self.last, self.digit) = (end, has_digit);
     }
 }
 
@@ -331,13 +425,11 @@ mod tests {
 
     fn assert_full_rule(text: &str) {
         let mut full = Vec::new();
-        scan_unicode(text, |a, b, c| full.push((a, b, c)));
+        let mut join = NumberJoin { bytes: text.as_bytes(), words: &mut full, last: usize::MAX - 1, digit: false };
+        scan_unicode(text, |start, end, digit| join.push(start, end, digit));
         for set in [InstructionSet::Table, InstructionSet::detect()] {
             let mut fast = Vec::new();
-            let has_digit = |a, b, known: Option<bool>| {
-                known.unwrap_or_else(|| text.as_bytes()[a..b].iter().any(u8::is_ascii_digit))
-            };
-            Scanner::new(set).scan(text, |a, b, c| fast.push((a, b, has_digit(a, b, c))));
+            Scanner::new(set).words(text, &mut fast);
             assert_eq!(fast, full, "{text:?}");
         }
     }

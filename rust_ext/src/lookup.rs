@@ -1,0 +1,215 @@
+//! Lookup: from words as they are spelled to what an index says of them, and from pairs to n-grams.
+//!
+//! All threads share one table of the index's words, by key (`key`); places are fetched into the cache many words ahead. A word
+//! that stands there as it is spelled is its own surface. Any other takes the way over its surface, and what that comes to is
+//! remembered; with the exact surface only what is not ASCII can have another.
+
+use std::hash::BuildHasher;
+use std::sync::{Mutex, PoisonError};
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
+
+use crate::buffer::{Buffer, Zero, prefetch};
+use crate::key::Key;
+use crate::memo::Memo;
+use crate::strings::Strings;
+use crate::surface::Surface;
+
+/// Compact id and support of each n-gram that is kept.
+pub type Ranks = HashMap<u64, (u32, u32), FixedState>;
+
+/// What the index says of a word.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Its number in the index; 0 also where it is not there.
+    pub id: u32,
+    /// 0: it is not there.
+    pub support: u32,
+}
+
+// SAFETY: numbers.
+unsafe impl Zero for Found {}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(32))]
+struct Slot {
+    key: Key,
+    found: Found,
+}
+
+// SAFETY: numbers; all zero is nobody's key.
+unsafe impl Zero for Slot {}
+
+/// Words looked up together: one then waits for memory beside the others.
+const AHEAD: usize = 32;
+
+pub struct Lookup {
+    surface: Surface,
+    /// Words of up to 15 bytes.
+    slots: Buffer<Slot>,
+    /// Numbers of longer words.
+    long: HashTable<u32>,
+    levels: Vec<Ranks>,
+    /// Of threads at rest: what words came to by their surface.
+    memos: Mutex<Vec<Memo<Found>>>,
+}
+
+impl Lookup {
+    pub fn new(surface: Surface, words: &Strings, support: &[u32], levels: Vec<Ranks>) -> Self {
+        let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
+        let mut slots: Buffer<Slot> = Buffer::new(num_slots);
+        let mut long = HashTable::new();
+        for (id, (word, &support)) in words.iter().zip(support).enumerate() {
+            let found = Found { id: id as u32, support };
+            match Key::of(word.as_bytes(), 0, word.len()) {
+                Some(key) => {
+                    let mut place = first_place(num_slots, key);
+                    while slots[place].key != Key::default() {
+                        place = (place + 1) & (num_slots - 1);
+                    }
+                    slots[place] = Slot { key, found };
+                }
+                None => {
+                    let hash = FixedState::default().hash_one(word);
+                    long.insert_unique(hash, found.id, |&id| FixedState::default().hash_one(words.get(id as usize)));
+                }
+            }
+        }
+        Self { surface, slots, long, levels, memos: Mutex::default() }
+    }
+
+    /// Rank and support of the n-gram (n >= 2) made of two (n-1)-grams.
+    #[inline]
+    pub fn pair(&self, n: usize, left: u32, right: u32) -> Option<(u32, u32)> {
+        self.levels[n - 2].get(&(u64::from(left) << 32 | u64::from(right))).copied()
+    }
+
+    /// A memo for [`Lookup::find_all`]; give it back with [`Lookup::put_back`].
+    pub fn memo(&self) -> Memo<Found> {
+        let spare = self.memos.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_else(|| Memo::new(6, 17))
+    }
+
+    pub fn put_back(&self, memo: Memo<Found>) {
+        self.memos.lock().unwrap_or_else(PoisonError::into_inner).push(memo);
+    }
+
+    /// Call `emit` with the number of each word of a text, in order, and what the index (its words and supports) says of it.
+    #[inline(always)]
+    pub fn find_all(
+        &self,
+        (words, support): (&Strings, &[u32]),
+        text: &str,
+        (from, to): (&[u32], &[u32]),
+        memo: &mut Memo<Found>,
+        mut emit: impl FnMut(usize, Found),
+    ) {
+        let mut keys = [Key::default(); AHEAD];
+        for first in (0..from.len()).step_by(AHEAD) {
+            let range = first..from.len().min(first + AHEAD);
+            for (word, key) in range.clone().zip(&mut keys) {
+                // A longer word has nobody's key.
+                *key = Key::of(text.as_bytes(), from[word] as usize, to[word] as usize).unwrap_or_default();
+                prefetch(&self.slots[first_place(self.slots.len(), *key)]);
+            }
+            for (word, key) in range.zip(keys) {
+                let found = self.by_key(key).unwrap_or_else(|| {
+                    let spelled = &text[from[word] as usize..to[word] as usize];
+                    self.by_surface((words, support), spelled, key, memo)
+                });
+                emit(word, found);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn by_key(&self, key: Key) -> Option<Found> {
+        let mut place = first_place(self.slots.len(), key);
+        loop {
+            let slot = &self.slots[place];
+            if slot.key == Key::default() {
+                return None;
+            }
+            if slot.key == key {
+                return Some(slot.found);
+            }
+            place = (place + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    /// What the index says of a word that does not stand there as it is spelled, or is long.
+    #[inline(never)]
+    fn by_surface(&self, (words, support): (&Strings, &[u32]), word: &str, key: Key, memo: &mut Memo<Found>) -> Found {
+        if key != Key::default() {
+            if self.surface == Surface::Exact && word.is_ascii() {
+                return Found::default();
+            }
+            if let Some(known) = memo.get(key) {
+                return known;
+            }
+        }
+        let surface = self.surface.apply(word);
+        let found = match Key::of(surface.as_bytes(), 0, surface.len()) {
+            Some(key) => self.by_key(key),
+            None => {
+                let hash = FixedState::default().hash_one(&*surface);
+                let found = self.long.find(hash, |&id| words.get(id as usize) == surface);
+                found.map(|&id| Found { id, support: support[id as usize] })
+            }
+        };
+        let found = found.unwrap_or_default();
+        if key != Key::default() {
+            memo.insert(key, found);
+        }
+        found
+    }
+}
+
+#[inline(always)]
+fn first_place(num_slots: usize, key: Key) -> usize {
+    (key.hash() >> (64 - num_slots.trailing_zeros())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_by_their_surface() {
+        let long = "a".repeat(40);
+        let words: Strings = ["", "Ab", "ab", "été", &long].into_iter().collect();
+        let support = [9, 2, 3, 4, 5];
+        let text = format!("Ab AB ab ÉTÉ été e\u{301}te\u{301} no {long} {} É", long.to_uppercase());
+        let mut bounds = (Vec::new(), Vec::new());
+        for word in text.split(' ') {
+            let start = word.as_ptr() as usize - text.as_ptr() as usize;
+            bounds.0.push(start as u32);
+            bounds.1.push((start + word.len()) as u32);
+        }
+        for (surface, expected) in
+            [(Surface::Exact, [2, 0, 3, 0, 4, 4, 0, 5, 0, 0]), (Surface::Casefold, [2, 3, 3, 4, 4, 4, 0, 5, 5, 0])]
+        {
+            let lookup = Lookup::new(surface, &words, &support, Vec::new());
+            for _ in 0..2 {
+                let mut memo = lookup.memo();
+                let mut found = Vec::new();
+                lookup.find_all((&words, &support), &text, (&bounds.0, &bounds.1), &mut memo, |word, of| {
+                    assert_eq!(word, found.len());
+                    found.push(of.support);
+                });
+                assert_eq!(found, expected);
+                lookup.put_back(memo);
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_without_words_knows_none() {
+        let lookup = Lookup::new(Surface::Exact, &Strings::new(), &[], Vec::new());
+        let mut memo = lookup.memo();
+        lookup.find_all((&Strings::new(), &[]), "abc", (&[0], &[3]), &mut memo, |_, of| {
+            assert_eq!(of, Found::default());
+        });
+    }
+}
