@@ -344,6 +344,16 @@ def test_tab_takes_one_annotator_or_other_types_when_asked(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "what"),
     [
+        (
+            json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**NAME, "end_offset": 10**30}]}),
+            r"row 1: span 1, 0\.\.10{30} in characters, does not fit its text of 12",
+        ),
+        (
+            json.dumps({"doc_id": "1", "text": SENTINEL, "entities": [{**NAME, "start_offset": -(10**30)}]}),
+            "does not fit its text of 12",
+        ),
+        ('{"doc_id": 1' + "0" * 5000 + "}", "line 1: not valid JSON"),
+        ("[" * 100_000, "line 1: not valid JSON"),
         ('{"doc_id": "1"\n', "line 1: not valid JSON"),
         ('\n{"doc_id": "1", "text": "SENTINELTEXT", "entities": [], }', "line 2: not valid JSON"),
         ('{"doc_id": "1", "text": 5, "entities": []}', "row 1: field text is missing or not str"),

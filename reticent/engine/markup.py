@@ -221,7 +221,7 @@ def _read_tab(file: Path, data: bytes, annotator: str | None, mended: Counter[st
     for first, value in [(1, text)] if whole else lines:
         try:
             loaded = json.loads(value)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
             line = first + error.lineno - 1 if isinstance(error, json.JSONDecodeError) else first
             raise CorpusError(f"{file} line {line}: not valid JSON") from None
         for record in loaded if isinstance(loaded, list) else [loaded]:

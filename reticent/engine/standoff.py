@@ -172,16 +172,22 @@ def _fit(
     """Parts in characters, and (number, start, end, what is wrong) of the first mark that does not fit."""
     text = document.text
     bounds = _bounds(text, unit, crlf)
+    last = int(bounds[-1])
+    parts = [[min(max(offset, -1), last + 1) for offset in part] for mark in document.marks for part in mark.parts]
+    offsets = np.array(parts, dtype=np.int64).reshape(-1, 2)
+    at = np.searchsorted(bounds, offsets)
+    exact = bounds[np.minimum(at, len(text))] == offsets
+    looked_up = iter(zip(at.tolist(), exact.all(1).tolist(), strict=True))
     places: list[list[tuple[int, int]]] = []
     for number, mark in enumerate(document.marks, 1):
         found = []
         for start, end in mark.parts:
-            at = np.searchsorted(bounds, (start, end))
-            if start < 0 or end <= start or at[1] >= len(bounds):
-                return [], (number, start, end, f"does not fit its text of {bounds[-1]}")
-            if bounds[at[0]] != start or bounds[at[1]] != end:
+            (first, after), whole = next(looked_up)
+            if start < 0 or end <= start or end > last:
+                return [], (number, start, end, f"does not fit its text of {last}")
+            if not whole:
                 return [], (number, start, end, "begins or ends inside a character")
-            found.append((int(at[0]), int(at[1])))
+            found.append((first, after))
         said = " ".join(text[start:end] for start, end in found)
         if mark.quoted is None and crlf:
             return [], (number, *mark.parts[0], "quotes no text that proves where it stands")
