@@ -1,6 +1,7 @@
 //! Numbers and names that only the words before them explain: records, insurance, licences, devices, vehicles, accounts.
 
 use super::checks::{is_nhs, is_npi, num_digits};
+use super::dates::is_numeric_date;
 use super::{Hit, Rank, Rule, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -29,7 +30,7 @@ pub const RULES: &[Rule] = &[
         "ID",
         Rank::Sure,
         "numbers of an encounter, a case, a specimen, a file: episodio, accession, visit number …",
-        r"(?i:episodio|expediente|folio|accession|csn|(?:encounter|visit|admission|case|specimen|lab|order|reference|ref|file|study|request|requisition|registro|protocolo|biopsia|peticion|solicitud|examen|prelevement|demande|registration|employee|badge|job)%NO%?)%IS%(%TOKEN%)",
+        r"(?i:episodio|expediente|folio|accession|csn|(?:encounter|visit|admission|case|specimen|lab|order|reference|ref|file|study|request|requisition|registro|protocolo|biopsia|peticion|solicitud|examen|prelevement|demande|registration|employee|badge|job) ?%NO%)%IS%(%TOKEN%)",
         |hit| has_digits(hit, 5),
     ),
     rule(
@@ -114,6 +115,7 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
+/// So many digits at least, and not a date.
 fn has_digits(hit: &mut Hit, least: usize) -> bool {
-    num_digits(hit.piece()) >= least
+    num_digits(hit.piece()) >= least && !is_numeric_date(hit.piece())
 }
