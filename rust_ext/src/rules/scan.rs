@@ -45,19 +45,20 @@ fn compile() -> std::result::Result<Compiled, String> {
     let (mut regexes, mut whole, mut automata) = (Vec::new(), Vec::new(), Vec::new());
     for rule in RULES.iter() {
         let pattern = expand(rule.pattern);
-        let named = |error: &dyn std::fmt::Display| format!("rule {}: {error}", rule.name);
         let build = |pattern: &str| {
-            Regex::builder().configure(Regex::config().auto_prefilter(false)).syntax(syntax).build(pattern)
+            let mut builder = Regex::builder();
+            builder.configure(Regex::config().auto_prefilter(false)).syntax(syntax);
+            builder.build(pattern).map_err(|error| format!("rule {}: {error}", rule.name))
         };
-        let groups = build(&pattern).map_err(|error| named(&error))?.captures_len();
+        let groups = build(&pattern)?.captures_len();
         whole.push(groups == 1);
         // Without a group of its own, the expression is the group; the byte behind it shows that it stands free.
         let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
         let pattern = format!(r"{reported}(?:[^0-9A-Za-z\x80-\xff]|\z)");
-        regexes.push(build(&pattern).map_err(|error| named(&error))?);
+        regexes.push(build(&pattern)?);
         let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
         let nfa = NFA::compiler().configure(config).syntax(syntax).build(&pattern);
-        automata.push(nfa.map_err(|error| named(&error))?);
+        automata.push(nfa.map_err(|error| format!("rule {}: {error}", rule.name))?);
     }
     let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
     let (at, unlimited) = (number(AT), number(UNLIMITED));
