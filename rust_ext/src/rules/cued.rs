@@ -1,13 +1,14 @@
 //! Numbers and names that only the words before them explain: records, insurance, licences, devices, vehicles, accounts.
 
 use super::checks::{is_nhs, is_npi, num_digits};
+use super::dates::is_numeric_date;
 use super::{Hit, Rank, Rule, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
     // Between a cue and what it announces.
     (
         "%IS%",
-        r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
+        r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#.-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
     ),
     ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
     // A cue that is too common a word to stand without "number".
@@ -29,7 +30,7 @@ pub const RULES: &[Rule] = &[
         "ID",
         Rank::Sure,
         "numbers of an encounter, a case, a specimen, a file: episodio, accession, visit number …",
-        r"(?i:episodio|expediente|folio|accession|csn|(?:encounter|visit|admission|case|specimen|lab|order|reference|ref|file|study|request|requisition|registro|protocolo|biopsia|peticion|solicitud|examen|prelevement|demande|registration|employee|badge|job)%NO%?)%IS%(%TOKEN%)",
+        r"(?i:episodio|expediente|folio|accession|csn|(?:encounter|visit|admission|case|specimen|lab|order|reference|ref|file|study|request|requisition|registro|protocolo|biopsia|peticion|solicitud|examen|prelevement|demande|registration|employee|badge|job) ?%NO%)%IS%(%TOKEN%)",
         |hit| has_digits(hit, 5),
     ),
     rule(
@@ -85,7 +86,7 @@ pub const RULES: &[Rule] = &[
         "DEVICE",
         Rank::Sure,
         "serial and lot numbers of devices",
-        r"(?:(?i:serial|serie|de serie|serien|seriennummer|lot|lote|charge|device id|udi|imei)%ISNO%|(?i:serial|numero de serie|n[o*]\.? (?:de )?serie|seriennummer|imei|udi)%IS%|(?:S/N|SN) ?[:#] ?)([A-Za-z0-9]*\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5})",
+        r"(?:(?i:serial|serie|de serie|serien|seriennummer|lot|lote|charge|device id|udi|imei)%ISNO%|(?i:serial|numero de serie|n[o*]\.? (?:de )?serie|seriennummer|imei|udi)%IS%|(?:S/N|SN) ?[:#] ?)((?:[A-Za-z]{1,6}-)?[A-Za-z0-9]*\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5})",
         |hit| has_digits(hit, 3),
     ),
     rule(
@@ -114,6 +115,7 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
+/// So many digits at least, and not a date.
 fn has_digits(hit: &mut Hit, least: usize) -> bool {
-    num_digits(hit.piece()) >= least
+    num_digits(hit.piece()) >= least && !is_numeric_date(hit.piece())
 }

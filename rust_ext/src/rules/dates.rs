@@ -237,5 +237,5 @@ fn is_year(hit: &mut Hit) -> bool {
 fn is_capital_or_sure(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let verb = [&b"march"[..], b"may", b"august", b"mars"].contains(&piece);
-    !verb && !(piece == b"mai" && !hit.before().ends_with(b"en "))
+    !verb && (piece != b"mai" || hit.before().ends_with(b"en "))
 }

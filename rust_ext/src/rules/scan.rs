@@ -30,6 +30,8 @@ const MAX_GROUPS: usize = 4;
 
 struct Compiled {
     regexes: Vec<Regex>,
+    /// Rules that report all that they match.
+    whole: Vec<bool>,
     filter: Filter,
     at: usize,
     unlimited: usize,
@@ -40,27 +42,29 @@ static COMPILED: LazyLock<std::result::Result<Compiled, String>> = LazyLock::new
 
 fn compile() -> std::result::Result<Compiled, String> {
     let syntax = syntax::Config::new().unicode(false).utf8(false);
-    let (mut regexes, mut automata) = (Vec::new(), Vec::new());
+    let (mut regexes, mut whole, mut automata) = (Vec::new(), Vec::new(), Vec::new());
     for rule in RULES.iter() {
         let pattern = expand(rule.pattern);
-        let named = |error: &dyn std::fmt::Display| format!("rule {}: {error}", rule.name);
         let build = |pattern: &str| {
-            Regex::builder().configure(Regex::config().auto_prefilter(false)).syntax(syntax).build(pattern)
+            let mut builder = Regex::builder();
+            builder.configure(Regex::config().auto_prefilter(false)).syntax(syntax);
+            builder.build(pattern).map_err(|error| format!("rule {}: {error}", rule.name))
         };
-        let groups = build(&pattern).map_err(|error| named(&error))?.captures_len();
+        let groups = build(&pattern)?.captures_len();
+        whole.push(groups == 1);
         // Without a group of its own, the expression is the group; the byte behind it shows that it stands free.
         let reported = if groups == 1 { format!("({pattern})") } else { format!("(?:{pattern})") };
         let pattern = format!(r"{reported}(?:[^0-9A-Za-z\x80-\xff]|\z)");
-        regexes.push(build(&pattern).map_err(|error| named(&error))?);
+        regexes.push(build(&pattern)?);
         let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
         let nfa = NFA::compiler().configure(config).syntax(syntax).build(&pattern);
-        automata.push(nfa.map_err(|error| named(&error))?);
+        automata.push(nfa.map_err(|error| format!("rule {}: {error}", rule.name))?);
     }
     let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
     let (at, unlimited) = (number(AT), number(UNLIMITED));
     let filtered: Vec<(u8, &NFA)> =
         automata.iter().enumerate().filter(|&(rule, _)| rule != at).map(|(rule, nfa)| (rule as u8, nfa)).collect();
-    Ok(Compiled { filter: Filter::new(&filtered), regexes, at, unlimited })
+    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, at, unlimited })
 }
 
 thread_local! {
@@ -151,21 +155,40 @@ impl Scan<'_> {
         let regex = &self.compiled.regexes[rule];
         let limit = if rule == self.compiled.unlimited { self.text.len() } else { self.text.len().min(at + LIMIT) };
         let input = Input::new(self.text).range(at..limit).anchored(Anchored::Yes);
+        let cache = self.caches[rule].get_or_insert_with(|| regex.create_cache());
+        if self.compiled.whole[rule] {
+            // Groups cost several times the match. Without one, the match ends with the byte that shows it free, or with the text.
+            let Some(end) = regex.search_half_with(cache, &input).map(|half| half.offset()) else {
+                return false;
+            };
+            if end < self.text.len() {
+                return self.accept(rule, at, end - 1);
+            }
+            if is_word(self.text[end - 1]) {
+                return self.accept(rule, at, end);
+            }
+        }
         let mut slots: [Option<NonMaxUsize>; 2 * MAX_GROUPS] = [None; 2 * MAX_GROUPS];
         let slots = &mut slots[..2 * regex.captures_len().min(MAX_GROUPS)];
-        let cache = self.caches[rule].get_or_insert_with(|| regex.create_cache());
         if regex.search_slots_with(cache, &input, slots).is_none() {
             return false;
         }
         let mut found = false;
         for group in slots.chunks_exact(2).skip(1) {
-            let (Some(start), Some(end)) = (group[0], group[1]) else { continue };
-            let mut hit = Hit { text: self.text, start: start.get(), end: end.get() };
-            if hit.start < hit.end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end) {
-                self.hits.push((hit.start, hit.end, rule as u32));
-                self.resume[rule] = hit.end;
-                found = true;
+            if let (Some(start), Some(end)) = (group[0], group[1]) {
+                found |= self.accept(rule, start.get(), end.get());
             }
+        }
+        found
+    }
+
+    /// Keep a match that its rule accepts.
+    fn accept(&mut self, rule: usize, start: usize, end: usize) -> bool {
+        let mut hit = Hit { text: self.text, start, end };
+        let found = start < end && (RULES[rule].accepts)(&mut hit) && parts(self.text, hit.end);
+        if found {
+            self.hits.push((hit.start, hit.end, rule as u32));
+            self.resume[rule] = hit.end.max(start + 1);
         }
         found
     }
