@@ -301,8 +301,16 @@ def replace_words(
 ) -> ArrowBatch:
     """Return the texts with each masked word replaced, column ``text``."""
 
-def scan_rules(texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None."""
+def scan_rules(
+    texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0, filtered: bool = True
+) -> ArrowBatch:
+    """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None.
+
+    ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
+    """
+
+def list_rules() -> list[tuple[str, str, str]]:
+    """Return name, label and what it finds of every rule."""
 
 def synth_documents(
     *,

@@ -133,6 +133,10 @@ fn is_no_list(hit: &mut Hit) -> bool {
     let goes_on = |text: &[u8]| matches!(text, [b' ' | b'-' | b'.' | b',', b'0'..=b'9', ..]);
     let after = hit.after();
     let unit = after.starts_with(b" mg") || after.starts_with(b" ml") || after.starts_with(b" g");
-    let begun = matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-']);
+    let begun = match hit.before() {
+        [.., b'0'..=b'9', b'.' | b',' | b'-'] => true,
+        [rest @ .., b'0'..=b'9', b'0'..=b'9', b'0'..=b'9', b' '] => !rest.last().is_some_and(u8::is_ascii_alphanumeric),
+        _ => false,
+    };
     !goes_on(after) && !unit && !begun
 }

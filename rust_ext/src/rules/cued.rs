@@ -7,7 +7,7 @@ pub const PARTS: &[(&str, &str)] = &[
     // Between a cue and what it announces.
     (
         "%IS%",
-        r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
+        r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#.-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
     ),
     ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
     // A cue that is too common a word to stand without "number".
@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
         "DEVICE",
         Rank::Sure,
         "serial and lot numbers of devices",
-        r"(?:(?i:serial|serie|de serie|serien|seriennummer|lot|lote|charge|device id|udi|imei)%ISNO%|(?i:serial|numero de serie|n[o*]\.? (?:de )?serie|seriennummer|imei|udi)%IS%|(?:S/N|SN) ?[:#] ?)([A-Za-z0-9]*\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5})",
+        r"(?:(?i:serial|serie|de serie|serien|seriennummer|lot|lote|charge|device id|udi|imei)%ISNO%|(?i:serial|numero de serie|n[o*]\.? (?:de )?serie|seriennummer|imei|udi)%IS%|(?:S/N|SN) ?[:#] ?)((?:[A-Za-z]{1,6}-)?[A-Za-z0-9]*\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5})",
         |hit| has_digits(hit, 3),
     ),
     rule(

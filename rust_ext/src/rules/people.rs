@@ -73,70 +73,10 @@ fn is_no_range(hit: &mut Hit) -> bool {
 }
 
 /// Words that a form or a sentence puts where a name might stand.
-const NO_NAMES: &[&[u8]] = &[
-    b"No",
-    b"NoCol",
-    b"Nombre",
-    b"The",
-    b"This",
-    b"He",
-    b"She",
-    b"Was",
-    b"And",
-    b"Or",
-    b"In",
-    b"On",
-    b"None",
-    b"Not",
-    b"Unknown",
-    b"Same",
-    b"As",
-    b"At",
-    b"Date",
-    b"Patient",
-    b"Paciente",
-    b"Servicio",
-    b"Hospital",
-    b"Mujer",
-    b"Varon",
-    b"Male",
-    b"Female",
-    b"Sexo",
-    b"Age",
-    b"Is",
-    b"To",
-    b"Is",
-    b"It",
-    b"N",
-    b"DOB",
-    b"MRN",
-    b"Medico",
-    b"Medical",
-    b"El",
-    b"La",
-    b"Los",
-    b"Las",
-    b"Un",
-    b"Una",
-    b"Le",
-    b"Les",
-    b"Madame",
-    b"Monsieur",
-    b"Doctor",
-    b"Dr",
-    b"Dra",
-    b"There",
-    b"We",
-    b"I",
-    b"If",
-    b"Chief",
-    b"Department",
-    b"Clinic",
-    b"Yes",
-    b"NA",
-    b"N/A",
-    b"Phone",
-];
+const NO_NAMES: &str = "\
+    No NoCol Nombre The This He She Was And Or In On None Not Unknown Same As At Date Patient Paciente Servicio \
+    Hospital Mujer Varon Male Female Sexo Age Is To It N DOB MRN Medico Medical El La Los Las Un Una Le Les Madame \
+    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone";
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.
 fn is_behind_a_name(hit: &mut Hit) -> bool {
@@ -165,71 +105,30 @@ fn is_name(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
-    !NO_NAMES.contains(&first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
+    !is_listed(NO_NAMES, first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
-const NEXT_FIELDS: &[&[u8]] = &[
-    b"NoCol",
-    b"Servicio",
-    b"Service",
-    b"Hospital",
-    b"Hopital",
-    b"Complejo",
-    b"Calle",
-    b"C",
-    b"Paseo",
-    b"Plaza",
-    b"Avda",
-    b"Avenida",
-    b"Av",
-    b"Centro",
-    b"Clinica",
-    b"Clinic",
-    b"Unidad",
-    b"Departamento",
-    b"Department",
-    b"Dept",
-    b"Urbanizacion",
-    b"Apartado",
-    b"Correo",
-    b"Facultad",
-    b"Instituto",
-    b"Universidad",
-    b"Oncologia",
-    b"Urologia",
-    b"Ctra",
-    b"Carretera",
-    b"Email",
-    b"E-mail",
-    b"Tel",
-    b"Tfno",
-    b"Phone",
-    b"DOB",
-    b"MRN",
-    b"Date",
-    b"Age",
-    b"Sex",
-    b"MD",
-    b"On",
-    b"At",
-    b"In",
-    b"The",
-    b"Edad",
-    b"Sexo",
-    b"Fecha",
-    b"Ne",
-    b"Nee",
-    b"Geboren",
-    b"Room",
-    b"Unit",
-];
+const NEXT_FIELDS: &str = "\
+    NoCol Servicio Service Hospital Hopital Complejo Calle Paseo Plaza Avda Avenida Av Centro Clinica Clinic Unidad \
+    Departamento Department Dept Urbanizacion Apartado Correo Facultad Instituto Universidad Oncologia Urologia Ctra \
+    Carretera Email E-mail Tel Tfno Phone DOB MRN Date Age Sex MD On At In The Edad Sexo Fecha Ne Nee Geboren Room \
+    Unit An I A He She This We It His Her As If Patient There You Of To And For After Before When Seccion SECCION \
+    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO";
+
+fn is_listed(list: &str, word: &[u8]) -> bool {
+    list.split_ascii_whitespace().any(|listed| listed.as_bytes() == word)
+}
 
 fn cut_after_name(hit: &mut Hit) {
+    // "C/" begins a street.
+    if hit.piece().ends_with(b" C") && matches!(hit.after().first(), Some(b'/' | b'\\')) {
+        hit.end -= 2;
+    }
     let mut end = 0;
     for word in hit.piece().split(|&byte| byte == b' ') {
         let bare = word.trim_ascii_end().strip_suffix(b".").unwrap_or(word);
-        if end > 0 && NEXT_FIELDS.contains(&bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
+        if end > 0 && is_listed(NEXT_FIELDS, bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
             let name = hit.piece()[..end - 1].trim_ascii_end();
             hit.end = hit.start + name.strip_suffix(b",").unwrap_or(name).len();
             return;
