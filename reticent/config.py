@@ -35,14 +35,32 @@ class Section(BaseModel):
 class CorpusSection(Section):
     """Where the documents are and which columns hold what."""
 
-    source: str | list[str] = Field(description="file, folder or glob of Parquet, Arrow, CSV or JSONL documents")
-    format: Literal["auto", "parquet", "arrow", "csv", "jsonl"] = "auto"
+    source: str | list[str] = Field(description="file, folder or glob of documents")
+    format: Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"] = (
+        Field(default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix")
+    )
     doc_id: str = "doc_id"
     individual_id: str = "individual_id"
     text: str = "text"
     household_id: str | None = None
     label: str | None = None
     spans: str | None = None
+    mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
+    offsets: Literal["characters", "bytes", "utf-16"] = Field(
+        default="characters", description="what offsets of a marked-up format count"
+    )
+    individual: str | None = Field(
+        default=None, description="regular expression of a marked-up document id; its group is the individual"
+    )
+    annotator: str | None = Field(default=None, description="the one annotator of TAB to believe; default: all")
+    identifiers: list[Literal["DIRECT", "QUASI", "NO_MASK"]] = Field(
+        default=["DIRECT", "QUASI"], description="types of TAB whose mentions are spans"
+    )
+
+    @property
+    def marked(self) -> bool:
+        """Whether the format brings spans that people marked."""
+        return self.format in ("i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab")
 
 
 class SplitSection(Section):
@@ -245,7 +263,7 @@ class Job(Section):
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
-        if "gold" in self.detect.detectors and self.corpus.spans is None:
+        if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,8 @@ class Run:
         self._job_kept = False
         self._mended = False
 
-    def execute(self, until: str = "report") -> Path:
-        """Run every stage up to and including ``until``; returns the run folder."""
+    def execute(self, until: str = "report", *, alone: bool = False) -> Path:
+        """Run every stage up to and including ``until``, or that stage ``alone``; returns the run folder."""
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         self._mend_folder()
@@ -62,7 +62,7 @@ class Run:
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in STAGES[: STAGES.index(until) + 1]:
+        for stage in [until] if alone else STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
         self._keep_job()
         return self.folder
@@ -103,6 +103,9 @@ class Run:
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.documents.num_documents
+            for what, count in self.documents.mended.items():
+                counts[what] = count
+                self.progress.warn(f"{what}: {count:,}")
 
         self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
 
@@ -125,7 +128,11 @@ class Run:
 
         config = settings.model_dump(include={"detectors", "on_error", "propagate"})
         config["options"] = {
-            name: {key: value for key, value in table.items() if not any(f.startswith(f"{name}.{key}") for f in files)}
+            name: {
+                key: value
+                for key, value in table.items()
+                if not any(f"{file}.".startswith(f"{name}.{key}.") for file in files)
+            }
             for name, table in settings.options.items()
         }
         if settings.propagate:
@@ -135,8 +142,8 @@ class Run:
 
     def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
         """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
-        ids = self.individuals.table.column("individual_id").combine_chunks()
-        missing, path = detector.num_without(ids), self.job.detect.records["table"]
+        ids = self.documents.scan().column("individual_id").unique()
+        missing, path = detector.num_without(ids), self.job.detect.records.get("table")
         if missing == len(ids):
             raise CorpusError(
                 f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
@@ -377,10 +384,19 @@ class Run:
         """Every document, opened once."""
         if "documents" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.standoff import Markup
 
             settings = self.job.corpus
-            columns = Columns(**settings.model_dump(exclude={"source", "format"}))
-            self._opened["documents"] = open_corpus(settings.source, columns=columns, format=settings.format)
+            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
+            markup = Markup(
+                offsets=settings.offsets,
+                individual=settings.individual,
+                annotator=settings.annotator,
+                identifiers=tuple(settings.identifiers),
+            )
+            self._opened["documents"] = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup
+            )
         return self._opened["documents"]
 
     @property

@@ -46,7 +46,7 @@ def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, coun
         spans.rename(united)
         corpus = run.documents.without(rows) if len(rows) else run.documents
         with run.progress.task("propagate", corpus.num_documents, "documents") as advance:
-            counts["propagated"] = propagate(
+            spread = propagate(
                 corpus,
                 united,
                 spans,
@@ -54,6 +54,7 @@ def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, coun
                 num_threads=run.job.num_threads,
                 progress=advance,
             )
+        counts.update(spans=spread["spans"], propagated=spread["propagated"])
         united.unlink()
 
 

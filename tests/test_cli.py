@@ -30,7 +30,7 @@ from reticent.demo import NUM_INDIVIDUALS
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
 
-COMMANDS = ("demo", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
+COMMANDS = ("demo", "detect", "synth", "run", "index", "protect", "train", "audit", "report", "stats")
 SECRET = "Zyxwvut"
 
 

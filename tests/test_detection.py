@@ -106,6 +106,15 @@ def test_scores_by_hand() -> None:
     assert result["mentions"] == {"DATE": 1, "NAME": 2, "PHONE": 1}
 
 
+def test_a_span_in_a_longer_one_of_its_category_counts_where_it_is_right() -> None:
+    spans: list[Span] = [(0, 7, "NAME"), (0, 3, "NAME"), (4, 7, "NAME"), (32, 39, "PHONE"), (32, 35, "DATE")]
+    gold: list[Span] = [(0, 7, "NAME"), (0, 3, "NAME"), (32, 39, "PHONE")]
+    union = evaluate_detection(marks_of([TEXT], [gold], {"a": [spans]}), num_bootstrap=100)["union"]
+    assert value(union, "overall", "strict", "precision") == (0.75, 4)  # Lee is in Ann Lee; the date is of its own
+    assert value(union, "any_label", "strict", "precision") == (1.0, 3)
+    assert value(union, "overall", "strict", "recall") == (1.0, 3)
+
+
 def test_what_a_detector_alone_and_only_it_finds() -> None:
     found = {
         "a": [[(0, 7, "NAME"), (32, 39, "PHONE")]],
@@ -227,8 +236,13 @@ def naive(texts: list[str], gold: list[list[Span]], found: dict[str, list[list[S
         for scope, cat in (("overall", category), ("any_label", lambda label: "")):
             g = {(d, a, b, cat(c)) for d, spans in enumerate(gold) for a, b, c in spans}
             f = {(d, a, b, cat(c)) for n in names for d, spans in enumerate(found[n]) for a, b, c in spans}
+            everything = f
+            inner = {
+                s for s in f for o in f if o != s and o[0] == s[0] and o[3] == s[3] and o[1] <= s[1] and s[2] <= o[2]
+            }
+            f = f - (inner - g)
             gw = {(s[0], w, s[3]) for s in g for w in touching(s[0], s[1:])}
-            fw = {(s[0], w, s[3]) for s in f for w in touching(s[0], s[1:])}
+            fw = {(s[0], w, s[3]) for s in everything for w in touching(s[0], s[1:])}
 
             def near(s: Any, others: Any) -> bool:
                 return any(o[0] == s[0] and o[3] == s[3] and overlap(o[1:], s[1:]) for o in others)
@@ -319,6 +333,20 @@ def test_evaluation_matches_oracle(case: Any, batch_rows: int) -> None:
     assert missing | {name: sum(c.values()) for name, c in result["only"].items()} == expected["only"]
     for name in set(found) - set(result["only"]):
         assert not any(found[name])
+
+
+def test_a_choice_of_detectors_and_categories_is_as_if_the_rest_were_not_there() -> None:
+    found = {"a": [FOUND, []], "b": [[(12, 15, "NAME")], [(0, 3, "DATE")]]}
+    texts, gold = [TEXT, "May"], [GOLD, [(0, 3, "DATE")]]
+    marks = marks_of(texts, gold, found)
+    alone = evaluate_detection(marks.chosen(detectors=["b", "c"]), num_bootstrap=100)
+    assert alone["union"] == evaluate_detection(marks, num_bootstrap=100)["alone"]["b"]
+    assert list(alone["alone"]) == ["b", "c"]
+    names = evaluate_detection(marks.chosen(categories=["NAME"]), num_bootstrap=100)
+    assert names["mentions"] == {"NAME": 2}
+    assert value(names["union"], "overall", "strict", "precision") == (pytest.approx(2 / 3), 3)
+    assert value(names["union"], "entities", "overall") == (1.0, 2)
+    assert names["missed"] == {}
 
 
 def test_marks_hold_no_text() -> None:

@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,42 @@ def test_a_job_goes_on_without_the_documents_in_quarantine(
     assert (again.documents.num_documents, again.corpus.num_documents) == (8, 7)
 
 
+def test_what_was_found_is_propagated_over_the_documents_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
+    seen: dict[str, Any] = {}
+
+    def propagate(
+        corpus: Corpus, spans_in: Path, spans_out: Path, *, scopes: Any, num_threads: int, progress: Any
+    ) -> Any:
+        seen.update(documents=corpus.num_documents, spans=pq.read_table(spans_in).num_rows, scopes=scopes)
+        pq.write_table(pq.read_table(spans_in).slice(0, 3), spans_out)
+        return {"spans": 3, "propagated": 2, "surfaces": 1}
+
+    module = types.ModuleType("reticent.engine.detect.propagate")
+    module.propagate = propagate  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("reticent.engine.detect.make_detectors", lambda *_, **__: [Custom(first_characters)])
+    values = {
+        "out": str(tmp_path / "run"),
+        "corpus": {"source": str(tmp_path / "d.parquet")},
+        "detect": {"on_error": "quarantine", "propagate": True},
+        "protect": {"scopes": {"NAME": "individual"}},
+    }
+    Run(parse_job(values)).execute("detect")
+    assert seen == {"documents": 7, "spans": 7, "scopes": {"NAME": "individual"}}
+    folder = tmp_path / "run" / "spans"
+    assert pq.read_table(folder / "spans.parquet").num_rows == 3
+    assert not (folder / "united.parquet").exists()
+    assert json.loads((folder / "manifest.json").read_text())["counts"] == {
+        "custom": 7,
+        "spans": 3,
+        "propagated": 2,
+        "quarantined": 1,
+    }
+
+
 # Offsets of another kind.
 
 
@@ -344,3 +381,44 @@ def test_an_empty_table_and_empty_texts_are_fine() -> None:
     check(["", "a"], BATCH_SPANS.empty_table())
     check(["", "a"], spans_batch([1], [0], [1], ["NAME"]))
     assert np.array_equal(quarantined_rows(Path("nowhere")), [])
+
+
+# The order of the union.
+
+LISTED = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 3),
+        st.integers(1, 2),
+        st.sampled_from(["B", "A", "é"]),
+        st.floats(0, 1, width=32),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["z", "a", "m"]), LISTED, max_size=3))
+def test_the_union_is_a_set_in_order(tmp_path_factory: Any, listed: dict[str, list[Any]]) -> None:
+    folder = tmp_path_factory.mktemp("u")
+    corpus = corpus_of(folder / "d.parquet", ["+++++"] * 3)
+
+    def detector(name: str) -> Custom:
+        rows = [
+            {"document": d, "start": a, "end": a + n, "label": label, "score": score}
+            for d, a, n, label, score in listed[name]
+        ]
+        return Custom(lambda batch: pa.Table.from_pylist(rows, schema=BATCH_SPANS), name)
+
+    detect_spans(corpus, [detector(name) for name in listed], folder)
+    best: dict[Any, float] = {}
+    for name, rows in listed.items():
+        for d, a, n, label, score in rows:
+            key = d, a, a + n, label, name
+            best[key] = max(best.get(key, 0.0), score)
+    table = pq.read_table(folder / "spans.parquet")
+    found = list(
+        zip(*(table.column(c).to_pylist() for c in ("document", "start", "end", "label", "detector")), strict=True)
+    )
+    assert found == sorted(best)
+    assert table.column("score").to_pylist() == pytest.approx([best[key] for key in found])
+    assert table.column("doc_id").to_pylist() == [f"d{key[0]}" for key in found]

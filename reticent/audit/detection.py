@@ -5,6 +5,7 @@ Definitions
 strict
     A found span is right where a gold span has the same start, end and category: the measure of the i2b2 2014
     (Stubbs, Kotfila and Uzuner 2015) and MEDDOCAN (Marimon et al. 2019) de-identification tracks, on categories.
+    Detectors are united, so a found span that lies in a longer one of its category counts only where it is right.
 relaxed
     A found span is right where it overlaps a gold span of its category; a gold span is found where a found one of
     its category overlaps it. Precision and recall count different spans; F1 is their harmonic mean.
@@ -26,7 +27,7 @@ spans, and a bootstrap in one matrix product a section.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,7 +139,7 @@ def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) 
     """Scores of the chosen found spans: ``overall``, ``any_label`` and ``categories``, each with strict, relaxed and
     words; ``covered`` overall and of each category; ``entities`` by type; ``all_found`` of documents and individuals.
     """
-    gold, found = marks.gold, _take(marks.found, chosen)
+    gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
     same, none = np.arange(len(marks.categories)), np.zeros(len(marks.categories), dtype=np.int64)
@@ -164,14 +165,16 @@ def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) 
     return {"categories": {}} | rates.estimates(num_bootstrap, seed)
 
 
-def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Any:
+def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
     """Yield match, then owner, category and whether it is right of every distinct gold thing, and of every found one;
     ``codes`` says which categories count as one."""
     owner = marks.individual
+    line = codes * (marks.num_characters + 1)
     sides = [_distinct(spans, codes) for spans in (gold, found)]
     keys = _numbered([(s.start, s.end, codes[s.category]) for s in sides])
+    counts = ~_inside(sides[1], line) | np.isin(keys[1], keys[0])
+    sides[1], keys[1] = sides[1].take(counts), keys[1][counts]
     rights = {"strict": [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]}
-    line = codes * (marks.num_characters + 1)
     rights["relaxed"] = [_overlaps(sides[0], sides[1], line), _overlaps(sides[1], sides[0], line)]
     for match, (of_gold, of_found) in rights.items():
         yield (
@@ -186,14 +189,10 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
     )
 
 
-def _take(spans: LineSpans, which: np.ndarray) -> LineSpans:
-    return type(spans)(**{name: getattr(spans, name)[which] for name in spans.__slots__})
-
-
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
     """Each span once, whoever found or marked it."""
     (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
-    return _take(spans, np.unique(keys, return_index=True)[1])
+    return spans.take(np.unique(keys, return_index=True)[1])
 
 
 def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
@@ -219,6 +218,17 @@ def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarr
     begun = np.searchsorted(starts, spans.end + shift, side="left")
     ended = np.searchsorted(ends, spans.start + shift, side="right")
     return begun > ended
+
+
+def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
+    """Whether each of these distinct spans lies in a longer one of its category (see `_overlaps` for ``line``)."""
+    shift = line[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
+    start, end = spans.start + shift, spans.end + shift
+    order = np.lexsort((-end, start))
+    furthest = np.concatenate([[-1], np.maximum.accumulate(end[order])[:-1]]) if len(spans) else end
+    inside = np.empty(len(spans), dtype=bool)
+    inside[order] = end[order] <= furthest
+    return inside
 
 
 def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -248,11 +258,11 @@ def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarra
     wordless = lengths == 0
     if wordless.any():
         nowhere = np.zeros(len(marks.categories), dtype=np.int64)
-        whole[wordless] = _overlaps(_take(gold, wordless), _take(marks.found, chosen), nowhere)
+        whole[wordless] = _overlaps(gold.take(wordless), marks.found.take(chosen), nowhere)
     return whole
 
 
-def _entities(marks: Marks, covered: np.ndarray) -> Any:
+def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield name, owner of each entity and whether all its mentions are covered: of all, and of each identifier type.
 
     An entity with mentions of several types is of the first in the order of the names: direct before quasi.

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,13 +26,14 @@ import pyarrow.compute as pc
 
 from reticent.artifact import holds_results
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
-from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, type_name
+from reticent.engine.schema import DOCUMENTS, type_name
+from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
 from reticent.engine.threads import in_threads
 from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["Columns", "Corpus", "Format", "open_corpus"]
 
-Format = Literal["auto", "parquet", "arrow", "csv", "jsonl"]
+Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
 REQUIRED = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"
@@ -47,6 +49,7 @@ class Columns:
     household_id: str | None = None
     label: str | None = None
     spans: str | None = None
+    mentions: str | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +59,9 @@ class Corpus:
     files: tuple[Path, ...]
     format: str
     columns: Columns = field(default_factory=Columns)
+    markup: Markup = field(default_factory=Markup)
+    #: What was mended in marked-up files, and how often; known once the corpus was scanned.
+    mended: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
     #: Rows of each file, known once they have been scanned; rows that are left out count.
     _num_rows: list[int] = field(default_factory=list)
@@ -72,15 +78,13 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
-        if self._kept is None:
-            for file in self.files:
-                yield from self._read(file, columns, batch_rows)
-            return
-        row = 0
-        for file, num_rows in zip(self.files, self._num_rows, strict=True):
-            rows = _as_scanned(self._read(file, columns, batch_rows), num_rows)
-            yield from _kept_rows(rows, self._kept[row : row + num_rows])
-            row += num_rows
+        streams: Iterator[Iterator[pa.RecordBatch]] = (self._read(file, columns, batch_rows) for file in self.files)
+        if self._kept is not None:
+            kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
+            scanned = map(_as_scanned, streams, self._num_rows)
+            streams = map(_kept_rows, scanned, kept)
+        batches = itertools.chain.from_iterable(streams)
+        yield from _merged(batches, batch_rows) if self.format in MARKED_FORMATS else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
         """Return this corpus less the documents of these numbers, in any order; the rest is numbered anew from 0.
@@ -108,17 +112,36 @@ class Corpus:
         return replace(self, _ids=ids, _kept=kept, _fingerprint=None)
 
     def _read(
-        self, file: Path, columns: Sequence[str], batch_rows: int, row_groups: Sequence[int] | None = None, row: int = 0
+        self,
+        file: Path,
+        columns: Sequence[str],
+        batch_rows: int,
+        row_groups: Sequence[int] | None = None,
+        row: int = 0,
+        mended: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         mapped = {name: self._mapped(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}
-        for batch in read_batches(file, self.format, list(dict.fromkeys(wanted.values())), batch_rows, row_groups):
+        for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended):
             yield _canonical(batch, wanted, file, row)
             row += batch.num_rows
 
     def _mapped(self, name: str) -> str | None:
         is_of_source = name.startswith(SOURCE_COLUMN)
         return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
+
+    def _raw(
+        self,
+        file: Path,
+        columns: list[str],
+        batch_rows: int,
+        row_groups: Sequence[int] | None = None,
+        mended: Counter[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        if self.format in MARKED_FORMATS:
+            counter = Counter() if mended is None else mended
+            return read_marked(file, self.format, columns, batch_rows, self.markup, counter)
+        return read_batches(file, self.format, columns, batch_rows, row_groups)
 
     def for_each_batch(
         self,
@@ -182,8 +205,9 @@ class Corpus:
                     check_quotes(file)
             batches: list[pa.RecordBatch] = []
             num_rows = []
+            mended: Counter[str] = Counter()
             for file in self.files:
-                found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16))
+                found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16, mended=mended))
                 num_rows.append(sum(batch.num_rows for batch in found))
                 batches += found
             if not batches or not any(batch.num_rows for batch in batches):
@@ -191,7 +215,7 @@ class Corpus:
             table = pa.Table.from_batches(batches)
             self._check_duplicates(table.column("doc_id"))
             self._check_individuals(table)
-            self._ids, self._num_rows = table, num_rows
+            self._ids, self._num_rows, self.mended = table, num_rows, mended
         return self._ids
 
     def check(self) -> None:
@@ -210,7 +234,8 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 over the files' contents, the column mapping and which documents are left out (kept)."""
         if self._fingerprint is None:
-            digest = hashlib.sha256(json.dumps([self.format, asdict(self.columns)]).encode())
+            how = [self.format, asdict(self.columns), *([asdict(self.markup)] if self.format in MARKED_FORMATS else [])]
+            digest = hashlib.sha256(json.dumps(how).encode())
             for file in self.files:
                 try:
                     with file.open("rb") as stream:
@@ -249,7 +274,7 @@ class Corpus:
     def _place(self, row: int) -> str:
         """File and row of a document number; reads the files again, so for errors only."""
         for file in self.files:
-            length = sum(b.num_rows for b in read_batches(file, self.format, [self.columns.doc_id], 1 << 16))
+            length = sum(b.num_rows for b in self._raw(file, [self.columns.doc_id], 1 << 16))
             if row < length:
                 return f"{file} row {row + 1}"
             row -= length
@@ -257,7 +282,11 @@ class Corpus:
 
 
 def open_corpus(
-    source: str | Path | Sequence[str | Path], *, columns: Columns | None = None, format: Format = "auto"
+    source: str | Path | Sequence[str | Path],
+    *,
+    columns: Columns | None = None,
+    format: Format = "auto",
+    markup: Markup | None = None,
 ) -> Corpus:
     """Open documents: one file, a folder, a glob, or a list of these.
 
@@ -266,32 +295,56 @@ def open_corpus(
     Parameters
     ----------
     columns : Columns
-        Names of the columns; by default those of `DOCUMENTS` that are required.
-    format : {"auto", "parquet", "arrow", "csv", "jsonl"}
-        "auto" goes by the files' suffixes; ``.json`` is not guessed.
+        Names of the columns; by default those of `DOCUMENTS` that are required. A marked-up format has all of
+        `DOCUMENTS` but the household under their own names.
+    format : {"auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"}
+        "auto" goes by the files' suffixes; ``.json`` and marked-up formats are not guessed.
+    markup : Markup
+        How a marked-up format (i2b2, MEDDOCAN, BRAT, TAB) is read.
 
     Raises
     ------
     CorpusError
         No file is found, the files are of several formats, or the folder is itself a run folder or an artefact.
     PolicyError
-        The format is none of these.
+        The format is none of these, or an option of ``markup`` is wrong or means nothing for it.
     """
-    if format != "auto" and format not in FORMATS:
-        raise PolicyError(f"format: expected one of auto, {', '.join(FORMATS)}, got {format!r}")
+    known = (*FORMATS, *MARKED_FORMATS)
+    if format != "auto" and format not in known:
+        raise PolicyError(f"format: expected one of auto, {', '.join(known)}, got {format!r}")
+    columns, markup = columns or Columns(), markup or Markup()
+    markup.check(format)
+    suffixes = MARKED_FORMATS.get(format, tuple(SUFFIXES))
+    if format in MARKED_FORMATS:
+        columns = replace(columns, spans=columns.spans or "spans", mentions=columns.mentions or "mentions")
     sources = [source] if isinstance(source, str | Path) else list(source)
     results: set[Path] = set()
-    files = sorted({file for item in sources for file in _find(Path(item), results)})
+    files = sorted({file for item in sources for file in _find(Path(item), suffixes, results)})
     if not files:
         but = f", but {len(results)} run folder(s) or artefact(s), which hold no documents" if results else ""
-        raise CorpusError(f"{', '.join(map(str, sources))}: no file found (Parquet, Arrow, CSV or JSONL){but}")
+        kinds = "Parquet, Arrow, CSV or JSONL" if suffixes == tuple(SUFFIXES) else " or ".join(suffixes)
+        raise CorpusError(f"{', '.join(map(str, sources))}: no file found ({kinds}){but}")
     formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
     if len(formats) > 1 or "unknown" in formats:
         where, shown = ", ".join(map(str, sources)), ", ".join(sorted({file.suffix or "no suffix" for file in files}))
         if formats == {"unknown"}:
             raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
-    return Corpus(tuple(files), formats.pop(), columns or Columns())
+    return Corpus(tuple(files), formats.pop(), columns, markup)
+
+
+def _merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The batches, joined up to so many rows: a detector is not called for every file of one document."""
+    held: list[pa.RecordBatch] = []
+    num_held = 0
+    for batch in batches:
+        if held and num_held + batch.num_rows > batch_rows:
+            yield pa.concat_batches(held)
+            held, num_held = [], 0
+        held.append(batch)
+        num_held += batch.num_rows
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
@@ -333,7 +386,7 @@ def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[in
         yield groups, first, held
 
 
-def _find(source: Path, results: set[Path]) -> Iterator[Path]:
+def _find(source: Path, suffixes: Sequence[str], results: set[Path]) -> Iterator[Path]:
     """Files of documents; folders that hold results of ours are passed over, and added to ``results``."""
     if source.is_dir():
         if holds_results(source):
@@ -344,7 +397,7 @@ def _find(source: Path, results: set[Path]) -> Iterator[Path]:
             results |= found
             folders[:] = [folder.name for folder in here if folder not in found]
             files = (Path(place, name) for name in names if not name.startswith("."))
-            yield from (file for file in files if file.suffix.lower() in SUFFIXES and file.is_file())
+            yield from (file for file in files if file.suffix.lower() in suffixes and file.is_file())
     elif source.is_file():
         yield source
     else:
@@ -368,9 +421,9 @@ def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_
             continue
         arrays.append(_cast(array, name, column, file, first_row))
         fields.append(DOCUMENTS.field(name))
-    if "spans" in wanted:
+    for name in {"spans", "mentions"} & wanted.keys():
         texts = arrays[list(wanted).index("text")] if "text" in wanted else None
-        _check_spans(arrays[list(wanted).index("spans")], texts, f"column {wanted['spans']}", file, first_row)
+        _check_spans(arrays[list(wanted).index(name)], texts, f"column {wanted[name]}", file, first_row)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -378,12 +431,13 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
     target = DOCUMENTS.field(name).type
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
-    if name == "spans":
+    if name in ("spans", "mentions"):
         try:
-            return array.cast(pa.list_(SPAN_TYPE))
+            return array.cast(target)
         except pa.ArrowException:
+            parts = ", ".join(f"{part.name}: {part.type}" for part in target.value_type)
             raise CorpusError(
-                f"{file} column {column}: expected a list of (start: int32, end: int32, label: string), got "
+                f"{file} column {column}: expected a list of ({parts}), got "
                 f"{type_name(array.type)}, or a number out of range"
             ) from None
     if pa.types.is_integer(array.type) and name != "text":
@@ -430,6 +484,8 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
     for at in np.flatnonzero(bad)[:1]:
         row = int(rows[at])
         length = f" of {pc.utf8_length(texts)[row]} characters" if texts is not None else ""
+        if texts is not None and 0 <= starts[at] < ends[at] <= pc.binary_length(texts)[row].as_py():
+            length += "; it would if offsets counted bytes, but they count characters"
         raise CorpusError(
             f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
         )

@@ -20,6 +20,7 @@ __all__ = [
     "MAX_K",
     "MAX_N",
     "MEMBERS",
+    "MENTION_TYPE",
     "REFERENCE",
     "SPANS",
     "SPAN_TYPE",
@@ -46,6 +47,11 @@ REFERENCE: Final = "reference"
 SPLITS: Final = (MEMBERS, HELDOUT, REFERENCE)
 
 SPAN_TYPE: Final = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())])
+#: A span that people marked, with what else they said of it: mentions of one entity share an ``entity_id``;
+#: ``identifier_type`` is DIRECT, QUASI or NO_MASK. Null where a corpus does not say.
+MENTION_TYPE: Final = pa.struct(
+    [*SPAN_TYPE, *((name, pa.string()) for name in ("entity_id", "identifier_type", "annotator"))]
+)
 
 
 def with_version(schema: pa.Schema, name: str, version: int = 1) -> pa.Schema:
@@ -63,6 +69,7 @@ DOCUMENTS: Final = with_version(
             pa.field("household_id", pa.string()),
             pa.field("label", pa.string()),
             pa.field("spans", pa.list_(SPAN_TYPE)),
+            pa.field("mentions", pa.list_(MENTION_TYPE)),
         ]
     ),
     "documents",

@@ -40,6 +40,8 @@ _EXAMPLES: Final = {
     "model": '"model folder or hub name"',
     "path": '"folder"',
 }
+#: Detectors that cannot do without one of several options.
+_ONE_OF: Final = {"records": ("table", "columns")}
 
 
 def make_detectors(
@@ -81,6 +83,9 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         if parameter.default is parameter.empty and options.get(option) in (None, "", {}, []):
             example = _EXAMPLES.get(option, "…")
             raise PolicyError(f"detector {name} needs detect.{name}.{option} = {example}")
+    if name in _ONE_OF and not any(options.get(option) for option in _ONE_OF[name]):
+        first, *others = _ONE_OF[name]
+        raise PolicyError(f"detector {name} needs detect.{name}.{first} = {_EXAMPLES[first]}, or {', '.join(others)}")
 
 
 def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:

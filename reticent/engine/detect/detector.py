@@ -33,8 +33,8 @@ class Detector(Protocol):
         ...
 
 
-def spans_batch(document: Any, start: Any, end: Any, label: Any, score: float = 1.0) -> pa.Table:
-    """Build `BATCH_SPANS` from arrays."""
+def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.0) -> pa.Table:
+    """Build `BATCH_SPANS` from arrays; ``score`` is one for all, or an array."""
     columns = [document, start, end, label]
     arrays = [pa.array(values).cast(BATCH_SPANS.field(i).type) for i, values in enumerate(columns)]
     arrays.append(pa.array(np.full(len(arrays[0]), score, dtype=np.float32)))

@@ -7,8 +7,8 @@ Memory: some 60 bytes a span and 9 a word; the text is read in batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +49,10 @@ class LineSpans:
     def __len__(self) -> int:
         return len(self.start)
 
+    def take(self, which: np.ndarray) -> LineSpans:
+        """Return these spans, by row numbers or as a mask."""
+        return LineSpans(**{name: getattr(self, name)[which] for name in self.__slots__})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
@@ -86,13 +90,33 @@ class Marks:
     def num_individuals(self) -> int:
         return int(self.individual.max(initial=-1)) + 1
 
+    def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
+        """Return what these detectors found (also where that is nothing), and the spans of these categories only."""
+        names = self.detectors if detectors is None else tuple(detectors)
+        number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
+        of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
+        detector = number[self.detector] if len(self.found) else self.detector
+        found = (detector >= 0) & of_category[self.found.category]
+        gold = of_category[self.gold.category]
+        entity = np.unique(self.entity[gold], return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return replace(
+            self,
+            gold=self.gold.take(gold),
+            found=self.found.take(found),
+            entity=entity,
+            identifier_type=self.identifier_type[gold],
+            detector=detector[found],
+            detectors=names,
+        )
+
 
 def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] = ("gold",)) -> Marks:
     """Read the corpus's gold spans (column ``mentions``, else ``spans``) and ``folder/spans.parquet``.
 
     Parameters
     ----------
-    without : names of detectors that are left out; the gold standard is not measured against itself
+    without : names of detectors that are left out, with what was propagated from their spans; the gold standard is not
+        measured against itself
 
     Raises
     ------
@@ -108,8 +132,9 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
         raise ArtifactError(f"{path}: not a readable table of spans ({type(error).__name__})") from None
     if not found.schema.equals(SPANS):
         raise ArtifactError(f"{path}: not a table of spans of this version")
-    found = found.filter(pc.invert(pc.is_in(found.column("detector"), value_set=pa.array(without, pa.string()))))
-    gold = "mentions" if getattr(corpus.columns, "mentions", None) is not None else "spans"
+    source = pc.replace_substring_regex(found.column("detector"), "^.*:", "")  # of "propagated:gold", gold
+    found = found.filter(pc.invert(pc.is_in(source, value_set=pa.array(without, pa.string()))))
+    gold = "mentions" if corpus.columns.mentions is not None else "spans"
     if getattr(corpus.columns, gold) is None:
         raise CorpusError("no gold spans to measure against: map their column (--spans, corpus.spans)")
     return gather_marks(corpus.batches(columns=("individual_id", "text", gold), batch_rows=512), found)

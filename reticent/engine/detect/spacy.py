@@ -1,17 +1,39 @@
-"""spaCy: the entities of any installed pipeline, a path, or a blank pipeline with patterns."""
+"""spaCy: the entities of any installed pipeline, a path, or a blank pipeline with patterns.
+
+Components that cannot change what the entity recogniser finds are switched off. Processes are spawned and keep their
+pipeline from batch to batch: a fork of a process that has used polars hangs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from reticent.engine.detect import spans_batch
+from reticent.engine.detect.windows import Found, cut_texts, join_spans
 from reticent.errors import PolicyError
 
-__all__ = ["SpacyDetector"]
+__all__ = ["SpacyDetector", "load_pipeline"]
+
+#: Components that write neither entities nor anything that a recogniser of entities reads.
+IDLE = (
+    "tagger",
+    "morphologizer",
+    "attribute_ruler",
+    "lemmatizer",
+    "trainable_lemmatizer",
+    "textcat",
+    "textcat_multilabel",
+)
+#: What a pattern of a ruler may ask for that these components write.
+WRITTEN = ("POS", "TAG", "LEMMA", "MORPH", "DEP", "SENT", "_")
+#: Factories known not to read what `IDLE` writes; beside any other, everything stays on.
+KNOWN = (*IDLE, "tok2vec", "transformer", "curated_transformer", "parser", "senter", "sentencizer", "ner", "beam_ner")
 
 
 class SpacyDetector:
@@ -24,42 +46,159 @@ class SpacyDetector:
     patterns : sequence of dict, optional
         Patterns for an ``entity_ruler``; for a blank pipeline they are all there is.
     labels : sequence of str, optional
-        Entity labels to keep; default: people, places, organisations and dates under their usual names.
+        Entity labels to keep; default: all but `IGNORED`, or those of ``patterns``.
+    batch_size : int
+        Texts that go through the pipeline together.
+    num_processes : int
+        Processes that share the texts; each loads the pipeline once.
+    device : {"cpu", "cuda", "auto"}
+        "cuda" needs spaCy's own GPU packages (cupy); "auto" takes the GPU where they are.
+    window : int, optional
+        Longer texts, in characters, are cut into windows that overlap; default: the pipeline's ``max_length``.
+    sentences : bool
+        False: the parser is switched off too, which saves about a fifth of the time; entities may then run across
+        the ends of sentences.
     """
 
     name = "spacy"
     columns: tuple[str, ...] = ()
-    LABELS = ("PERSON", "PER", "GPE", "LOC", "FAC", "ORG", "DATE", "NORP")
+    #: Labels of the usual pipelines that say nothing of a person.
+    IGNORED = frozenset(("CARDINAL", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME")) | frozenset(
+        ("EVENT", "LANGUAGE", "LAW", "MISC", "PRODUCT", "WORK_OF_ART")
+    )
 
     def __init__(
         self,
         pipeline: str | Path,
         *,
-        patterns: Sequence[dict[str, Any]] | None = None,
+        patterns: Sequence[Mapping[str, Any]] | None = None,
         labels: Sequence[str] | None = None,
         batch_size: int = 64,
+        num_processes: int = 1,
+        device: Literal["cpu", "cuda", "auto"] = "cpu",
+        window: int | None = None,
+        sentences: bool = True,
     ):
-        try:
-            import spacy
-        except ImportError:
-            raise PolicyError("detector spacy needs spaCy: install reticent[ner]") from None
-        name = str(pipeline)
-        try:
-            self._nlp = spacy.blank(name.removeprefix("blank:")) if name.startswith("blank:") else spacy.load(pipeline)
-        except (OSError, ImportError):
-            raise PolicyError(f"spaCy pipeline {name!r} is neither installed nor a readable folder") from None
-        if patterns:
-            ruler: Any = self._nlp.add_pipe("entity_ruler")
-            ruler.add_patterns(list(patterns))
-            labels = labels if labels is not None else sorted({pattern["label"] for pattern in patterns})
-        self._labels = frozenset(labels if labels is not None else self.LABELS)
+        for option, value in (("batch_size", batch_size), ("num_processes", num_processes), ("window", window or 1000)):
+            if value < (1 if option != "window" else 200):
+                raise PolicyError(f"detector spacy: {option} = {value} is too small")
+        if num_processes > 1 and device != "cpu":
+            raise PolicyError("detector spacy: several processes would share one GPU; set device or num_processes")
+        _pick_device(device)
+        self._load = (pipeline, [dict(pattern) for pattern in patterns or ()], sentences)
+        self._nlp = _load(*self._load)
+        if labels is None and patterns:
+            labels = sorted({pattern["label"] for pattern in patterns})
+        self._labels = frozenset(labels) if labels is not None else None
         self._batch_size = batch_size
+        self._window = min(window or self._nlp.max_length, self._nlp.max_length)
+        self._num_processes = num_processes
+        self._pool: ProcessPoolExecutor | None = None
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         texts = batch.column("text").to_pylist()
-        rows: list[tuple[int, int, int, str]] = []
-        for document, parsed in enumerate(self._nlp.pipe(texts, batch_size=self._batch_size)):
-            rows += [(document, e.start_char, e.end_char, e.label_) for e in parsed.ents if e.label_ in self._labels]
-        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
-        types = (pa.int64(), pa.int32(), pa.int32(), pa.string())
-        return spans_batch(*(pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)))
+        windows = cut_texts(texts, self._window, min(400, self._window // 4))
+        pieces = [texts[w.document][w.start : w.end] for w in windows]
+        if self._num_processes > 1:
+            shares = [pieces[at : at + self._batch_size] for at in range(0, len(pieces), self._batch_size)]
+            sizes = [self._batch_size] * len(shares)
+            found = [spans for share in self._processes().map(_entities_there, shares, sizes) for spans in share]
+        else:
+            found = list(_entities(self._nlp, pieces, self._batch_size))
+        return join_spans(windows, [[s for s in spans if self._wanted(s[2])] for spans in found])
+
+    def _wanted(self, label: str) -> bool:
+        return label in self._labels if self._labels is not None else label not in self.IGNORED
+
+    def _processes(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self._num_processes, get_context("spawn"), initializer=_start, initargs=self._load
+            )
+        return self._pool
+
+
+def load_pipeline(pipeline: str | Path, patterns: Sequence[dict[str, Any]] = (), detector: str = "spacy") -> Any:
+    """Load a pipeline: package, folder or ``blank:<language>``.
+
+    Raises
+    ------
+    PolicyError
+        spaCy or the pipeline is not there, or a pattern is none.
+    """
+    try:
+        import spacy
+    except ImportError:
+        raise PolicyError(f"detector {detector} needs spaCy: install reticent[ner]") from None
+    spacy.blank("xx")  # registers spaCy's components: once edsnlp is imported, loading a pipeline does not
+    name = str(pipeline)
+    try:
+        nlp = spacy.blank(name.removeprefix("blank:")) if name.startswith("blank:") else spacy.load(pipeline)
+    except (OSError, ImportError, ValueError):  # ValueError: a component of a package that is not installed
+        raise PolicyError(
+            f"spaCy pipeline {name!r} is neither installed nor a readable folder, or needs a package that is missing"
+        ) from None
+    if patterns:
+        try:
+            ruler: Any = nlp.add_pipe("entity_ruler")
+            ruler.add_patterns(list(patterns))
+        except (ValueError, KeyError, TypeError):
+            raise PolicyError(f"detector {detector}: patterns are not those of an entity_ruler") from None
+    return nlp
+
+
+def _load(pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool) -> Any:
+    nlp = load_pipeline(pipeline, patterns)
+    for component in _idle(nlp, sentences):
+        nlp.disable_pipe(component)
+    return nlp
+
+
+def _idle(nlp: Any, sentences: bool) -> list[str]:
+    """Components that can be switched off without a change to the entities (but for ``sentences``)."""
+    factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
+    for name, factory in factories.items():
+        if factory in ("entity_ruler", "span_ruler"):
+            tokens = [token for pattern in nlp.get_pipe(name).patterns for token in _tokens(pattern)]
+            if any(key.upper().startswith(WRITTEN) for token in tokens for key in token):
+                return []
+        elif factory not in KNOWN:
+            return []
+    idle = IDLE if sentences else (*IDLE, "parser", "senter", "sentencizer")
+    return [name for name, factory in factories.items() if factory in idle]
+
+
+def _tokens(pattern: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return pattern["pattern"] if isinstance(pattern["pattern"], list) else []
+
+
+def _pick_device(device: str) -> None:
+    if device not in ("cpu", "cuda", "auto"):
+        raise PolicyError(f"detector spacy: device is cpu, cuda or auto, not {device!r}")
+    if device == "cpu":
+        return
+    try:
+        import spacy
+
+        spacy.prefer_gpu() if device == "auto" else spacy.require_gpu()
+    except ImportError:
+        raise PolicyError("detector spacy needs spaCy: install reticent[ner]") from None
+    except ValueError:
+        raise PolicyError("detector spacy: no GPU that spaCy can use (it needs cupy beside CUDA)") from None
+
+
+def _entities(nlp: Any, texts: Sequence[str], batch_size: int) -> Iterator[list[Found]]:
+    with getattr(nlp, "memory_zone", contextlib.nullcontext)():  # or every new word is kept for ever
+        for parsed in nlp.pipe(texts, batch_size=batch_size):
+            yield [(entity.start_char, entity.end_char, entity.label_, 1.0) for entity in parsed.ents]
+
+
+_PIPELINE: list[Any] = []  # of a spawned process
+
+
+def _start(pipeline: str | Path, patterns: list[dict[str, Any]], sentences: bool) -> None:
+    _PIPELINE.append(_load(pipeline, patterns, sentences))
+
+
+def _entities_there(texts: list[str], batch_size: int) -> list[list[Found]]:
+    return list(_entities(_PIPELINE[0], texts, batch_size))

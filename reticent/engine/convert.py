@@ -1,0 +1,53 @@
+"""Documents of any format that a corpus is read from, written as one Parquet file that only their owner can read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.engine.corpus import Corpus
+from reticent.engine.schema import DOCUMENTS
+
+__all__ = ["write_documents"]
+
+
+def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096) -> dict[str, int]:
+    """Write a corpus with all the columns it has to a Parquet file (`DOCUMENTS`, zstd, mode 0600), whole or not at all.
+
+    Returns
+    -------
+    dict
+        The number of documents and spans, and what was mended in marked-up files.
+
+    Raises
+    ------
+    CorpusError
+        As :meth:`Corpus.scan` and :meth:`Corpus.batches`: every document and mark is checked.
+
+    Examples
+    --------
+    >>> write_documents(open_corpus("records/", format="i2b2-2014"), "records.parquet")  # doctest: +SKIP
+    {'documents': 790, 'spans': 17410}
+    """
+    corpus.scan()
+    path = Path(path)
+    names = [name for name in DOCUMENTS.names if getattr(corpus.columns, name) is not None]
+    schema = pa.schema([DOCUMENTS.field(name) for name in names], DOCUMENTS.metadata)
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    num_documents = num_spans = 0
+    try:
+        with (
+            os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            for batch in corpus.batches(columns=names, batch_rows=batch_rows):
+                writer.write_batch(batch.cast(schema))
+                num_documents += batch.num_rows
+                num_spans += len(batch.column("spans").flatten()) if "spans" in names else 0
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {"documents": num_documents, "spans": num_spans, **corpus.mended}

@@ -1,0 +1,279 @@
+"""Readers of marked-up files: bytes of one file -> documents and the marks in them, offsets as they are written.
+
+XML is read without a document type: no entity of a file's own is ever expanded and nothing outside it is opened. An
+error says file and line, row or number of the span, and never what the text is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from xml.parsers import expat
+
+from reticent.errors import CorpusError
+
+__all__ = ["READERS", "Mark", "MarkedDocument"]
+
+#: The one line of the i2b2 2006 training file that is not XML, and what it says everywhere else.
+BROKEN_TAG: Final = b'<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
+MENDED_TAG: Final = b'<PHI TYPE="DATE">25th of July</PHI>'
+
+
+class Mark(NamedTuple):
+    """One mark as the file has it: its parts, and the text it quotes (the parts joined by a space)."""
+
+    parts: list[tuple[int, int]]
+    label: str
+    quoted: str | None
+    entity_id: str | None = None
+    identifier_type: str | None = None
+    annotator: str | None = None
+
+
+@dataclass(slots=True)
+class MarkedDocument:
+    where: str
+    doc_id: str
+    text: str
+    marks: list[Mark] = field(default_factory=list)
+    label: str | None = None
+
+
+# ----------------------------------------------------------------------------------------------------------------- XML
+
+
+def _events(data: bytes, file: Path) -> Iterator[tuple[str, str, dict[str, str], int]]:
+    """("start" | "text" | "end", name or text, attributes, line) of a whole XML file without a document type."""
+    events: list[tuple[str, str, dict[str, str], int]] = []
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.buffer_size = 1 << 20
+
+    def refuse(*_: Any) -> None:
+        raise CorpusError(f"{file} line {parser.CurrentLineNumber}: a document type (DOCTYPE) is not read")
+
+    def line() -> int:
+        return parser.CurrentLineNumber
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = lambda name, attributes: events.append(("start", name, attributes, line()))
+    parser.CharacterDataHandler = lambda text: events.append(("text", text, {}, line()))
+    parser.EndElementHandler = lambda name: events.append(("end", name, {}, line()))
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise CorpusError(f"{file} line {error.lineno}: not XML ({expat.ErrorString(error.code)})") from None
+    except (LookupError, ValueError) as error:
+        if isinstance(error, CorpusError):
+            raise
+        raise CorpusError(f"{file}: its XML is in an unknown encoding") from None
+    yield from events
+
+
+def _attribute(attributes: dict[str, str], name: str, where: str) -> str:
+    if not attributes.get(name, "").strip():
+        raise CorpusError(f"{where}: attribute {name} is missing or blank")
+    return attributes[name].strip()
+
+
+def _whole(value: str, what: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,9}\s*", value, re.ASCII):
+        raise CorpusError(f"{what}: expected a whole number")
+    return int(value)
+
+
+def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+    """``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the status of the smoking task is a label."""
+    if num_broken := data.count(BROKEN_TAG):
+        data = data.replace(BROKEN_TAG, MENDED_TAG)
+        mended["PHI tags closed by an opening tag"] += num_broken
+    document: MarkedDocument | None = None
+    path: list[str] = []
+    text: list[str] | None = None
+    num_records = num_characters = begin = 0
+    label = ""
+    for kind, value, attributes, line in _events(data, file):
+        where = f"{file} line {line}"
+        if kind == "start":
+            inside = path[-1] if path else ""
+            if inside in ("TEXT", "PHI") and (inside, value) != ("TEXT", "PHI"):
+                raise CorpusError(f"{where}: an element inside a {inside}")
+            if value == "RECORD":
+                if document is not None:
+                    raise CorpusError(f"{where}: a RECORD inside a RECORD")
+                document, text, num_characters = MarkedDocument(where, _attribute(attributes, "ID", where), ""), None, 0
+            elif value == "TEXT":
+                if document is None or inside != "RECORD" or text is not None:
+                    raise CorpusError(f"{where}: a TEXT that is not the only one of its RECORD")
+                text = []
+            elif value == "PHI":
+                if inside != "TEXT":
+                    raise CorpusError(f"{where}: a PHI outside of a TEXT")
+                begin, label = num_characters, _attribute(attributes, "TYPE", where)
+            elif value == "SMOKING" and document is not None:
+                document.label = attributes.get("STATUS")
+            path.append(value)
+        elif kind == "text" and path[-1] in ("TEXT", "PHI") and text is not None:
+            text.append(value)
+            num_characters += len(value)
+        elif kind == "end":
+            path.pop()
+            if value == "PHI" and document is not None:
+                if num_characters == begin:  # marks nothing
+                    mended["empty PHI tags left out"] += 1
+                else:
+                    document.marks.append(Mark([(begin, num_characters)], label, None))
+            elif value == "RECORD" and document is not None:
+                if text is None:
+                    raise CorpusError(f"{document.where}: a RECORD without a TEXT")
+                document.text = "".join(text)
+                yield document
+                document = None
+                num_records += 1
+    if not num_records:
+        raise CorpusError(f"{file}: no RECORD, so not i2b2 2006")
+
+
+def _read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+    """``<…><TEXT>…</TEXT><TAGS><NAME id start end text TYPE/>…</TAGS></…>``, one document a file.
+
+    The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
+    """
+    document = MarkedDocument(str(file), file.stem, "")
+    path: list[str] = []
+    seen: list[str] = []
+    text: list[str] = []
+    for kind, value, attributes, line in _events(data, file):
+        if kind == "start":
+            if len(path) == 1:
+                seen.append(value)
+            elif path[1:] == ["TAGS"]:
+                where = f"{file} line {line} span {len(document.marks) + 1}"
+                start, end = (
+                    _whole(_attribute(attributes, name, where), f"{where} {name}") for name in ("start", "end")
+                )
+                document.marks.append(
+                    Mark([(start, end)], _attribute(attributes, "TYPE", where), attributes.get("text"))
+                )
+            elif len(path) > 1:
+                raise CorpusError(f"{file} line {line}: an element inside {path[1]} that is no tag")
+            path.append(value)
+        elif kind == "text" and path[1:] == ["TEXT"]:
+            text.append(value)
+        elif kind == "end":
+            path.pop()
+    if seen.count("TEXT") != 1 or seen.count("TAGS") != 1:
+        raise CorpusError(f"{file}: expected one TEXT and one TAGS, got {seen.count('TEXT')} and {seen.count('TAGS')}")
+    document.text = "".join(text)
+    yield document
+
+
+# ---------------------------------------------------------------------------------------------------------------- BRAT
+
+
+def _read_brat(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+    """``a.txt`` with ``a.ann``: text-bound annotations (T); relations, events, attributes and notes mark no text."""
+    other = file.with_suffix(".txt" if file.suffix.lower() == ".ann" else ".ann")
+    if not other.is_file():
+        raise CorpusError(f"{file}: {other.name} does not stand beside it")
+    if file.suffix.lower() == ".ann":
+        return  # read with its text
+    document = MarkedDocument(str(other), file.stem, _decoded(data, file))
+    try:
+        lines = _decoded(other.read_bytes(), other).split("\n")
+    except OSError as error:
+        raise CorpusError(f"{other}: cannot be read ({error.strerror})") from None
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\r")
+        if not line.strip() or line[0] in "REAMN#*":
+            continue
+        found = re.fullmatch(r"(T\S+)\t(\S+) (\d{1,9} \d{1,9}(?:;\d{1,9} \d{1,9})*)(?:\t(.*))?", line, re.ASCII)
+        if found is None:
+            raise CorpusError(f"{other} line {number}: not an annotation of BRAT")
+        pairs = [part.split() for part in found[3].split(";")]
+        parts = [(int(start), int(end)) for start, end in pairs]
+        document.marks.append(Mark(parts, found[2], found[4], found[1]))
+    yield document
+
+
+def _decoded(data: bytes, file: Path) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise CorpusError(f"{file} line {line}: not valid UTF-8") from None
+
+
+# ----------------------------------------------------------------------------------------------------------------- TAB
+
+
+def _read_tab(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+    """Court cases: an array of objects or one a line, with ``annotations`` by annotator or with ``entities``."""
+    text = _decoded(data, file)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    whole = file.suffix.lower() == ".json"
+    number = 0
+    for first, value in [(1, text)] if whole else lines:
+        try:
+            loaded = json.loads(value)
+        except (json.JSONDecodeError, RecursionError) as error:
+            line = first + error.lineno - 1 if isinstance(error, json.JSONDecodeError) else first
+            raise CorpusError(f"{file} line {line}: not valid JSON") from None
+        for record in loaded if isinstance(loaded, list) else [loaded]:
+            number += 1
+            yield _tab_document(record, f"{file} row {number}", annotator)
+
+
+def _tab_document(record: Any, where: str, annotator: str | None) -> MarkedDocument:
+    source = record
+    if isinstance(record, dict) and "doc_id" not in record:
+        source = _field(_field(record, "metadata", dict, where), "provenance", dict, where)
+    document = MarkedDocument(where, _field(source, "doc_id", str, where), _field(record, "text", str, where))
+    if "annotations" in record:
+        annotations = _field(record, "annotations", dict, where)
+        groups = [
+            (name, _field(_field(annotations, name, dict, where), "entity_mentions", list, where))
+            for name in annotations
+        ]
+    else:
+        groups = [(source.get("annotator"), _field(record, "entities", list, where))]
+    if annotator is not None:
+        groups = [(name, entities) for name, entities in groups if name == annotator]
+        if not groups:
+            raise CorpusError(f"{where}: not marked by the annotator that corpus.annotator names")
+    for name, entities in groups:
+        for entity in entities:
+            at = f"{where} span {len(document.marks) + 1}"
+            start, end = (_field(entity, key, int, at) for key in ("start_offset", "end_offset"))
+            document.marks.append(
+                Mark(
+                    [(start, end)],
+                    _field(entity, "entity_type", str, at),
+                    _field(entity, "span_text", str, at),
+                    _field(entity, "entity_id", str, at),
+                    _field(entity, "identifier_type", str, at),
+                    name,
+                )
+            )
+    return document
+
+
+def _field(holder: Any, name: str, kind: type, where: str) -> Any:
+    value = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise CorpusError(f"{where}: field {name} is missing or not {kind.__name__}")
+    return value
+
+
+READERS: Final[dict[str, Callable[[Path, bytes, str | None, Counter[str]], Iterator[MarkedDocument]]]] = {
+    "i2b2-2006": _read_i2b2_2006,
+    "i2b2-2014": _read_i2b2_2014,
+    "meddocan": _read_i2b2_2014,
+    "brat": _read_brat,
+    "tab": _read_tab,
+}

@@ -1,0 +1,204 @@
+"""Marked-up corpora: documents with the identifiers that people marked in them, read from the formats of the field.
+
+i2b2 2006 (inline XML), i2b2 2014 and MEDDOCAN (XML with standoff tags), BRAT (text and annotation files) and TAB
+(JSON). A file is held as a whole. Every mark is checked against the text that it quotes: what does not fit is an error
+that names file and span and never text, and only what that check proves is mended, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.markup import READERS, MarkedDocument
+from reticent.engine.schema import DOCUMENTS
+from reticent.errors import CorpusError, PolicyError
+
+__all__ = ["MARKED_FORMATS", "Markup", "read_marked"]
+
+#: Suffixes of each format's files.
+MARKED_FORMATS: Final = {
+    "i2b2-2006": (".xml",),
+    "i2b2-2014": (".xml",),
+    "meddocan": (".xml",),
+    "brat": (".txt", ".ann"),
+    "tab": (".json", ".jsonl"),
+}
+UNITS: Final = ("characters", "bytes", "utf-16")
+_SPACES: Final = str.maketrans("\t\n\r", "   ")  # what an XML attribute makes of them
+_OPTIONS: Final = {
+    "i2b2-2006": {"individual"},
+    "i2b2-2014": {"individual", "offsets"},
+    "meddocan": {"individual", "offsets"},
+    "brat": {"individual", "offsets"},
+    "tab": {"individual", "offsets", "annotator", "identifiers"},
+}
+_FIELDS: Final = [DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text", "label", "spans", "mentions")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markup:
+    """How a marked-up corpus is read.
+
+    Parameters
+    ----------
+    offsets : {"characters", "bytes", "utf-16"}
+        What the files' offsets count.
+    individual : str, optional
+        Regular expression with one group that matches a whole document id; the group is the individual. Default: the
+        part before the first ``-`` for i2b2 2014, else every document is an individual of its own. Where people have
+        several documents this must be said: what only one person uses must not be counted as used by several.
+    annotator : str, optional
+        The one annotator whose marks are taken (TAB); default: the union of all.
+    identifiers : tuple of str
+        Identifier types whose mentions are spans (TAB); ``mentions`` holds all.
+    """
+
+    offsets: Literal["characters", "bytes", "utf-16"] = "characters"
+    individual: str | None = None
+    annotator: str | None = None
+    identifiers: tuple[str, ...] = ("DIRECT", "QUASI")
+
+    def check(self, format: str) -> None:
+        """Refuse an option that is wrong, or that means nothing for this format."""
+        default = Markup()
+        given = {name for name in self.__slots__ if getattr(self, name) != getattr(default, name)}
+        for name in sorted(given - _OPTIONS.get(format, set())):
+            raise PolicyError(f"corpus.{name}: means nothing for format {format}")
+        if self.offsets not in UNITS:
+            raise PolicyError(f"corpus.offsets: expected {', '.join(UNITS)}, got {self.offsets!r}")
+        if not self.identifiers or set(self.identifiers) - {"DIRECT", "QUASI", "NO_MASK"}:
+            raise PolicyError("corpus.identifiers: expected some of DIRECT, QUASI, NO_MASK")
+        if self.individual is not None:
+            try:
+                groups = re.compile(self.individual).groups
+            except re.error as error:
+                raise PolicyError(f"corpus.individual: not a regular expression ({error})") from None
+            if groups != 1:
+                raise PolicyError(f"corpus.individual: expected one group, the individual, got {groups}")
+
+
+def read_marked(
+    file: Path, format: str, columns: Sequence[str], batch_rows: int, markup: Markup, mended: Counter[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield these columns of a marked-up file: doc_id, individual_id, text, label, spans, mentions.
+
+    ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
+    Parts of a discontinuous mark are mentions of one entity. What was mended is added to ``mended``.
+
+    Raises
+    ------
+    CorpusError
+        The file is not of this format, or a span does not fit its text; with file and line, or number of the span.
+    """
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+    names = [f.name for f in _FIELDS]
+    for name in columns:
+        if name not in names:
+            raise CorpusError(f"{file}: column {name} is missing; format {format} has {', '.join(names)}")
+    rows: list[tuple[Any, ...]] = []
+    for document in READERS[format](file, data, markup.annotator, mended):
+        rows.append(_row(document, format, markup, mended))
+        if len(rows) == batch_rows:
+            yield _batch(rows, columns, file)
+            rows = []
+    if rows:
+        yield _batch(rows, columns, file)
+
+
+def _row(document: MarkedDocument, format: str, markup: Markup, mended: Counter[str]) -> tuple[Any, ...]:
+    default = r"(?s)([^-]+)-.*" if format == "i2b2-2014" else r"(?s)(.*)"
+    individual = re.fullmatch(markup.individual or default, document.doc_id)
+    if individual is None:
+        raise CorpusError(f"{document.where}: its id names no individual; say how it does with corpus.individual")
+    mentions, spans = [], set()
+    places = _places(document, markup.offsets, format in ("i2b2-2014", "meddocan"), mended)
+    for mark, parts in zip(document.marks, places, strict=True):
+        for start, end in parts:
+            mentions.append((start, end, mark.label, mark.entity_id, mark.identifier_type, mark.annotator))
+            if mark.identifier_type is None or mark.identifier_type in markup.identifiers:
+                spans.add((start, end, mark.label))
+    return document.doc_id, individual[1], document.text, document.label, sorted(spans), mentions
+
+
+def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> pa.RecordBatch:
+    try:
+        arrays = [pa.array(list(values), f.type) for values, f in zip(zip(*rows, strict=True), _FIELDS, strict=True)]
+    except UnicodeEncodeError:  # its message quotes the text
+        raise CorpusError(f"{file}: a text or an id holds half a surrogate pair, which is not Unicode") from None
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_FIELDS)).select(list(columns))
+
+
+# ----------------------------------------------------------------------------------------------------------- alignment
+
+
+def _places(document: MarkedDocument, unit: str, crlf: bool, mended: Counter[str]) -> list[list[tuple[int, int]]]:
+    """Parts of every mark in characters, each checked against what its mark quotes.
+
+    With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are mended, if
+    as they stand not all marks fit and then all do.
+    """
+    places, wrong = _fit(document, unit, False)
+    if wrong is None:
+        return places
+    if crlf:
+        moved, still_wrong = _fit(document, unit, True)
+        if still_wrong is None:
+            mended["documents whose offsets counted CR LF as two"] += 1
+            return moved
+    for other in UNITS:
+        if other != unit and _fit(document, other, False)[1] is None:
+            raise CorpusError(
+                f"{document.where}: offsets look like {other}, not {unit}, as so all {len(document.marks)} spans fit; "
+                f'set corpus.offsets = "{other}"'
+            )
+    number, start, end, what = wrong
+    raise CorpusError(f"{document.where}: span {number}, {start}..{end} in {unit}, {what}")
+
+
+def _fit(
+    document: MarkedDocument, unit: str, crlf: bool
+) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
+    """Parts in characters, and (number, start, end, what is wrong) of the first mark that does not fit."""
+    text = document.text
+    bounds = _bounds(text, unit, crlf)
+    places: list[list[tuple[int, int]]] = []
+    for number, mark in enumerate(document.marks, 1):
+        found = []
+        for start, end in mark.parts:
+            at = np.searchsorted(bounds, (start, end))
+            if start < 0 or end <= start or at[1] >= len(bounds):
+                return [], (number, start, end, f"does not fit its text of {bounds[-1]}")
+            if bounds[at[0]] != start or bounds[at[1]] != end:
+                return [], (number, start, end, "begins or ends inside a character")
+            found.append((int(at[0]), int(at[1])))
+        said = " ".join(text[start:end] for start, end in found)
+        if mark.quoted is None and crlf:
+            return [], (number, *mark.parts[0], "quotes no text that proves where it stands")
+        if mark.quoted is not None and said.translate(_SPACES) != mark.quoted.translate(_SPACES):
+            return [], (number, *mark.parts[0], "is not the text that its mark quotes")
+        places.append(found)
+    return places, None
+
+
+def _bounds(text: str, unit: str, crlf: bool) -> np.ndarray:
+    """Offset of every character and of the end, in this unit."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    widths = np.ones(len(points), dtype=np.int64)
+    if unit == "bytes":
+        widths += (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    elif unit == "utf-16":
+        widths += points >= 0x10000
+    if crlf:
+        widths += points == ord("\n")
+    return np.concatenate([[0], np.cumsum(widths)])

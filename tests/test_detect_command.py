@@ -1,0 +1,159 @@
+"""`reticent detect`: over documents, a run folder and a job; what it prints, keeps and refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reticent.engine.schema import SPAN_TYPE
+from tests.command import command
+
+SECRET = "Zyxwvut"
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """Three documents of two individuals: of four gold spans the rules find the two e-mails."""
+    texts = [f"{SECRET} mails a@b.org", "b@b.org", "nothing"]
+    gold = [[(0, 7, "NAME"), (14, 21, "EMAIL")], [(0, 7, "EMAIL")], [(0, 7, "NAME")]]
+    spans = [[{"start": a, "end": b, "label": c} for a, b, c in each] for each in gold]
+    table = pa.table(
+        {
+            "doc_id": ["d0", "d1", "d2"],
+            "individual_id": ["p", "q", "q"],
+            "text": texts,
+            "marks": pa.array(spans, pa.list_(SPAN_TYPE)),
+        }
+    )
+    pq.write_table(table, tmp_path / "documents.parquet")
+    return tmp_path / "documents.parquet"
+
+
+@dataclass
+class Done:
+    status: object
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def reticent(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command ``reticent detect``."""
+
+    def run(*arguments: object) -> Done:
+        capsys.readouterr()
+        status = command("detect", *arguments)
+        said = capsys.readouterr()
+        return Done(status, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def found(reticent: Callable[..., Done]) -> Callable[..., Any]:
+    """What ``reticent detect --json`` prints."""
+
+    def run(*arguments: object) -> Any:
+        done = reticent(*arguments, "--json", "--quiet")
+        assert done.status == 0, done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_spans_are_counted_by_detector_and_category_and_nothing_is_kept(
+    documents: Path, found: Callable[..., Any]
+) -> None:
+    before = sorted(documents.parent.rglob("*"))
+    result = found(documents)
+    assert result == {"folder": None, "documents": 3, "quarantined": 0, "spans": {"rules": {"EMAIL": 2}}}
+    assert sorted(documents.parent.rglob("*")) == before
+
+
+def test_evaluation_says_what_is_found_and_what_nobody_finds(
+    documents: Path, tmp_path: Path, found: Callable[..., Any]
+) -> None:
+    pq.write_table(pa.table({"individual_id": ["p"], "name": [SECRET]}), tmp_path / "records.parquet")
+    result = found(documents, "--spans", "marks", "--evaluate", "--records", tmp_path / "records.parquet")
+    assert result["spans"] == {"rules": {"EMAIL": 2}, "records": {"NAME": 1}}
+    evaluation = result["evaluation"]
+    assert evaluation["union"]["overall"]["strict"]["recall"]["value"] == 0.75
+    assert evaluation["union"]["all_found"]["documents"]["value"] == pytest.approx(2 / 3)
+    assert evaluation["only"] == {"rules": {"EMAIL": 2}, "records": {"NAME": 1}}
+    assert evaluation["missed"] == {"NAME": 1}
+    pq.write_table(pa.table({"individual_id": ["p"], "name": ["Nobody"]}), tmp_path / "records.parquet")
+    result = found(documents, "--spans", "marks", "--evaluate", "--records", tmp_path / "records.parquet")
+    assert result["spans"]["records"] == {}
+    assert result["evaluation"]["alone"]["records"]["overall"]["strict"]["recall"]["value"] == 0.0
+
+
+def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..., Any]) -> None:
+    names = ("--detector", "gold", "--detector", "rules")
+    result = found(documents, "--spans", "marks", *names, "--evaluate", "--set", "detect.rules.labels=['EMAIL']")
+    assert result["spans"] == {"gold": {"EMAIL": 2, "NAME": 2}, "rules": {"EMAIL": 2}}
+    assert list(result["evaluation"]["alone"]) == ["rules"]
+    assert result["evaluation"]["union"]["overall"]["strict"]["recall"]["value"] == 0.5
+
+
+def test_the_tables_are_for_people(documents: Path, reticent: Callable[..., Done]) -> None:
+    done = reticent(documents, "--spans", "marks", "--evaluate")
+    assert done.status == 0
+    for words in ("Spans found", "3 documents of 2 individuals", "Found whole", "By category", "By detector"):
+        assert words in done.stdout
+    assert SECRET not in done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_spans_are_kept_in_a_run_folder_that_other_commands_go_on_with(
+    documents: Path, tmp_path: Path, found: Callable[..., Any], reticent: Callable[..., Done]
+) -> None:
+    out = tmp_path / "run"
+    result = found(documents, "--out", out)
+    assert result["folder"] == str(out / "spans")
+    assert pq.read_table(out / "spans" / "spans.parquet").num_rows == 2
+    # The same settings from the run folder; then another choice of detectors.
+    assert found(out)["spans"] == {"rules": {"EMAIL": 2}}
+    done = reticent(out, "--set", "corpus.spans=marks", "--detector", "gold")
+    assert "gold 4" in done.stderr
+    # Over documents again: the detectors are those of the command, what later stages use stays.
+    assert reticent(out, "--set", "protect.k=7").status == 0
+    found(documents, "--out", out)
+    kept = json.loads((out / "job.json").read_text())
+    assert (kept["protect"]["k"], kept["detect"]["detectors"]) == (7, ["rules"])
+    job = tmp_path / "job.toml"
+    job.write_text(f'out = "{tmp_path / "other"}"\n[corpus]\nsource = "{documents}"\nspans = "marks"\n')
+    assert found(job, "--evaluate")["evaluation"]["missed"] == {"NAME": 2}
+    assert (tmp_path / "other" / "spans" / "spans.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "SOURCE is missing"),
+        (("DOCUMENTS", "--evaluate"), "nothing to evaluate against"),
+        (("DOCUMENTS", "--detector", "magic"), r"detect.detectors.0: Input should be 'gold', 'rules'"),
+        (("DOCUMENTS", "--detector", "records"), "detector records needs detect.records.table"),
+        (("DOCUMENTS", "--set", "detect.rules.colour=red"), "detector rules has no option 'colour'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    documents: Path, arguments: tuple[str, ...], message: str, reticent: Callable[..., Done]
+) -> None:
+    done = reticent(*(str(documents) if word == "DOCUMENTS" else word for word in arguments))
+    assert done.status == 2
+    assert message in done.stderr
+
+
+def test_rules_are_listed(reticent: Callable[..., Done]) -> None:
+    shown = json.loads(reticent("--list-rules", "--json").stdout)
+    assert {"EMAIL", "PHONE"} <= {rule["label"] for rule in shown}
+    assert all(rule["name"] and rule["finds"] for rule in shown)
+    assert "EMAIL" in reticent("--list-rules").stdout
