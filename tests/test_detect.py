@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from detecting import batch_of, found
 
 from reticent.engine.corpus import Columns, Corpus, open_corpus
-from reticent.engine.detect import BATCH_SPANS, Detector, detect_spans, make_detectors, spans_batch
+from reticent.engine.detect import BATCH_SPANS, detect_spans, make_detectors, spans_batch
 from reticent.engine.detect.gazetteer import GazetteerDetector
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.rules import RulesDetector
@@ -22,26 +23,6 @@ from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 SECRET = "Zyxwvut"
 Spans = list[dict[str, Any]]
-
-
-def batch_of(texts: list[str], individuals: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "doc_id": [f"d{i}" for i in range(len(texts))],
-            "individual_id": individuals or [f"p{i}" for i in range(len(texts))],
-            "text": pa.array(texts, pa.large_string()),
-        }
-    )
-
-
-def found(detector: Detector, texts: list[str], individuals: list[str] | None = None) -> list[list[tuple[str, str]]]:
-    """Label and text of the spans of each document, in order."""
-    table = detector.detect(batch_of(texts, individuals))
-    assert table.schema == BATCH_SPANS
-    spans: list[list[tuple[str, str]]] = [[] for _ in texts]
-    for row in sorted(table.to_pylist(), key=lambda r: (r["document"], r["start"], r["end"])):
-        spans[row["document"]].append((row["label"], texts[row["document"]][row["start"] : row["end"]]))
-    return spans
 
 
 def gazetteer(folder: Path, *names: str, num_threads: int = 0) -> GazetteerDetector:
