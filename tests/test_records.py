@@ -426,7 +426,9 @@ def test_patients_names_of_real_encounters_are_found(data: Path, tmp_path: Path)
     if not files:
         pytest.skip(f"{data / 'aci_bench'} is not there")
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    names = [[row["metadata"].get(f"patient_{part}") or "" for part in ("firstname", "familyname")] for row in rows]
+    names = [
+        [(row["metadata"].get(f"patient_{part}") or "").strip() for part in ("firstname", "familyname")] for row in rows
+    ]
     texts = [text for row in rows for text in (row["note"], row["dialogue"])]
     ids = [str(number) for number in range(len(rows)) for _ in range(2)]
     table = {"individual_id": ids[::2], "first_name": [n[0] for n in names], "last_name": [n[1] for n in names]}
