@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from detecting import batch_of, found
 
-from reticent import _rust
 from reticent.engine.corpus import Columns, Corpus, open_corpus
-from reticent.engine.detect import BATCH_SPANS, Detector, detect_spans, make_detectors, spans_batch
-from reticent.engine.detect.gazetteer import GazetteerDetector, RecordsDetector, read_lists, read_records
+from reticent.engine.detect import BATCH_SPANS, detect_spans, make_detectors, spans_batch
+from reticent.engine.detect.gazetteer import GazetteerDetector
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.detect.spans import SpanReader
@@ -29,185 +25,9 @@ SECRET = "Zyxwvut"
 Spans = list[dict[str, Any]]
 
 
-def batch_of(texts: list[str], individuals: list[str] | None = None) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "doc_id": [f"d{i}" for i in range(len(texts))],
-            "individual_id": individuals or [f"p{i}" for i in range(len(texts))],
-            "text": pa.array(texts, pa.large_string()),
-        }
-    )
-
-
-def found(detector: Detector, texts: list[str], individuals: list[str] | None = None) -> list[list[tuple[str, str]]]:
-    """Label and text of the spans of each document, in order."""
-    table = detector.detect(batch_of(texts, individuals))
-    assert table.schema == BATCH_SPANS
-    spans: list[list[tuple[str, str]]] = [[] for _ in texts]
-    for row in sorted(table.to_pylist(), key=lambda r: (r["document"], r["start"], r["end"])):
-        spans[row["document"]].append((row["label"], texts[row["document"]][row["start"] : row["end"]]))
-    return spans
-
-
-def lists(**names: list[str]) -> pa.Table:
-    rows = [(name, label) for label, patterns in names.items() for name in patterns]
-    return pa.table({"pattern": [name for name, _ in rows], "label": [label for _, label in rows]})
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("Ann", "Ann, Anna annie ANN (ann)", ["Ann", "ANN", "ann"]),  # whole words only
-        ("Ann", "MaryAnn Ann2 2Ann Ann_x", ["Ann"]),
-        ("Jean Dupont", "M. Jean Dupont", ["Jean Dupont"]),
-        ("Jean Dupont", "M. Jean  \n Dupont", ["Jean  \n Dupont"]),  # broken over two lines
-        ("Jean Dupont", "M. Jean\u00a0Dupont", ["Jean\u00a0Dupont"]),
-        ("Élodie", "ÉLODIE élodie Elodie ELODIE", ["ÉLODIE", "élodie", "Elodie", "ELODIE"]),
-        ("Élodie", "E\u0301lodie", ["E\u0301lodie"]),
-        ("E\u0301lodie", "vu Élodie.", ["Élodie"]),
-        ("Zoé", "😀 Zoe\u0301😀", ["Zoe\u0301"]),
-        ("Zoé", "Zoée", []),
-        ("Weiß", "WEISS, Weiß", ["WEISS", "Weiß"]),
-        ("Weis", "Weiß", []),  # would cut a letter,
-        ("sa", "ßa", []),  # at either end
-        ("Παππας", "ΠΑΠΠΑΣ", ["ΠΑΠΠΑΣ"]),
-        ("İstanbul", "istanbul İSTANBUL", ["istanbul", "İSTANBUL"]),
-        ("O'Brien", "O\u2019Brien", ["O\u2019Brien"]),
-        ("Dupont", "Du\u00adpont", ["Du\u00adpont"]),
-        ("Saint-Élie", "SAINT-ELIE / saint-elie", ["SAINT-ELIE", "saint-elie"]),
-        ("שרה", "לשרה שרה.", ["שרה"]),
-        (" Ann ", "Ann", ["Ann"]),  # lists are trimmed
-        ("Ann", "", []),
-    ],
-)
-def test_gazetteer_and_records_find_free_standing_names(pattern: str, text: str, expected: list[str]) -> None:
-    by_list = found(GazetteerDetector(lists(NAME=[pattern])), [text])[0]
-    records = pa.table({"individual_id": ["p0"], "value": [pattern], "label": ["NAME"]})
-    by_record = found(RecordsDetector(records), [text])[0]
-    assert by_list == by_record == [("NAME", piece) for piece in expected]
-
-
-def test_gazetteer_keeps_overlaps_and_labels() -> None:
-    detector = GazetteerDetector(lists(NAME=["Jean Dupont", "Dupont"], CITY=["Dupont"]))
-    assert found(detector, ["Jean Dupont"]) == [[("NAME", "Jean Dupont"), ("NAME", "Dupont"), ("CITY", "Dupont")]]
-
-
-@pytest.mark.parametrize(
-    ("surface", "expected"),
-    [
-        ("exact", ["Zoé", "Zoe\u0301"]),
-        ("casefold", ["Zoé", "ZOÉ", "Zoe\u0301"]),
-        ("fold", ["Zoé", "ZOÉ", "Zoe\u0301", "Zoe"]),
-    ],
-)
-def test_surface_says_which_spellings_are_the_same(surface: str, expected: list[str]) -> None:
-    text = "Zoé ZOÉ Zoe\u0301 Zoe"
-    gazetteer = _rust.Gazetteer(pa.array(["Zoé"]), pa.array(["NAME"]), surface=surface)
-    rows = pa.record_batch(gazetteer.find(pa.array([text]))).to_pylist()
-    assert [text[row["start"] : row["end"]] for row in rows] == expected
-
-
-names = st.text(st.sampled_from("abÀàéE\u0301ßİ 😀-'"), max_size=6)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(names, min_size=1, max_size=4), st.text(st.sampled_from("abÀàéE\u0301ßİ 😀-'."), max_size=30))
-def test_exact_gazetteer_matches_oracle(patterns: list[str], text: str) -> None:
-    """Without folding a match is a substring, free of letters and digits, that cuts no accent off (composed text)."""
-    text = unicodedata.normalize("NFC", " ".join(text.split()))
-    patterns = [unicodedata.normalize("NFC", " ".join(p.split())) for p in patterns]
-    patterns = [p for p in patterns if len(unicodedata.normalize("NFD", p)) >= 2] or ["xx"]
-
-    def joins(at: int) -> bool:
-        return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
-
-    expected = {
-        (i, i + len(p), p)
-        for p in patterns
-        for i in range(len(text) - len(p) + 1)
-        if text[i : i + len(p)] == p
-        and not joins(i)
-        and not joins(i + len(p))
-        and not unicodedata.combining((text + " ")[i + len(p)])
-    }
-    gazetteer = _rust.Gazetteer(pa.array(patterns), pa.array(patterns), surface="exact")
-    rows = pa.record_batch(gazetteer.find(pa.array([text]))).to_pylist()
-    assert {(row["start"], row["end"], row["label"]) for row in rows} == expected
-
-
-def test_a_name_of_one_character_is_refused_with_its_row() -> None:
-    with pytest.raises(CorpusError, match="row 1"):
-        GazetteerDetector(lists(NAME=["Ann", "X"]))
-
-
-def test_labels_must_be_as_many_as_names() -> None:
-    with pytest.raises(CorpusError, match="1 labels were given for 2"):
-        _rust.Gazetteer(pa.array(["Ann", "Bob"]), pa.array(["NAME"]))
-    codes = np.zeros(1, dtype=np.uint32)
-    with pytest.raises(CorpusError, match="2 labels were given for 1"):
-        _rust.find_records(pa.array(["Ann"]), codes, codes, pa.array(["Ann"]), pa.array(["NAME", "X"]))
-
-
-def test_record_fields_are_found_in_the_individuals_own_documents_only() -> None:
-    records = pa.table(
-        {
-            "individual_id": ["a", "a", "b", "c"],
-            "value": ["Ann", "Lyon", "Bob", "Ann"],
-            "label": ["NAME", "CITY", "NAME", "NAME"],
-        }
-    )
-    text = "Ann and Bob of Lyon"
-    spans = found(RecordsDetector(records), [text] * 5, ["b", "a", "nobody", "c", "a"])
-    own = [("NAME", "Ann"), ("CITY", "Lyon")]
-    assert spans == [[("NAME", "Bob")], own, [], [("NAME", "Ann")], own]
-
-
-def test_records_are_read_with_their_labels_and_without_empty_values(tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "individual_id": [1, 2],
-            "first_name": ["Ann", None],
-            "last_name": [" ", "B"],
-            "mrn": [1234567, 7654321],
-            "occupation": ["tanner", ""],
-            "household_id": ["h1", "h2"],
-        }
-    )
-    pq.write_table(table, tmp_path / "records.parquet")
-    rows = {tuple(row.values()) for row in read_records(tmp_path / "records.parquet").to_pylist()}
-    assert rows == {
-        ("1", "Ann", "NAME"),
-        ("1", "1234567", "ID"),
-        ("2", "7654321", "ID"),
-        ("1", "tanner", "OCCUPATION"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"first_name": [SECRET]}, "individual_id is missing"),
-        ({"individual_id": [None], "first_name": [SECRET]}, "1 null"),
-        ({"individual_id": [SECRET]}, "no record field"),
-        ({"individual_id": ["a"], "tags": [[SECRET]]}, "column tags: expected text, numbers or dates, got list"),
-        ({"individual_id": [[SECRET]], "first_name": ["a"]}, "column individual_id: expected text, numbers or dates"),
-    ],
-)
-def test_records_that_cannot_be_used_say_why(tmp_path: Path, table: dict[str, list[Any]], message: str) -> None:
-    pq.write_table(pa.table(table), tmp_path / "records.parquet")
-    with pytest.raises(CorpusError, match=message) as error:
-        read_records(tmp_path / "records.parquet")
-    assert SECRET not in str(error.value)
-
-
-def test_unreadable_records_and_lists_are_named(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"\xff\xfe")
-    with pytest.raises(CorpusError, match=r"x: not a readable table of records in Parquet"):
-        read_records(tmp_path / "x")
-    with pytest.raises(CorpusError, match=r"x: not a readable list"):
-        read_lists({"NAME": tmp_path / "x"})
-    with pytest.raises(CorpusError, match=r"missing: not a readable list"):
-        read_lists({"NAME": tmp_path / "missing"})
+def gazetteer(folder: Path, *names: str, num_threads: int = 0) -> GazetteerDetector:
+    (folder / "names.txt").write_text("\n".join(names), encoding="utf-8")
+    return GazetteerDetector({"NAME": folder / "names.txt"}, num_threads=num_threads)
 
 
 # The union, over a corpus.
@@ -232,7 +52,7 @@ def test_union_keeps_every_detector_and_orders_spans(tmp_path: Path, suffix: str
     texts = ["😀 Ann 12.05.2020", "", "Ann Ann"]
     gold: list[Spans | None] = [[span(2, 5), span(6, 16, "DATE"), span(2, 5)], None, [span(4, 7)]]
     corpus = write_corpus(tmp_path / f"d.{suffix}", texts, gold)
-    detectors = [GoldDetector(), RulesDetector(), GazetteerDetector(lists(NAME=["ann"]))]
+    detectors = [GoldDetector(), RulesDetector(), gazetteer(tmp_path, "ann")]
     counts = detect_spans(corpus, detectors, tmp_path)
     table = pq.read_table(tmp_path / "spans.parquet")
     assert table.schema.equals(SPANS)
@@ -265,7 +85,7 @@ def test_spans_do_not_depend_on_batches_threads_or_runs(tmp_path: Path) -> None:
         detectors = [
             GoldDetector(),
             RulesDetector(num_threads=threads),
-            GazetteerDetector(lists(NAME=["Ann"]), num_threads=threads),
+            gazetteer(folder, "Ann", num_threads=threads),
         ]
         detect_spans(Batched(), detectors, folder)  # type: ignore[arg-type]
         return pq.read_table(folder / "spans.parquet")

@@ -196,7 +196,7 @@ pub fn month(piece: &str) -> Option<u32> {
     Some(kind(piece).month).filter(|&month| month > 0)
 }
 
-/// Between two parts of one name: white space, a hyphen, an apostrophe or a comma; a point only after a short part ("J.", "St.").
+/// Between two parts of one name: white space, a hyphen, an apostrophe or a comma; a point only after what is cut short ("J.", "St.").
 #[inline]
 pub fn joins_names(view: &View, number: usize) -> bool {
     let gap = view.gap(number);
@@ -205,7 +205,12 @@ pub fn joins_names(view: &View, number: usize) -> bool {
         && gap.len() <= 4
         && number + 1 < view.len()
         && (gap.bytes().all(soft)
-            || gap.starts_with('.') && gap[1..].bytes().all(soft) && view.piece(number).chars().count() <= 3)
+            || gap.starts_with('.') && gap[1..].bytes().all(soft) && is_cut_short(view.piece(number)))
+}
+
+/// What ends in a point without ending a sentence: an initial, "St.", "Jr.", "Dr.".
+fn is_cut_short(piece: &str) -> bool {
+    piece.chars().count() == 1 || is_title(piece) || matches!(piece, "st" | "ste" | "jr" | "mt")
 }
 
 /// Whether a piece begins with a capital; None for a script or a digit without case.
@@ -224,11 +229,7 @@ pub fn starts_sentence(view: &View, number: usize) -> bool {
         return true;
     };
     let gap = &view.original[end..start];
-    let short = || {
-        let piece = view.piece(before);
-        piece.chars().count() == 1 || is_title(piece)
-    };
-    gap.contains(['\n', '\r', '!', '?', '\u{2022}', '*']) || gap.contains('.') && !short()
+    gap.contains(['\n', '\r', '!', '?', '\u{2022}', '*']) || gap.contains('.') && !is_cut_short(view.piece(before))
 }
 
 /// Whether a title stands before a piece, or a cue and a colon.

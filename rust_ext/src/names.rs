@@ -212,7 +212,8 @@ impl Names {
                 }
                 to += 1;
             }
-            if to < view.len() && joins_names(view, to - 1) && hits.get(after).is_some_and(|hit| hit.piece == to) {
+            let is_other = |hit: &Hit| hit.piece == to && hits[from..after].iter().all(|own| own.part != hit.part);
+            if to < view.len() && joins_names(view, to - 1) && hits.get(after).is_some_and(is_other) {
                 last = to;
                 after += 1;
                 continue;
@@ -233,8 +234,10 @@ impl Names {
         let others = || hits.iter().any(|hit| !hit.edited && hit.part != hits[0].part);
         let initial = || (first..=last).any(|piece| view.piece(piece).len() == 1 && is_initial(view, piece));
         let exact = || hits.iter().any(|hit| !hit.edited);
+        let capital = || !setting.cased || hits.iter().any(|hit| is_capital(view, hit.piece) != Some(false));
         hits.iter().any(|hit| hit.sure)
             || (others() || is_announced(view, first) && exact() || initial() && setting.cased && exact())
+                && capital()
                 && !(first == last && is_in_date(view, first))
     }
 

@@ -217,9 +217,9 @@ impl Phrase {
         if piece + self.pieces.len() > view.len() || !(0..self.pieces.len()).all(same) {
             return false;
         }
-        let joined = |(at, gap): (usize, &Box<str>)| **gap == *gap_form(view.gap(piece + at));
+        let joined = |(at, gap): (usize, &str)| *gap == *gap_form(view.gap(piece + at));
         let capital = || is_capital(view, piece) != Some(false);
-        self.gaps.iter().enumerate().all(joined)
+        self.gaps.iter().map(|gap| &**gap).enumerate().all(joined)
             && match self.class {
                 Class::Name => true,
                 _ if !cased => !is_in_date(view, piece),

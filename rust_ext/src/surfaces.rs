@@ -261,8 +261,8 @@ fn forms(text: &str, spans: &[(usize, usize, u32)], first_span: usize) -> Result
 /// The parts of a name that may stand alone.
 fn strong_parts(form: &Form) -> Vec<Form> {
     let strong =
-        |piece: &&Box<str>| piece.chars().count() >= 3 && piece.chars().all(char::is_alphabetic) && !is_particle(piece);
-    form.iter().step_by(2).filter(strong).map(|piece| [piece.clone()].into()).collect()
+        |piece: &str| piece.chars().count() >= 3 && piece.chars().all(char::is_alphabetic) && !is_particle(piece);
+    form.iter().step_by(2).filter(|piece| strong(piece)).map(|piece| [piece.clone()].into()).collect()
 }
 
 fn is_short(form: &Form) -> bool {
