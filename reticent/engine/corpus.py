@@ -70,7 +70,7 @@ class Corpus:
     _kept: np.ndarray | None = None
     _fingerprint: str | None = None
 
-    def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 4096) -> Iterator[pa.RecordBatch]:
+    def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024) -> Iterator[pa.RecordBatch]:
         """Yield the documents in order, with these columns of `DOCUMENTS` (a column that is not mapped is skipped).
 
         Raises

@@ -8,11 +8,9 @@
 //! (a word, the marks around it) is remembered with its tokens *and* the words they meet, and whether the document's words lie
 //! where they lay before is checked each time. Cost: about 5 ns a token then, else the library's.
 
-use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use foldhash::fast::FixedState;
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
@@ -34,8 +32,6 @@ pub struct TokenEncoder {
     cut: Option<Cut>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
     lowercase: bool,
-    /// What the library said of pretokens, parted by their hash so that threads seldom want the same part.
-    pretokens: Vec<Mutex<Pretokens>>,
     /// One for each thread that encodes.
     memories: Vec<Mutex<Memory>>,
     /// Buffers of earlier batches: their pages are there already.
@@ -50,16 +46,12 @@ struct Piece {
     end: u32,
 }
 
-/// Pretokens and their pieces.
-struct Pretokens {
-    names: Interner,
+/// What a thread has met.
+struct Memory {
+    pretokens: Interner,
     /// Pieces of pretoken `p` are `bounds[p]..bounds[p + 1]`.
     bounds: Vec<usize>,
     pieces: Vec<Piece>,
-}
-
-/// What a thread has met.
-struct Memory {
     chunks: Memo<Chunk>,
     /// Tokens of the chunks of three to eight tokens and up to one word.
     blocks: Vec<Block>,
@@ -118,8 +110,6 @@ struct Part {
 const MAX_REMEMBERED: usize = 64;
 /// A memory with more pieces or parts than this is emptied: what a corpus of identifiers could grow without end.
 const MAX_PIECES: usize = 1 << 24;
-/// Parts of the memory of pretokens; a power of two.
-const NUM_PARTS: usize = 256;
 /// Documents are shared out by about this many bytes, so that a slow thread holds nobody up.
 const SHARE: usize = 1 << 19;
 /// Buffers kept between batches: those of 32 MiB of text.
@@ -127,7 +117,14 @@ const MAX_SPARES: usize = 64;
 
 impl Memory {
     fn new() -> Self {
-        Self { chunks: Memo::new(13, 18), blocks: Vec::new(), parts: Vec::new() }
+        Self {
+            pretokens: Interner::new(),
+            bounds: vec![0],
+            pieces: Vec::new(),
+            chunks: Memo::new(13, 18),
+            blocks: Vec::new(),
+            parts: Vec::new(),
+        }
     }
 }
 
@@ -172,18 +169,7 @@ impl TokenEncoder {
             serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
-        let nothing = || Pretokens { names: Interner::new(), bounds: vec![0], pieces: Vec::new() };
-        let pretokens = (0..NUM_PARTS).map(|_| Mutex::new(nothing())).collect();
-        Ok(Self {
-            pretokens,
-            tokenizer,
-            special,
-            unknown,
-            cut: Cut::of(&parsed),
-            lowercase,
-            memories,
-            spares: Mutex::default(),
-        })
+        Ok(Self { tokenizer, special, unknown, cut: Cut::of(&parsed), lowercase, memories, spares: Mutex::default() })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -279,7 +265,7 @@ impl TokenEncoder {
         let mut aligner = Aligner::new(document.words);
         let push = |piece: Piece| document.push(piece.id, aligner.meet(piece), 0, tokens);
         match self.cut {
-            Some(cut) => self.tokenise_by_pretokens(cut, text, push),
+            Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
             None => self.tokenise(text, push),
         }
     }
@@ -387,7 +373,7 @@ impl TokenEncoder {
         let key = Key::of(text.as_bytes(), chunk.start, chunk.end);
         let mut parts = Vec::new();
         let mut aligner = Aligner::new(own);
-        self.tokenise_by_pretokens(cut, &text[chunk], |piece| {
+        self.tokenise_by_pretokens(cut, &text[chunk], memory, |piece| {
             let met = aligner.meet(Piece { id: piece.id, start: piece.start + start, end: piece.end + start });
             document.push(piece.id, met, word, tokens);
             if key.is_some() {
@@ -425,7 +411,13 @@ impl TokenEncoder {
         Ok(Some(num_words))
     }
 
-    fn tokenise_by_pretokens(&self, cut: Cut, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
+    fn tokenise_by_pretokens(
+        &self,
+        cut: Cut,
+        text: &str,
+        memory: &mut Memory,
+        mut push: impl FnMut(Piece),
+    ) -> Result<()> {
         cut.for_each(text, |start, end| {
             let pretoken = &text[start..end];
             let mut at = |piece: Piece| {
@@ -434,25 +426,21 @@ impl TokenEncoder {
             if pretoken.len() > MAX_REMEMBERED {
                 return self.tokenise(pretoken, at);
             }
-            // Whoever wants the same part waits for the library, which is seldom, and no pretoken is tokenised twice.
-            let part = FixedState::default().hash_one(pretoken) as usize % NUM_PARTS;
-            let mut known = self.pretokens[part].lock().unwrap_or_else(PoisonError::into_inner);
-            let Pretokens { names, bounds, pieces } = &mut *known;
-            if let Some(known) = names.find(pretoken) {
-                let bounds = bounds[known as usize]..bounds[known as usize + 1];
-                pieces[bounds].iter().for_each(|&piece| at(piece));
+            if memory.pieces.len() > MAX_PIECES {
+                (memory.pretokens, memory.bounds, memory.pieces) = (Interner::new(), vec![0], Vec::new());
+            }
+            if let Some(known) = memory.pretokens.find(pretoken) {
+                let bounds = memory.bounds[known as usize]..memory.bounds[known as usize + 1];
+                memory.pieces[bounds].iter().for_each(|&piece| at(piece));
                 return Ok(());
             }
-            if pieces.len() > MAX_PIECES / NUM_PARTS {
-                (*names, *bounds) = (Interner::new(), vec![0]);
-                pieces.clear();
-            }
-            let first = bounds.last().copied().unwrap_or(0);
+            let first = memory.bounds.last().copied().unwrap_or(0);
+            let pieces = &mut memory.pieces;
             pieces.truncate(first); // of a pretoken that failed
             self.tokenise_pretoken(cut, pretoken, |piece| pieces.push(piece))?;
-            names.intern(pretoken);
-            bounds.push(pieces.len());
-            pieces[first..].iter().for_each(|&piece| at(piece));
+            memory.pretokens.intern(pretoken);
+            memory.bounds.push(memory.pieces.len());
+            memory.pieces[first..].iter().for_each(|&piece| at(piece));
             Ok(())
         })
     }
