@@ -22,6 +22,7 @@ from reticent.errors import CorpusError, PolicyError
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
+    from reticent.engine.dedup import DedupConfig
     from reticent.engine.protect import Policy
 
 __all__ = ["STAGES", "Run"]
@@ -91,21 +92,20 @@ class Run:
 
     def dedup(self) -> None:
         """Documents -> copies that no later stage sees, where the job asks for it: it takes 8 bytes a word."""
-        from reticent.engine.dedup import DedupConfig, find_copies, write_left_out
+        from reticent.engine.dedup import find_copies, write_left_out
 
-        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
+        settings, config = self.job.dedup, self.dedup_config
         if settings.mode == "off":
             return
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            config = DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
             with self.progress.task("dedup", self.whole_corpus.num_documents, "documents") as advance:
                 found = find_copies(self.whole_corpus, config, progress=advance)
             write_left_out(found.left_out, folder)
             counts.update(found.counts)
 
-        config = {**settings.model_dump(), "k": k, "surface": surface}
-        self._artifact("dedup", config, {"corpus": self.whole_corpus.fingerprint()}, build)
+        kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
+        self._artifact("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
         for name in ("documents", "corpus"):
             self._opened.pop(name, None)
 
@@ -161,7 +161,11 @@ class Run:
         self._opened.pop("corpus", None)
 
     def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
-        """Count the individuals without a record; `CorpusError` where that is all, as with ids of another system."""
+        """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
+        with ids of another system.
+        """
+        if detector.num_skipped:
+            counts["empty_fields"] = detector.num_skipped
         ids = self.documents.scan().column("individual_id").unique()
         missing, path = detector.num_without(ids), self.job.detect.records.get("table")
         if missing == len(ids):
@@ -451,6 +455,14 @@ class Run:
 
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    @property
+    def dedup_config(self) -> DedupConfig:
+        """What counts as a copy, and which copies are left out."""
+        from reticent.engine.dedup import DedupConfig
+
+        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
+        return DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
 
     @property
     def policy(self) -> Policy:

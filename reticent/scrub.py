@@ -27,17 +27,21 @@ def scrub_documents(
     out: Path | str,
     config: ScrubConfig,
     *,
+    in_run_folder: bool,
     progress: Progress,
     key: bytes | None = None,
     keep_key: bool = False,
 ) -> dict[str, Any]:
     """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
 
-    Where ``job.out`` is a run folder its spans are taken (and brought up to date first); else the job's detectors run
-    in a folder inside the unfinished artefact, and their spans, which tell where the identifiers were, are wiped.
+    Copies that the job's deduplication leaves out and documents in quarantine are not among them.
 
     Parameters
     ----------
+    in_run_folder : bool
+        The spans of the run folder ``job.out`` are taken, and brought up to date first. Otherwise the job's detectors
+        run in a folder inside the unfinished artefact, and their spans, which tell where the identifiers were, are
+        wiped.
     key : 32 bytes, optional
         By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
 
@@ -46,16 +50,15 @@ def scrub_documents(
     PolicyError
         ``out`` holds the documents themselves.
     """
-    from reticent.artifact import JOB, write_artifact
+    from reticent.artifact import write_artifact
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
     from reticent.job import Run
 
     out = Path(out)
-    in_run_folder = (Path(job.out) / JOB).is_file()
     run = Run(job, progress)
     place = os.path.realpath(out)
-    if any(os.path.realpath(file).startswith(place + os.sep) for file in run.corpus.files):
+    if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):
         raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
     if in_run_folder:
         run.execute("detect")
@@ -67,7 +70,9 @@ def scrub_documents(
         "new_ids": config.new_ids,
         "detect": job.detect.model_dump(mode="json"),
     }
-    inputs = {"corpus": run.corpus.fingerprint()}
+    if job.dedup.mode != "off":
+        settings["dedup"] = job.dedup.model_dump(mode="json")
+    inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
         work = writer.path / "work"
         if not in_run_folder:

@@ -12,7 +12,7 @@ since a tag may complete what was cut out, and holds no such stretch. Only what 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
     from reticent.engine.detect import Detector
 
-__all__ = ["POLICIES", "Finding", "Guard", "GuardStream", "GuardedModel", "GuardedText", "open_guard"]
+__all__ = [
+    "POLICIES",
+    "Finding",
+    "Guard",
+    "GuardStream",
+    "GuardedModel",
+    "GuardedText",
+    "built_detectors",
+    "guard_detectors",
+    "open_guard",
+    "refuse_detectors",
+]
 
 Policy = Literal["block", "redact", "stop"]
 POLICIES = ("block", "redact", "stop")
@@ -35,6 +46,8 @@ NOTICE = "[withheld]"
 VERBATIM = "VERBATIM"
 #: Characters that a stream holds back for the detectors: the longest identifier that is found whole.
 HELD_BACK = 200
+#: Detectors that read marks of people, or must know whose document a text is.
+_NEED_MORE = frozenset({"gold", "records"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -359,17 +372,39 @@ def _criteria_list(ours: Any, given: Any) -> Any:
 
 
 def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) -> Guard:
-    """Open the guard that ``reticent guard build`` wrote, with these detectors (None: rules).
+    """Open the guard that ``reticent guard build`` wrote, with these detectors (None: those it was built with).
 
     Raises
     ------
     ArtifactError
         There is no guard, or it is not what was written.
     """
-    from reticent.engine.detect.rules import RulesDetector
+    from reticent.engine.detect import make_detectors
     from reticent.engine.verbatim import open_verbatim
 
-    return Guard(open_verbatim(path), [RulesDetector(num_threads=1)] if detectors is None else detectors)
+    verbatim = open_verbatim(path)
+    if detectors is None:
+        options = built_detectors(path)
+        detectors = make_detectors(list(options), options, num_threads=1)
+    return Guard(verbatim, detectors)
+
+
+def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
+    """Return the detectors that a guard was built with: name -> options."""
+    from reticent.artifact import require_kind
+
+    return dict(require_kind(Path(path), "guard").config["detect"])
+
+
+def guard_detectors(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return those detectors of a job that need nothing but a text, with their options; rules where there is none."""
+    return {name: dict(table) for name, table in options.items() if name not in _NEED_MORE} or {"rules": {}}
+
+
+def refuse_detectors(names: Sequence[str]) -> None:
+    """Raise `PolicyError` for a detector that needs more than a text."""
+    for name in sorted(_NEED_MORE.intersection(names)):
+        raise PolicyError(f"guard: detector {name} needs more than a text: generated text is nobody's document")
 
 
 def _check(policy: str) -> None:

@@ -131,7 +131,8 @@ def scrub_corpus(
 ) -> dict[str, Any]:
     """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
 
-    Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text.
+    Documents keep their order and mapped columns, but for mentions, which marked the old text; ``spans`` are where the
+    replaced identifiers stand in the new text.
 
     Returns
     -------
@@ -147,7 +148,8 @@ def scrub_corpus(
         avoid, day_first, month_first = _survey(corpus, spans, config.num_threads)
         dates = replace(config.dates, otherwise="dmy" if day_first > month_first else "mdy")
         config = replace(config, dates=dates)
-    columns = [name for name in DOCUMENTS.names if name != "spans" and getattr(corpus.columns, name) is not None]
+    stale = ("spans", "mentions")  # they mark the old text
+    columns = [name for name in DOCUMENTS.names if name not in stale and getattr(corpus.columns, name) is not None]
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
     tagged: Counter[str] = Counter()

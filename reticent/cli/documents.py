@@ -1,0 +1,329 @@
+"""The commands of documents: generate, find, count copies, scrub, say what is identifying. No model is needed."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reticent.cli.options import (
+    AsJson,
+    ColumnOptions,
+    DetectOptions,
+    Quiet,
+    Seed,
+    Set,
+    SourceOrJob,
+    expanded,
+    is_job,
+    job_from_source,
+    job_of,
+    new_progress,
+    read_job,
+)
+from reticent.cli.show import print_copies, print_counts, print_detection, print_rules
+
+__all__ = ["dedup", "detect", "scrub", "stats", "synth"]
+
+
+class ScrubStyle(Enum):
+    """What stands where an identifier stood."""
+
+    X = "x"
+    TAG = "tag"
+    SURROGATE = "surrogate"
+    ROTATE = "rotate"
+
+
+class DateOrder(Enum):
+    """How 03/04/2019 is read."""
+
+    AUTO = "auto"
+    DMY = "dmy"
+    MDY = "mdy"
+
+
+def synth(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: documents/, records.parquet, public/.")],
+    individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
+    words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
+    documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
+    vocabulary: Annotated[
+        int, typer.Option(help="Invented words that notes draw from, for a corpus as rich as a real one: 350000.")
+    ] = 0,
+    public_documents: Annotated[
+        int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
+    ] = 0,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LANGUAGE", help="en or fr; repeat for both, which is the default."),
+    ] = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
+    from reticent.artifact import write_artifact
+    from reticent.engine.synthetic import SynthConfig, synthesize
+
+    config = SynthConfig(
+        num_individuals=individuals,
+        words_per_document=words_per_document,
+        documents_per_individual=documents_per_individual,
+        vocabulary=vocabulary,
+        public_documents=public_documents,
+        languages=tuple(language or ("en", "fr")),
+        seed=seed,
+    )
+    progress = new_progress(quiet)
+    settings = {
+        "individuals": individuals,
+        "words": words_per_document,
+        "documents": documents_per_individual,
+        "vocabulary": vocabulary,
+        "public": public_documents,
+        "languages": list(config.languages),
+        "seed": seed,
+    }
+    with (
+        progress.task("generate", individuals, "individuals") as advance,
+        write_artifact(out, kind="synth", config=settings, inputs={}) as writer,
+    ):
+        writer.counts.update(synthesize(writer.path, config, progress=advance))
+    print_counts(writer.counts, out, as_json)
+
+
+@expanded
+def detect(
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="SOURCE", help="Documents (file, folder or glob), a run folder, or a job file (.toml)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Run folder to keep the spans of documents in; without it they are counted only."
+        ),
+    ] = None,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Measure what is found against the spans that people marked.")
+    ] = False,
+    list_rules: Annotated[bool, typer.Option("--list-rules", help="Print what each rule finds, and stop.")] = False,
+    *,
+    columns: ColumnOptions,
+    found: DetectOptions,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find direct identifiers, count them by detector and category, and measure them against what people marked."""
+    if list_rules:
+        print_rules(as_json)
+        return
+    from reticent.detection import detect_documents
+    from reticent.errors import PolicyError
+
+    if source is None:
+        raise PolicyError("SOURCE is missing: documents, a run folder or a job file")
+    own = is_job(source)
+    if own and out is not None:
+        raise PolicyError("--out: a run or a job has its own place")
+    # What later commands chose stays theirs.
+    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "audit")
+    job = job_from_source(source, out, columns, found, keep=keep, settings=settings)
+    result = detect_documents(job, keep=own or out is not None, evaluate=evaluate, progress=new_progress(quiet))
+    print_detection(result, as_json)
+
+
+@expanded
+def dedup(
+    source: SourceOrJob,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the counts and left_out.parquet; private to you.")
+    ] = None,
+    *,
+    columns: ColumnOptions,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="Copies to leave out: exact, near (which has the exact), or off: they are only counted."),
+    ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(help="individual: copies among one's own documents; corpus: another individual's as well."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Jaccard similarity of 5-word shingles from which two documents are near duplicates (at first 0.8)."
+        ),
+    ] = None,
+    passage_words: Annotated[
+        int | None, typer.Option(help="Words of the shortest passage that counts as shared (at first 50).")
+    ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(help="Support that copies may lift a word to, so that it identifies nobody (at first 2)."),
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count copies of documents and passages, within individuals and between them, and what they do to protection.
+
+    Nothing is changed: a job leaves out what its section \\[dedup] says.
+    """
+    from dataclasses import asdict
+
+    from reticent.artifact import write_artifact
+    from reticent.engine.dedup import find_copies, write_left_out
+    from reticent.job import Run
+
+    given = {"mode": mode, "scope": scope, "threshold": threshold, "passage_words": passage_words}
+    sections = {"dedup": {name: value for name, value in given.items() if value is not None}}
+    sections |= {"protect": {"k": k}} if k is not None else {}
+    progress = new_progress(quiet)
+    run = Run(job_from_source(source, None, columns, sections=sections, settings=settings), progress)
+    with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
+        found = find_copies(run.whole_corpus, run.dedup_config, progress=advance)
+    if out is not None:
+        inputs = {"corpus": run.whole_corpus.fingerprint()}
+        with write_artifact(out, kind="dedup", config=asdict(run.dedup_config), inputs=inputs) as writer:
+            write_left_out(found.left_out, writer.path)
+            writer.counts.update(found.counts)
+    print_copies(found.counts, as_json)
+
+
+@expanded
+def scrub(
+    source: SourceOrJob,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder to write: documents/, offsets.parquet; private to you.")
+    ],
+    style: Annotated[
+        ScrubStyle,
+        typer.Option(
+            metavar="STYLE",
+            help="x: X for each word. tag: [NAME], [DATE] and so on. surrogate: the same invented name for the same "
+            "name, in all documents of one individual. rotate: drawn afresh at every occurrence.",
+        ),
+    ] = ScrubStyle.SURROGATE,
+    shift_dates: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="DAYS",
+            help="Move all dates of an individual by the same number of days, -DAYS to DAYS but not 0: intervals stay. "
+            "Otherwise each date moves on its own. A date that cannot be read becomes [DATE].",
+        ),
+    ] = None,
+    date_order: Annotated[
+        DateOrder,
+        typer.Option(
+            metavar="ORDER",
+            help="How 03/04/2019 is read: dmy, mdy; auto: as the document's other dates, else as most of the corpus.",
+        ),
+    ] = DateOrder.AUTO,
+    draw: Annotated[int, typer.Option(min=0, metavar="<int>", help="Which draw, for rotate: an epoch's number.")] = 0,
+    new_ids: Annotated[
+        bool,
+        typer.Option(
+            "--new-ids",
+            help="Replace doc_id, individual_id and household_id too, which may name people themselves. "
+            "They are kept otherwise.",
+        ),
+    ] = False,
+    keep_key: Annotated[
+        bool,
+        typer.Option(
+            "--keep-key",
+            help="Keep the secret key in OUT/scrub.key, so that later documents get the same surrogates. Who has it "
+            "can test who a surrogate is; without this option it is thrown away.",
+        ),
+    ] = False,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Take the key that an earlier scrub kept.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="<int>", help="For tests: a key that anyone who knows the seed can make."),
+    ] = None,
+    *,
+    columns: ColumnOptions,
+    found: DetectOptions,
+    label: Annotated[str | None, typer.Option(help="Column of a label, which is kept as it is.")] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replace direct identifiers: documents in; the same documents out, with spans of what was put in.
+
+    Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
+    mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
+    """
+    from reticent.engine.pseudonymize import DateOptions
+    from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
+    from reticent.errors import PolicyError
+    from reticent.scrub import scrub_documents
+
+    if key is not None and seed is not None:
+        raise PolicyError("--key and --seed: give one of them")
+    if is_job(source) and (found.detector or label):
+        raise PolicyError("--detector, --label: a run or a job has its own; change them with --set")
+    sections = {"corpus": {"label": label}} if label else {}
+    job = job_from_source(source, None, columns, found, marked=True, sections=sections, settings=settings)
+    config = ScrubConfig(
+        style=style.value,
+        draw=draw,
+        dates=DateOptions(shift_days=shift_dates, order=date_order.value),
+        new_ids=new_ids,
+    )
+    secret = read_key(key) if key is not None else None if seed is None else key_of_seed(seed)
+    progress = new_progress(quiet)
+    counts = scrub_documents(
+        job, out, config, in_run_folder=is_job(source), progress=progress, key=secret, keep_key=keep_key
+    )
+    print_counts(counts, out, as_json)
+
+
+def stats(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|JOB.toml",
+            help="A run folder that has its index, or a job file, whose documents are split, searched and indexed "
+            "first. Neither needs a model.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for stats.json and its figures (SVG, PNG); without it the JSON is printed."
+        ),
+    ] = None,
+    settings: Set = None,
+    quiet: Quiet = False,
+) -> None:
+    """Count what identifies people in the documents: by person, word and n-gram.
+
+    Also how near to the line words are, what is left to learn from, and how often a few words that many people use
+    still point to one person. No count of few people is shown.
+    """
+    from reticent.audit.corpus_plots import write_corpus_plots
+    from reticent.audit.report import published_corpus
+    from reticent.job import Run
+    from reticent.stages import corpus_section
+
+    run = Run(job_of(read_job(source), settings), new_progress(quiet))
+    if source.is_file():
+        run.execute("index")
+    found = json.dumps(published_corpus(corpus_section(run), run.job.audit.small_cell), indent=1)
+    if out is None:
+        print(found)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "stats.json").write_text(found + "\n", encoding="utf-8")
+    for path in [out / "stats.json", *write_corpus_plots(json.loads(found), out)]:
+        print(path)

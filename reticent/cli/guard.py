@@ -1,0 +1,166 @@
+"""The commands of the output guard: ``reticent guard build`` and ``reticent guard check``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.cli.options import (
+    AsJson,
+    ColumnOptions,
+    DetectOptions,
+    Quiet,
+    Set,
+    SourceOrJob,
+    expanded,
+    is_job,
+    job_from_source,
+    job_of,
+    new_progress,
+    without_others,
+)
+
+if TYPE_CHECKING:
+    from reticent.config import Job
+
+__all__ = ["guard_app"]
+
+guard_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Keep training text and identifiers out of what a model says.
+
+    Build the index of the training documents, then check texts against it; in Python, reticent.audit.guard.GuardedModel
+    does so while it generates. Only what is generated is read, not the prompt. The folder of a guard answers whether a
+    text was trained on: keep it as private as the documents.""",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@guard_app.command()
+@expanded
+def build(
+    source: SourceOrJob,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the guard; private to you.")],
+    length: Annotated[
+        int, typer.Option(min=16, max=4096, metavar="<int>", help="Characters from which on a match is verbatim.")
+    ] = 50,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What looks for identifiers in texts: rules, gazetteer, spacy, transformers, presidio or eds; repeat "
+            "for several (default: the job's, less gold and records, which need more than a text; else rules).",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Key of the hashes.")] = 0,
+    *,
+    columns: ColumnOptions,
+    settings: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Index every stretch of the training documents, by keyed hashes: one byte a byte of text, and none of the text.
+
+    Of a run the members' documents are taken; of other documents all.
+    """
+    from reticent.artifact import write_artifact
+    from reticent.audit.guard import guard_detectors, refuse_detectors
+    from reticent.engine.detect import make_detectors
+    from reticent.engine.verbatim import build_verbatim, write_verbatim
+
+    job = job_from_source(source, None, columns, DetectOptions(detector=detector), settings=settings)
+    if detector:
+        refuse_detectors(detector)
+    detectors = guard_detectors(job.detect.options)
+    make_detectors(list(detectors), detectors)  # what is not installed or not there is found out now
+    corpus, keep, inputs = _training(job, of_run=is_job(source))
+    config = {"length": length, "key": seed, "detect": detectors}
+    with (
+        new_progress(quiet).task("guard", corpus.num_documents, "documents") as advance,
+        write_artifact(out, kind="guard", config=config, inputs=inputs) as writer,
+    ):
+        index = build_verbatim(corpus, keep=keep, length=length, key=seed, progress=advance)
+        writer.counts.update(write_verbatim(index, writer.path), error=index.error)
+        counts = {"documents": int(keep.sum()) if keep is not None else corpus.num_documents, **writer.counts}
+        writer.counts.update(counts)
+    if as_json:
+        print(json.dumps({"folder": str(out), **counts}))
+    else:
+        print(
+            f"{out}: {counts['documents']:,} documents, {counts['num_bytes']:,} bytes; finds every match of {length} "
+            f"characters; text that shares no {length - 7} characters is taken for one at {counts['error'] ** 8:.0e} a "
+            f"character; detectors: {', '.join(detectors)}"
+        )
+
+
+@guard_app.command()
+def check(
+    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="Folder that guard build made.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Text (UTF-8) to check; - is stdin.")] = "-",
+    identifiers: Annotated[
+        bool, typer.Option("--identifiers/--verbatim-only", help="Look for identifiers as well.")
+    ] = True,
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What looks for identifiers; repeat for several (default: as guard build)."),
+    ] = None,
+    settings: Set = None,
+) -> None:
+    """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
+    from dataclasses import asdict
+
+    from reticent.audit.guard import open_guard
+
+    detectors: Any = None if identifiers else ()
+    if identifiers and (detector or settings):
+        detectors = _detectors(guard, detector, settings)
+    opened, text = open_guard(guard, detectors), _read(file)
+    (findings,) = opened.find([text])
+    print(json.dumps({"characters": len(text), "findings": [asdict(finding) for finding in findings]}))
+    if findings:
+        raise typer.Exit(3)
+
+
+def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
+    """The guard's own detectors, or other ones, with options that are checked as those of a job."""
+    from reticent.audit.guard import built_detectors, refuse_detectors
+    from reticent.engine.detect import make_detectors
+
+    detect: dict[str, Any] = built_detectors(guard)
+    detect["detectors"] = list(detect)
+    if names:
+        refuse_detectors(names)
+        detect = without_others(detect, names) | {"detectors": names}
+    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings)
+    return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
+
+
+def _training(job: Job, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
+    """Documents, which of them were trained on (None: all), and fingerprints."""
+    from reticent.artifact import fingerprint, require_kind
+    from reticent.engine.schema import MEMBERS
+    from reticent.job import Run
+
+    run = Run(job)
+    if not of_run:
+        return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
+    require_kind(run.folder / "split", "split")
+    codes = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
+    inputs = {"corpus": run.corpus.fingerprint(), "split": fingerprint(run.folder / "split")}
+    return run.corpus, run.individuals.mask(MEMBERS)[codes], inputs
+
+
+def _read(file: str) -> str:
+    from reticent.errors import CorpusError
+
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{file}: not valid UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

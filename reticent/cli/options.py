@@ -1,0 +1,287 @@
+"""Options that commands share, and the job that SOURCE and options make: one place for all commands.
+
+SOURCE is documents, a run folder or a job file. What is said of documents on the command line becomes sections of a
+job, so that a command checks, opens and searches documents exactly as `reticent run` does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from reticent.config import Job
+    from reticent.progress import Progress
+
+__all__ = [
+    "AsJson",
+    "ColumnOptions",
+    "DetectOptions",
+    "MemoryLimit",
+    "Out",
+    "Quiet",
+    "RunFolder",
+    "Seed",
+    "Set",
+    "SourceOrJob",
+    "expanded",
+    "is_job",
+    "job_from_source",
+    "job_of",
+    "memory_setting",
+    "new_progress",
+    "read_job",
+    "without_others",
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory the count of n-grams may use, e.g. 4GB; what does not fit goes to disk beside the results.",
+    ),
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
+SourceOrJob = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Documents (file, folder or glob), a run folder, or a job file (.toml), whose settings are taken.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="SECTION.KEY=VALUE",
+        help="Change one field of the job, e.g. protect.k=5 (may be repeated).",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOptions:
+    """How documents are read."""
+
+    format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="parquet, arrow, csv (commas, UTF-8), jsonl, or a format with marks of people: i2b2-2006, i2b2-2014, "
+            "meddocan, brat, tab; auto goes by the suffix.",
+        ),
+    ] = "auto"
+    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id"
+    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id"
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text"
+    household_id: Annotated[
+        str | None,
+        typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectOptions:
+    """How direct identifiers are found."""
+
+    detector: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="gold, rules, records, gazetteer, spacy, transformers, presidio or eds; repeat to unite several "
+            "(default: rules, and what other options or the job name). Options: --set detect.NAME.OPTION=VALUE.",
+        ),
+    ] = None
+    spans: Annotated[
+        str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
+    ] = None
+    records: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Parquet or CSV of record fields, a row an individual, found in that individual's documents; adds the "
+            "detector records.",
+        ),
+    ] = None
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of each dataclass among its parameters, in its place, and call it with these."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in signature.parameters.items() if is_dataclass(p.annotation)
+    }
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        for option in fields(groups[name]):
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(
+                inspect.Parameter(option.name, kind, default=option.default, annotation=hints[option.name])
+            )
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        chosen: dict[str, Any] = {
+            name: group(**{option.name: values.pop(option.name) for option in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**chosen, **values)
+
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def is_job(source: str | Path) -> bool:
+    """Whether SOURCE is a run folder or a job file, which have settings of their own."""
+    from reticent.artifact import JOB
+
+    return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
+
+
+def job_from_source(
+    source: str,
+    out: Path | None,
+    columns: ColumnOptions,
+    found: DetectOptions | None = None,
+    *,
+    marked: bool = False,
+    keep: tuple[str, ...] = (),
+    sections: dict[str, Any] | None = None,
+    settings: list[str] | None = None,
+) -> Job:
+    """Return the job that is SOURCE, or that SOURCE and the options make.
+
+    Parameters
+    ----------
+    out : Path, optional
+        The run folder of documents; None where nothing is kept.
+    marked : bool
+        What people marked in documents is believed: the detector gold is added where there are marks.
+    keep : sections of the job that a run folder ``out`` keeps from earlier commands
+    sections : section -> settings that other options of the command make
+    settings : of ``--set``, which have the last word
+
+    Raises
+    ------
+    PolicyError
+        SOURCE has settings of its own and an option says otherwise, but for the choice of detectors.
+    """
+    from reticent.artifact import JOB
+
+    if is_job(source):
+        _refuse_options(columns, found)
+        values = read_job(Path(source))
+        if found is not None and found.detector:
+            values["detect"] = without_others(values["detect"], found.detector) | {"detectors": found.detector}
+    else:
+        earlier = read_job(out) if keep and out is not None and (out / JOB).exists() else {}
+        values = {name: earlier[name] for name in keep if name in earlier}
+        values["out"] = str(out or ".")
+        values["corpus"] = {"source": source, **_values(columns)}
+        if found is not None:
+            values["corpus"]["spans"] = found.spans
+            values["detect"] = {"detectors": _detectors(columns, found, marked), "records": found.records}
+    for section, given in (sections or {}).items():
+        values[section] = {**values.get(section, {}), **given}
+    return job_of(values, settings)
+
+
+def _values(options: Any) -> dict[str, Any]:
+    return {option.name: getattr(options, option.name) for option in fields(options)}
+
+
+def _refuse_options(*groups: Any) -> None:
+    from reticent.errors import PolicyError
+
+    for options in filter(None, groups):
+        for option in fields(options):
+            if option.name != "detector" and getattr(options, option.name) != option.default:
+                section = "detect" if option.name == "records" else "corpus"
+                raise PolicyError(
+                    f"--{option.name.replace('_', '-')}: a run or a job has its own; "
+                    f"change it with --set {section}.{option.name}=VALUE"
+                )
+
+
+def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> list[str]:
+    from reticent.config import CorpusSection
+
+    names = list(found.detector or [])
+    if not names:
+        has_marks = found.spans is not None or CorpusSection.model_construct(format=columns.format).marked  # type: ignore[arg-type]
+        names = [*(["gold"] if marked and has_marks else []), "rules"]
+    return [*names, *(["records"] if found.records and "records" not in names else [])]
+
+
+def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
+    """The section [detect] without the options of detectors that are not chosen any more."""
+    from reticent.engine.detect import DETECTORS
+
+    return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
+
+
+def new_progress(quiet: bool) -> Progress:
+    """Where a command says what it does: stderr."""
+    from reticent.progress import Progress
+
+    return Progress(quiet=quiet)
+
+
+def read_job(path: Path) -> dict[str, Any]:
+    """Return the settings of a run folder, which stays where it is now, or of a job file."""
+    from reticent.artifact import JOB
+    from reticent.config import load_job
+    from reticent.errors import ArtifactError
+
+    if path.suffix == ".toml" and not path.is_dir():
+        return load_job(path).model_dump()
+    if not (path / JOB).exists():
+        raise ArtifactError(f"{path}: not a run folder (no {JOB}); start with `reticent index` or `reticent run`")
+    return {**load_job(path / JOB).model_dump(), "out": str(path)}
+
+
+def memory_setting(memory_limit: str | None) -> list[str]:
+    """Return the setting that ``--memory-limit`` is short for."""
+    return [] if memory_limit is None else [f"memory_limit={json.dumps(memory_limit)}"]
+
+
+def job_of(values: dict[str, Any], settings: list[str] | None) -> Job:
+    """Apply SECTION.KEY=VALUE changes to a job and check it; values are TOML, and a bare word is a string."""
+    import tomllib
+
+    from reticent.config import parse_job
+    from reticent.errors import PolicyError
+
+    for change in settings or []:
+        name, equals, text = change.partition("=")
+        if not equals:
+            raise PolicyError(f"--set {name}: expected SECTION.KEY=VALUE")
+        try:
+            value = tomllib.loads(f"x = {text}")["x"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        *sections, key = name.split(".")
+        target: Any = values
+        for section in sections:
+            target = target.setdefault(section, {}) if isinstance(target, dict) else None
+            if not isinstance(target, dict):
+                raise PolicyError(f"--set {name}: no such section of a job")
+        target[key] = value
+    return parse_job(values)

@@ -1,0 +1,93 @@
+"""What commands print: a table for people, or JSON. No text of a document, no identifier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.job import Run
+
+__all__ = ["print_copies", "print_counts", "print_detection", "print_rules", "print_run", "print_summary"]
+
+
+def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
+    """Print the counts of one artefact in a line."""
+    if as_json:
+        print(json.dumps({"folder": str(folder), **counts}))
+    else:
+        named = ((key.removeprefix("num_").replace("_", " "), value) for key, value in counts.items())
+        print(f"{folder}: " + ", ".join(f"{value:,} {name}" for name, value in named if isinstance(value, int)))
+
+
+def print_rules(as_json: bool) -> None:
+    """Print what each rule finds."""
+    from reticent.engine.detect.rules import list_rules
+
+    rules = [rule._asdict() for rule in list_rules()]
+    if as_json:
+        print(json.dumps(rules, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.detection_table import rules_table
+
+    Console().print(rules_table(rules))
+
+
+def print_detection(found: dict[str, Any], as_json: bool) -> None:
+    """Print what detectors found and, where it was measured, how that compares with what people marked."""
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.detection_table import counts_table, evaluation_tables
+
+    console = Console()
+    console.print(counts_table(found["spans"]))
+    for table in evaluation_tables(found["evaluation"]) if "evaluation" in found else ():
+        console.print(table)
+    if found["folder"]:
+        console.print(f"Spans: {found['folder']}", soft_wrap=True)
+
+
+def print_copies(counts: dict[str, Any], as_json: bool) -> None:
+    """Print which documents repeat others, and what that does to protection."""
+    if as_json:
+        print(json.dumps(counts))
+        return
+    from rich.console import Console
+
+    from reticent.audit.summary import copies_line, copies_table
+
+    Console().print(copies_table(counts))
+    Console().print(copies_line(counts), soft_wrap=True)
+
+
+def print_run(run: Run, as_json: bool) -> None:
+    """Print the counts of every artefact of a run, as JSON only: for people each stage has said its own."""
+    if as_json:
+        from reticent.artifact import read_manifest
+
+        manifests = sorted(run.folder.rglob("manifest.json"))
+        counts = {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
+        print(json.dumps(counts, indent=1))
+
+
+def print_summary(run: Run, as_json: bool = False) -> None:
+    """Print the last checkpoint of each recipe, the ledger, and where the report is."""
+    evidence = run.evidence
+    if as_json:
+        print(json.dumps(evidence))
+        return
+    from rich.console import Console
+
+    from reticent.audit.summary import ledger_line, summary_table
+
+    console = Console()
+    console.print(summary_table(evidence))
+    if line := ledger_line(evidence):
+        console.print(line, soft_wrap=True)
+    console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
