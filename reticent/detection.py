@@ -48,7 +48,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
     from reticent.engine.detect import quarantined_rows
 
     run = Run(job, progress)
-    folder = run.execute("detect", alone=job.dedup.mode == "off") / "spans"
+    folder = run.execute("detect", alone=True) / "spans"
     result: dict[str, Any] = {
         "folder": str(folder),
         "documents": run.documents.num_documents,

@@ -50,7 +50,10 @@ class Run:
         self._mended = False
 
     def execute(self, until: str = "report", *, alone: bool = False) -> Path:
-        """Run every stage up to and including ``until``, or that stage ``alone``; returns the run folder."""
+        """Run every stage up to and including ``until``; returns the run folder.
+
+        With ``alone`` only deduplication goes before it: what looks at documents one by one needs no split.
+        """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
         self._mend_folder()
@@ -63,8 +66,10 @@ class Run:
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in [until] if alone else STAGES[: STAGES.index(until) + 1]:
+        for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
+        if alone:
+            self._tell_mended({})
         self._keep_job()
         return self.folder
 
@@ -123,11 +128,14 @@ class Run:
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.documents.num_documents
-            for what, count in self.documents.mended.items():
-                counts[what] = count
-                self.progress.warn(f"{what}: {count:,}")
+            self._tell_mended(counts)
 
         self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
+
+    def _tell_mended(self, counts: dict[str, Any]) -> None:
+        for what, count in self.documents.mended.items():
+            counts[what] = count
+            self.progress.warn(f"{what}: {count:,}")
 
     def detect(self) -> None:
         """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""

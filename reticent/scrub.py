@@ -61,7 +61,7 @@ def scrub_documents(
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):
         raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
     if in_run_folder:
-        run.execute("detect")
+        run.execute("detect", alone=True)
     settings = {
         "style": config.style,
         "draw": config.draw,
@@ -77,7 +77,7 @@ def scrub_documents(
         work = writer.path / "work"
         if not in_run_folder:
             run = Run(job.model_copy(update={"out": str(work)}), progress)
-            run.execute("detect")
+            run.execute("detect", alone=True)
         secret = key or new_key()
         if keep_key:
             (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")

@@ -41,7 +41,7 @@ __all__ = [
     "without_others",
 ]
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings and errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Run folder; made if absent, private to you.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal documents.")]
@@ -197,7 +197,9 @@ def job_from_source(
         values["corpus"] = {"source": source, **_values(columns)}
         if found is not None:
             values["corpus"]["spans"] = found.spans
-            values["detect"] = {"detectors": _detectors(columns, found, marked), "records": found.records}
+            values["detect"] = {"detectors": _detectors(columns, found, marked)}
+            if found.records:
+                values["detect"]["records"] = {"table": found.records}
     for section, given in (sections or {}).items():
         values[section] = {**values.get(section, {}), **given}
     return job_of(values, settings)

@@ -1,0 +1,168 @@
+"""What commands share: one set of options, one way from SOURCE to a job; and what each makes of a run's settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from command import command
+
+from reticent.artifact import read_manifest
+from reticent.audit.guard import open_guard
+from reticent.cli import app
+
+SECRET = "Zyxwvut"
+NOTE = " ".join(f"letter{i}" for i in range(60))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Six documents of three individuals; the second repeats the first."""
+    texts = [NOTE, f"{NOTE} ", f"{SECRET} mails a@b.org", "on 3 May 2019", "nothing", "nothing more"]
+    table = {
+        "doc_id": [f"d{i}" for i in range(6)],
+        "individual_id": ["p", "p", "q", "q", "r", "r"],
+        "home": ["h", "h", "h", "h", "i", "i"],
+        "surname": [None, None, SECRET, SECRET, None, None],
+        "text": pa.array(texts, pa.large_string()),
+    }
+    pq.write_table(pa.table(table), tmp_path / "notes.parquet")
+    return tmp_path / "notes.parquet"
+
+
+def test_commands_over_documents_have_the_same_options() -> None:
+    group: Any = typer.main.get_command(app)
+    commands = {name: group.commands[name] for name in ("index", "detect", "dedup", "scrub")}
+    commands["build"] = group.commands["guard"].commands["build"]
+    columns = {"format", "doc_id", "individual_id", "text", "household_id", "settings"}
+    for name, verb in commands.items():
+        wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build") else set())
+        assert wanted <= {parameter.name for parameter in verb.params}, name
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "message"),
+    [
+        (("detect",), ("--text", "note"), "--text: a run or a job has its own; change it with --set corpus.text=VALUE"),
+        (("detect",), ("--records", "r.csv"), "--records: a run or a job has its own; change it with --set detect.rec"),
+        (("detect",), ("--out", "x"), "--out: a run or a job has its own place"),
+        (("dedup",), ("--household-id", "home"), "--household-id: a run or a job has its own"),
+        (("scrub",), ("--out", "x", "--detector", "rules"), "--detector, --label: a run or a job has its own"),
+        (("guard", "build"), ("--out", "x", "--doc-id", "id"), "--doc-id: a run or a job has its own"),
+        (("index",), ("--out", "x"), "has its own settings; use `reticent run JOB.toml --until index`"),
+    ],
+)
+def test_an_option_that_a_run_would_ignore_is_refused(
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    verb: tuple[str, ...],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    assert command("detect", source, "--out", tmp_path / "run", "-q") == 0
+    before = (tmp_path / "run" / "job.json").read_bytes()
+    capfd.readouterr()
+    assert command(*verb, tmp_path / "run", *arguments) == 2
+    assert message in capfd.readouterr().err
+    assert (tmp_path / "run" / "job.json").read_bytes() == before
+
+
+def test_detect_keeps_the_household_that_later_commands_count_by(source: Path, tmp_path: Path) -> None:
+    assert command("detect", source, "--out", tmp_path / "run", "--household-id", "home", "-q") == 0
+    assert json.loads((tmp_path / "run" / "job.json").read_text())["corpus"]["household_id"] == "home"
+
+
+def test_records_may_be_columns_of_the_documents_alone(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--detector", "records", "--set", 'detect.records.columns={last_name="surname"}')
+    assert command("detect", source, *options, "--json", "-q") == 0
+    assert json.loads(capfd.readouterr().out)["spans"] == {"records": {"NAME": 1}}
+    pq.write_table(pa.table({"individual_id": ["p", "q", "r"], "name": ["", SECRET, None]}), tmp_path / "r.parquet")
+    assert command("detect", source, "--records", tmp_path / "r.parquet", "--out", tmp_path / "run", "-q") == 0
+    assert read_manifest(tmp_path / "run" / "spans").counts["empty_fields"] == 2
+
+
+def test_scrub_leaves_out_what_deduplication_leaves_out(source: Path, tmp_path: Path) -> None:
+    settings = ("--set", "dedup.mode=exact")
+    assert command("scrub", source, "--out", tmp_path / "one", "--style", "tag", *settings, "-q") == 0
+    assert command("detect", source, "--out", tmp_path / "run", *settings, "-q") == 0
+    assert command("scrub", tmp_path / "run", "--out", tmp_path / "two", "--style", "tag", "-q") == 0
+    for out in ("one", "two"):
+        table = pq.read_table(tmp_path / out / "documents")
+        assert table.column("doc_id").to_pylist() == ["d0", "d2", "d3", "d4", "d5"]
+        assert table.column("text").to_pylist()[1:3] == [f"{SECRET} mails [EMAIL]", "on [DATE]"]
+
+
+def test_scrub_into_a_run_folder_changes_nothing_in_it(source: Path, tmp_path: Path) -> None:
+    assert command("detect", source, "--out", tmp_path / "run", "-q") == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert command("scrub", source, "--out", tmp_path / "run", "-q") == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_scrubbed_documents_do_not_keep_marks_of_the_old_text(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (tmp_path / "in" / f"{name}.txt").write_text(f"seen by {SECRET}\n")
+        (tmp_path / "in" / f"{name}.ann").write_text(f"T1\tNAME 8 15\t{SECRET}\n")
+    out = tmp_path / "out"
+    assert command("scrub", tmp_path / "in", "--format", "brat", "--out", out, "--style", "tag", "-q") == 0
+    table = pq.read_table(out / "documents")
+    assert "mentions" not in table.column_names
+    assert table.column("text").to_pylist() == ["seen by [NAME]\n"] * 2
+    assert [[s["start"] for s in spans] for spans in table.column("spans").to_pylist()] == [[8], [8]]
+
+
+def test_copies_are_counted_of_a_run_by_its_settings(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(f'out = "{tmp_path / "run"}"\n[corpus]\nsource = "{source}"\n[dedup]\npassage_words = 99\n')
+    assert command("detect", job, "-q") == 0
+    found = []
+    for arguments in ((tmp_path / "run",), (job, "--passage-words", 50), (source,)):
+        capfd.readouterr()
+        assert command("dedup", *arguments, "--json", "-q") == 0
+        found.append(json.loads(capfd.readouterr().out))
+    assert found[1] == found[2] != found[0]
+    assert found[0]["exact"]["within"]["documents"] == 1
+
+
+def test_a_guard_looks_with_the_detectors_of_the_run_or_those_that_are_named(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("towns.txt").write_text("Umbria\n")
+    Path("said.txt").write_text("Umbria, a@b.org")
+    gazetteer = ("--set", 'detect.gazetteer.lists={CITY="towns.txt"}')
+    for out, options in (("run", ("--detector", "gazetteer", *gazetteer)), ("other", ())):
+        assert command("index", source, "--out", out, *options, "--set", "seed=1", "-q") == 0
+
+    def categories(*arguments: object) -> list[str]:
+        capfd.readouterr()
+        assert command("guard", "check", *arguments) == 3
+        return [finding["category"] for finding in json.loads(capfd.readouterr().out)["findings"]]
+
+    assert command("guard", "build", "run", "--out", "a", "-q") == 0
+    assert command("guard", "build", "other", "--out", "b", "-q") == 0
+    assert [detector.name for detector in open_guard("a").detectors] == ["gazetteer"]
+    assert categories("a", "said.txt") == ["LOCATION"]
+    assert categories("b", "said.txt") == ["EMAIL"]
+    assert categories("a", "said.txt", "--detector", "rules") == ["EMAIL"]
+    assert categories("b", "said.txt", "--detector", "rules", "--detector", "gazetteer", *gazetteer) == [
+        "LOCATION",
+        "EMAIL",
+    ]
+    options = ("--detector", "gazetteer", *gazetteer)
+    assert command("guard", "build", source, "--out", "c", *options, "-q") == 0
+    assert categories("c", "said.txt") == ["LOCATION"]
+    for name in ("records", "gold"):
+        assert command("guard", "check", "a", "said.txt", "--detector", name) == 2
+        assert "needs more than a text" in capfd.readouterr().err
