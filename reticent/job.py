@@ -10,44 +10,25 @@ individuals flags both sides by the same rule, so that their leak rates can be c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.config import Job, ModelSection
+from reticent.config import ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
-from reticent.errors import CorpusError, PolicyError
-from reticent.progress import Progress
+from reticent.errors import PolicyError
+from reticent.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from reticent.engine.dedup import DedupConfig
-    from reticent.engine.protect import Policy
+    pass
 
 __all__ = ["STAGES", "Run"]
 
 STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "audit", "report")
 
 
-class Run:
-    """A job bound to its run folder.
-
-    Parameters
-    ----------
-    job : Job
-    progress : Progress, optional
-        Where stages say what they do; silent by default.
-    """
-
-    def __init__(self, job: Job, progress: Progress | None = None):
-        self.job = job
-        self.folder = Path(job.out)
-        self.progress = progress or Progress(quiet=True)
-        self._opened: dict[str, Any] = {}
-        self._fingerprints: dict[Path, str] = {}
-        self._job_kept = False
-        self._mended = False
+class Run(RunFolder):
+    """A job bound to its run folder: its stages in order."""
 
     def execute(self, until: str = "report", *, alone: bool = False) -> Path:
         """Run every stage up to and including ``until``; returns the run folder.
@@ -56,7 +37,7 @@ class Run:
         """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
-        self._mend_folder()
+        self.mend()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
             self._require_devices()
@@ -70,7 +51,7 @@ class Run:
             getattr(self, stage)()
         if alone:
             self._tell_mended({})
-        self._keep_job()
+        self.keep_job()
         return self.folder
 
     def require_models(self) -> None:
@@ -110,9 +91,8 @@ class Run:
             counts.update(found.counts)
 
         kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
-        self._artifact("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
-        for name in ("documents", "corpus"):
-            self._opened.pop(name, None)
+        self.make("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
+        self.reopen("documents", "corpus")
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -129,8 +109,13 @@ class Run:
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.documents.num_documents
             self._tell_mended(counts)
+            if self.documents.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
+                self.progress.warn(
+                    f"format {self.documents.format} does not say whose a document is: each counts as an individual of "
+                    "its own, which protects people with several too little; corpus.individual says otherwise"
+                )
 
-        self._artifact("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
+        self.make("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
 
     def _tell_mended(self, counts: dict[str, Any]) -> None:
         for what, count in self.documents.mended.items():
@@ -149,9 +134,6 @@ class Run:
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             detectors = make_detectors(settings.detectors, settings.options, num_threads=self.job.num_threads)
-            for detector in detectors:
-                if hasattr(detector, "num_without"):
-                    self._check_records(detector, counts)
             find_identifiers(self, detectors, folder, counts)
 
         config = settings.model_dump(include={"detectors", "on_error", "propagate"})
@@ -165,28 +147,8 @@ class Run:
         }
         if settings.propagate:
             config["scopes"] = self.job.protect.scopes
-        self._artifact("spans", config, inputs, build)
-        self._opened.pop("corpus", None)
-
-    def _check_records(self, detector: Any, counts: dict[str, Any]) -> None:
-        """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
-        with ids of another system.
-        """
-        if detector.num_skipped:
-            counts["empty_fields"] = detector.num_skipped
-        ids = self.documents.scan().column("individual_id").unique()
-        missing, path = detector.num_without(ids), self.job.detect.records.get("table")
-        if missing == len(ids):
-            raise CorpusError(
-                f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
-                f"(their column {self.job.corpus.individual_id})"
-            )
-        if missing:
-            counts["without_record"] = missing
-            self.progress.warn(
-                f"{missing:,} of {len(ids):,} individuals have no record in {path}; their names are left to the other "
-                "detectors"
-            )
+        self.make("spans", config, inputs, build)
+        self.reopen("corpus")
 
     def index(self) -> None:
         """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""
@@ -198,7 +160,7 @@ class Run:
             num_threads=self.job.num_threads,
             memory_limit=self.job.memory_limit,
         )
-        inputs = {**self._corpus_input(), "split": self._fingerprint("split")}
+        inputs = {**self._corpus_input(), "split": self.fingerprint_of("split")}
         for name, splits in (("index", (MEMBERS,)), ("index-joint", (MEMBERS, HELDOUT))):
 
             def build(folder: Path, counts: dict[str, Any], splits: tuple[str, ...] = splits) -> None:
@@ -215,7 +177,7 @@ class Run:
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
                 write_index(index, folder)
 
-            self._artifact(name, {**self.job.index.model_dump(), "splits": list(splits)}, inputs, build, kind="index")
+            self.make(name, {**self.job.index.model_dump(), "splits": list(splits)}, inputs, build, kind="index")
 
     def protect(self) -> None:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""
@@ -278,11 +240,11 @@ class Run:
                 }
                 inputs = {
                     **self._corpus_input(),
-                    "split": self._fingerprint("split"),
-                    "spans": self._fingerprint("spans"),
-                    "index": self._fingerprint(index_name),
+                    "split": self.fingerprint_of("split"),
+                    "spans": self.fingerprint_of("spans"),
+                    "index": self.fingerprint_of(index_name),
                 }
-                self._artifact(f"tokens/{model.name}/{variant}", config, inputs, build, kind="tokens")
+                self.make(f"tokens/{model.name}/{variant}", config, inputs, build, kind="tokens")
 
     # ----------------------------------------------------------------- trainer
 
@@ -296,7 +258,7 @@ class Run:
                 continue
             reference = model.foundation.text == "reference"
             inputs = (
-                {**self._corpus_input(), "split": self._fingerprint("split")}
+                {**self._corpus_input(), "split": self.fingerprint_of("split")}
                 if reference
                 else {"text": open_corpus(model.foundation.text).fingerprint()}
             )
@@ -314,7 +276,7 @@ class Run:
 
                 build_foundation(self, model, folder, counts)
 
-            self._artifact(f"foundation/{model.name}", config, inputs, build, kind="foundation")
+            self.make(f"foundation/{model.name}", config, inputs, build, kind="foundation")
 
     def train(self) -> None:
         """Protected tokens -> one model folder for each recipe and kept epoch."""
@@ -341,7 +303,7 @@ class Run:
             checkpoint_epochs=settings.epochs_kept(),
             seed=self.job.seed,
         )
-        inputs = {"tokens": self._fingerprint(tokens), **self._base_input(model)}
+        inputs = {"tokens": self.fingerprint_of(tokens), **self._base_input(model)}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             from reticent.trainer.loop import train
@@ -360,7 +322,7 @@ class Run:
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
-        self._artifact(
+        self.make(
             f"models/{model.name}/{recipe.name}",
             {**settings.model_dump(), "recipe": recipe.name, "seed": self.job.seed},
             inputs,
@@ -376,10 +338,12 @@ class Run:
         inputs: dict[str, str] = {}
         for model in self.job.model:
             inputs |= {
-                f"tokens:{model.name}:{v}": self._fingerprint(f"tokens/{model.name}/{v}") for v in ("train", "audit")
+                f"tokens:{model.name}:{v}": self.fingerprint_of(f"tokens/{model.name}/{v}") for v in ("train", "audit")
             }
             inputs |= {f"{key}:{model.name}": value for key, value in self._base_input(model).items()}
-            inputs |= {f"model:{model.name}:{r}": self._fingerprint(f"models/{model.name}/{r}") for r in model.recipes}
+            inputs |= {
+                f"model:{model.name}:{r}": self.fingerprint_of(f"models/{model.name}/{r}") for r in model.recipes
+            }
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             from reticent.stages import gather_evidence
@@ -388,7 +352,7 @@ class Run:
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
 
-        self._artifact("audit", {**settings.model_dump(), "seed": self.job.seed}, inputs, build)
+        self.make("audit", {**settings.model_dump(), "seed": self.job.seed}, inputs, build)
 
     def report(self) -> None:
         """Audit -> report.json and report.html."""
@@ -399,7 +363,7 @@ class Run:
             write_report(folder, self.evidence)
 
         config = {"small_cell": self.job.audit.small_cell, "reticent": __version__, "page": page_digest()}
-        self._artifact("report", config, {"audit": self._fingerprint("audit")}, build)
+        self.make("report", config, {"audit": self.fingerprint_of("audit")}, build)
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -409,89 +373,16 @@ class Run:
         require_kind(self.folder / "audit", "audit")
         return json.loads((self.folder / "audit" / "audit.json").read_text())
 
-    # --------------------------------------------------------------- what flows
-
-    @property
-    def whole_corpus(self) -> Any:
-        """The documents as they were given, opened once."""
-        if "whole_corpus" not in self._opened:
-            from reticent.engine.corpus import Columns, open_corpus
-            from reticent.engine.standoff import Markup
-
-            settings = self.job.corpus
-            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
-            markup = Markup(
-                offsets=settings.offsets,
-                individual=settings.individual,
-                annotator=settings.annotator,
-                identifiers=tuple(settings.identifiers),
-            )
-            self._opened["whole_corpus"] = open_corpus(
-                settings.source, columns=columns, format=settings.format, markup=markup
-            )
-        return self._opened["whole_corpus"]
-
-    @property
-    def documents(self) -> Any:
-        """The documents less the copies that deduplication leaves out: what detectors see."""
-        if "documents" not in self._opened:
-            corpus = self.whole_corpus
-            if self.job.dedup.mode != "off":
-                from reticent.artifact import require_kind
-                from reticent.engine.dedup import read_left_out
-
-                require_kind(self.folder / "dedup", "dedup")
-                corpus = corpus.without(read_left_out(self.folder / "dedup"))
-            self._opened["documents"] = corpus
-        return self._opened["documents"]
-
-    @property
-    def corpus(self) -> Any:
-        """The documents without those in quarantine: what every stage after ``detect`` sees."""
-        if "corpus" not in self._opened:
-            from reticent.engine.detect import quarantined_rows
-
-            rows = quarantined_rows(self.folder / "spans")
-            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
-        return self._opened["corpus"]
-
-    @property
-    def individuals(self) -> Any:
-        """The split, opened once."""
-        if "individuals" not in self._opened:
-            from reticent.engine.split import open_individuals
-
-            self._opened["individuals"] = open_individuals(self.folder / "split")
-        return self._opened["individuals"]
-
-    @property
-    def dedup_config(self) -> DedupConfig:
-        """What counts as a copy, and which copies are left out."""
-        from reticent.engine.dedup import DedupConfig
-
-        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
-        return DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
-
-    @property
-    def policy(self) -> Policy:
-        """What is protected."""
-        from reticent.engine.protect import Policy
-
-        return Policy(**self.job.protect.model_dump())
-
-    def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
-        """Epoch -> model folder, for one trained recipe."""
-        folder = self.folder / "models" / model.name / recipe
-        return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
+    # ---------------------------------------------------------------- of a model
 
     def _base(self, model: ModelSection) -> str:
         return model.base if model.base is not None else str(self.folder / "foundation" / model.name / "model")
 
     def _base_input(self, model: ModelSection) -> dict[str, str]:
         if model.foundation is not None:
-            return {"foundation": self._fingerprint(f"foundation/{model.name}")}
+            return {"foundation": self.fingerprint_of(f"foundation/{model.name}")}
         base = str(model.base)
-        return {"base": self._fingerprint_at(Path(base)) if Path(base).exists() else base}
+        return {"base": self.fingerprint_at(Path(base)) if Path(base).exists() else base}
 
     def _tokenizer_json(self, model: ModelSection) -> str:
         from reticent.trainer.models import tokenizer_json_of
@@ -504,105 +395,11 @@ class Run:
 
         return any(get_recipe(recipe).text == "pseudonymised" for recipe in model.recipes)
 
-    # -------------------------------------------------------------- bookkeeping
-
-    def prepare_folder(self) -> None:
-        """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
-        from reticent.artifact import JOB, make_private_folder
-        from reticent.errors import ArtifactError
-
-        job_file = self.folder / JOB
-        with self._writable():
-            make_private_folder(self.folder)
-            if not job_file.exists():
-                if any(not path.name.startswith(f".{JOB}.") for path in self.folder.iterdir()):
-                    raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
-                self._keep_job()
-
-    def _keep_job(self) -> None:
-        """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
-        one that fails at its start leaves no settings to the commands after it.
-        """
-        from reticent.artifact import JOB, write_private
-
-        if self._job_kept:
-            return
-        job_file, content = self.folder / JOB, self.job.model_dump_json(indent=1).encode()
-        with self._writable():
-            if not job_file.exists() or job_file.read_bytes() != content:
-                write_private(job_file, content)
-        self._job_kept = True
-
-    @contextmanager
-    def _writable(self) -> Iterator[None]:
-        from reticent.errors import ArtifactError
-
-        try:
-            yield
-        except FileExistsError:
-            raise ArtifactError(f"{self.folder}: not a folder; choose another --out") from None
-        except OSError as error:
-            if error.errno is None:  # ours
-                raise
-            raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
-
-    def _mend_folder(self) -> None:
-        """Wipe what an interrupted run left, once and before anything can fail."""
-        from reticent.artifact import mend_folder
-
-        if not self._mended:
-            mend_folder(self.folder)
-        self._mended = True
-
     def _documents_input(self) -> dict[str, str]:
         return {"corpus": self.documents.fingerprint()}
 
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}
-
-    def _fingerprint(self, name: str) -> str:
-        return self._fingerprint_at(self.folder / name)
-
-    def _fingerprint_at(self, path: Path) -> str:
-        """Fingerprint of a file or folder, whose bytes are read once a run however many stages ask."""
-        from reticent.artifact import fingerprint
-
-        if path not in self._fingerprints:
-            self._fingerprints[path] = fingerprint(path)
-        return self._fingerprints[path]
-
-    def _artifact(
-        self,
-        name: str,
-        config: dict[str, Any],
-        inputs: dict[str, str],
-        build: Callable[[Path, dict[str, Any]], None],
-        *,
-        kind: str | None = None,
-    ) -> None:
-        from reticent.artifact import is_current, read_manifest, write_artifact
-
-        self._mend_folder()
-        path, kind = self.folder / name, kind or name
-        config = json.loads(json.dumps(config, default=str))
-        current = is_current(path, kind=kind, config=config, inputs=inputs)
-        if current:
-            self.progress.kept(name, read_manifest(path).counts)
-        else:
-            with (
-                self._timed(name) as counts,
-                write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
-            ):
-                build(writer.path, writer.counts)
-                counts.update(writer.counts)
-            self._keep_job()
-        self._fingerprints[path] = read_manifest(path).digest
-
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[dict[str, Any]]:
-        counts: dict[str, Any] = {}
-        with self.progress.stage(name, counts):
-            yield counts
 
 
 def _digest(text: str) -> str:

@@ -92,6 +92,8 @@ def _shown(counts: dict[str, Any]) -> str:
             parts.append(f"{key} {value:.3f}")
         elif isinstance(value, int):
             parts.append(f"{key} {value:,}")
+        elif isinstance(value, dict) and isinstance(value.get("documents"), int):  # and more about them
+            parts.append(f"{key} {value['documents']:,}")
         elif isinstance(value, str):  # which way a stage took
             parts.append(f"{key} {value}")
     return ", ".join(parts)

@@ -17,6 +17,7 @@ import numpy as np
 
 from reticent import __version__
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent.config import FoundationSection, ModelSection
@@ -31,6 +32,9 @@ def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, coun
     from reticent.engine.detect import detect_spans, quarantined_rows
 
     settings = run.job.detect
+    for detector in detectors:
+        if detector.name == "records":
+            _check_records(run, detector, counts)
     with run.progress.task("detect", run.documents.num_documents, "documents") as advance:
         counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
     rows = quarantined_rows(folder)
@@ -56,6 +60,27 @@ def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, coun
             )
         counts.update(spans=spread["spans"], propagated=spread["propagated"])
         united.unlink()
+
+
+def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
+    """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
+    with ids of another system.
+    """
+    if detector.num_skipped:
+        counts["empty_fields"] = detector.num_skipped
+    ids = run.documents.scan().column("individual_id").unique()
+    missing, path = detector.num_without(ids), run.job.detect.records.get("table")
+    if missing == len(ids):
+        raise CorpusError(
+            f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
+            f"(their column {run.job.corpus.individual_id})"
+        )
+    if missing:
+        counts["without_record"] = missing
+        run.progress.warn(
+            f"{missing:,} of {len(ids):,} individuals have no record in {path}; their names are left to the other "
+            "detectors"
+        )
 
 
 def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[str, Any]) -> None:

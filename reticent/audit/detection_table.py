@@ -68,12 +68,12 @@ def _whole(found: dict[str, Any]) -> Table:
 
 
 def _by_category(found: dict[str, Any]) -> Table:
-    heads = ("gold", "strict\nP", "\nR", "relaxed\nP", "\nR", "words\nR", "covered", "part", "missed")
+    heads = ("gold", "strict\nP", "\nR", "relaxed\nP", "\nR", "words\nR", "whole", "part", "missed")
     table = _table(
         "category",
         *heads,
         title="By category",
-        caption="covered: every word found, under any label; part: some word; missed: none.",
+        caption="whole: every word found, under any label; part: some word; missed: none.",
     )
     union = found["union"]
     for name, scores in union["categories"].items():

@@ -19,25 +19,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.artifact import holds_results
+from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, canonical
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
-from reticent.engine.schema import DOCUMENTS, type_name
+from reticent.engine.schema import DOCUMENTS
 from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
 from reticent.engine.threads import in_threads
 from reticent.errors import CorpusError, PolicyError
 
-__all__ = ["Columns", "Corpus", "Format", "open_corpus"]
+__all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
 
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
-REQUIRED = ("doc_id", "individual_id", "text")
-#: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
-SOURCE_COLUMN: Final = "source:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ class Corpus:
         mapped = {name: self._mapped(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}
         for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended):
-            yield _canonical(batch, wanted, file, row)
+            yield canonical(batch, wanted, file, row)
             row += batch.num_rows
 
     def _mapped(self, name: str) -> str | None:
@@ -325,14 +323,26 @@ def open_corpus(
     if not files:
         but = f", but {len(results)} run folder(s) or artefact(s), which hold no documents" if results else ""
         kinds = "Parquet, Arrow, CSV or JSONL" if suffixes == tuple(SUFFIXES) else " or ".join(suffixes)
-        raise CorpusError(f"{', '.join(map(str, sources))}: no file found ({kinds}){but}")
+        raise CorpusError(f"{', '.join(map(str, sources))}: no file found ({kinds}){but or _other_format(sources)}")
     formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
     if len(formats) > 1 or "unknown" in formats:
         where, shown = ", ".join(map(str, sources)), ", ".join(sorted({file.suffix or "no suffix" for file in files}))
         if formats == {"unknown"}:
-            raise CorpusError(f"{where}: {shown} does not tell the format; set corpus.format to {', '.join(FORMATS)}")
+            raise CorpusError(
+                f"{where}: {shown} does not tell the format; set corpus.format (--format) to {', '.join(known)}"
+            )
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
     return Corpus(tuple(files), formats.pop(), columns, markup)
+
+
+def _other_format(sources: Sequence[str | Path]) -> str:
+    """What to do about files of a format that must be named, where there are some."""
+    for source in map(Path, sources):
+        found = {file.suffix.lower() for file in ([source] if source.is_file() else source.glob("*"))}
+        names = [name for name, suffixes in MARKED_FORMATS.items() if found.intersection(suffixes)]
+        if names:
+            return f"; if its files are of {', '.join(names)}, name the format (--format, corpus.format)"
+    return ""
 
 
 def _merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -427,101 +437,3 @@ def _find(source: Path, suffixes: Sequence[str], results: set[Path]) -> Iterator
             results |= found
             if not found and file.is_file():
                 yield file
-
-
-def _canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
-    """Cast a batch to `DOCUMENTS`, checking every value."""
-    arrays, fields = [], []
-    for name, column in wanted.items():
-        array = batch.column(batch.schema.get_field_index(column))
-        if name.startswith(SOURCE_COLUMN):
-            arrays.append(_as_text(array, column, file))
-            fields.append(pa.field(name, pa.string()))
-            continue
-        arrays.append(_cast(array, name, column, file, first_row))
-        fields.append(DOCUMENTS.field(name))
-    for name in {"spans", "mentions"} & wanted.keys():
-        texts = arrays[list(wanted).index("text")] if "text" in wanted else None
-        _check_spans(arrays[list(wanted).index(name)], texts, f"column {wanted[name]}", file, first_row)
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:
-    target = DOCUMENTS.field(name).type
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    if name in ("spans", "mentions"):
-        try:
-            return array.cast(target)
-        except pa.ArrowException:
-            parts = ", ".join(f"{part.name}: {part.type}" for part in target.value_type)
-            raise CorpusError(
-                f"{file} column {column}: expected a list of ({parts}), got "
-                f"{type_name(array.type)}, or a number out of range"
-            ) from None
-    if pa.types.is_integer(array.type) and name != "text":
-        array = array.cast(pa.string())
-    if pa.types.is_null(array.type) and len(array):
-        array = pa.nulls(len(array), pa.string())
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
-        expected = "text" if name == "text" else "text or integers"
-        raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}")
-    bad = _first_invalid(array)
-    if bad is not None:
-        raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
-    if name in REQUIRED:
-        _refuse(array.is_null(), "is null", file, column, first_row)
-    if name in ("doc_id", "individual_id", "household_id"):
-        blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
-        _refuse(blank, "is blank", file, column, first_row)
-    return array.cast(target)
-
-
-def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
-    """A column of the source that is none of `DOCUMENTS`, as strings; nulls stay."""
-    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
-    try:
-        return array.cast(pa.string())
-    except pa.ArrowException:
-        raise CorpusError(
-            f"{file} column {column}: expected text, numbers or dates, got {type_name(array.type)}"
-        ) from None
-
-
-def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:
-    """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
-    rows = pc.list_parent_indices(spans).to_numpy()
-    start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
-    for name, values in (("start", start), ("end", end), ("label", label)):
-        if values.null_count:
-            row = rows[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]]
-            raise CorpusError(f"{file} row {first_row + row + 1} {where}: a span has no {name}")
-    starts, ends = start.to_numpy(zero_copy_only=False), end.to_numpy(zero_copy_only=False)
-    bad = (starts < 0) | (ends <= starts)
-    if texts is not None:
-        bad |= ends > pc.utf8_length(texts).to_numpy(zero_copy_only=False)[rows]
-    for at in np.flatnonzero(bad)[:1]:
-        row = int(rows[at])
-        length = f" of {pc.utf8_length(texts)[row]} characters" if texts is not None else ""
-        if texts is not None and 0 <= starts[at] < ends[at] <= pc.binary_length(texts)[row].as_py():
-            length += "; it would if offsets counted bytes, but they count characters"
-        raise CorpusError(
-            f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
-        )
-
-
-def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:
-    rows = np.flatnonzero(pc.fill_null(bad, False).to_numpy(zero_copy_only=False))
-    if len(rows):
-        more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
-        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return pa.types.is_string_view(kind)
-
-
-def _first_invalid(array: pa.Array) -> int | None:
-    from reticent import _rust
-
-    return _rust.check_utf8(array)

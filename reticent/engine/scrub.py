@@ -88,7 +88,9 @@ class ScrubConfig:
         if not 0 <= self.draw < 1 << 63:
             raise PolicyError(f"draw: expected 0 to {(1 << 63) - 1}, got {self.draw}")
         if self.dates.shift_days is not None and self.style not in ("surrogate", "rotate"):
-            raise PolicyError("shift_days: dates are shifted where surrogates are drawn (style surrogate or rotate)")
+            raise PolicyError(
+                "--shift-dates (shift_days): dates are shifted where surrogates are drawn, style surrogate or rotate"
+            )
 
 
 def new_key() -> bytes:

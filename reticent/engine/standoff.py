@@ -120,7 +120,10 @@ def _row(document: MarkedDocument, format: str, markup: Markup, mended: Counter[
     default = r"(?s)([^-]+)-.*" if format == "i2b2-2014" else r"(?s)(.*)"
     individual = re.fullmatch(markup.individual or default, document.doc_id)
     if individual is None:
-        raise CorpusError(f"{document.where}: its id names no individual; say how it does with corpus.individual")
+        raise CorpusError(
+            f"{document.where}: its id names no individual; corpus.individual is a regular expression of a whole "
+            "document id, its one group the individual"
+        )
     mentions, spans = [], set()
     places = _places(document, markup.offsets, format in ("i2b2-2014", "meddocan"), mended)
     for mark, parts in zip(document.marks, places, strict=True):

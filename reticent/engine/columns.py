@@ -1,0 +1,120 @@
+"""Columns of a source -> columns of `DOCUMENTS`: every value is checked, none is repaired.
+
+An error names file, row (1 is the first) and column, and never the text or the id.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.engine.schema import DOCUMENTS, type_name
+from reticent.errors import CorpusError
+
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "canonical"]
+
+REQUIRED: Final = ("doc_id", "individual_id", "text")
+#: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
+SOURCE_COLUMN: Final = "source:"
+
+
+def canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
+    """Cast a batch to `DOCUMENTS`, checking every value."""
+    arrays, fields = [], []
+    for name, column in wanted.items():
+        array = batch.column(batch.schema.get_field_index(column))
+        if name.startswith(SOURCE_COLUMN):
+            arrays.append(_as_text(array, column, file))
+            fields.append(pa.field(name, pa.string()))
+            continue
+        arrays.append(_cast(array, name, column, file, first_row))
+        fields.append(DOCUMENTS.field(name))
+    for name in {"spans", "mentions"} & wanted.keys():
+        texts = arrays[list(wanted).index("text")] if "text" in wanted else None
+        _check_spans(arrays[list(wanted).index(name)], texts, f"column {wanted[name]}", file, first_row)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:
+    target = DOCUMENTS.field(name).type
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    if name in ("spans", "mentions"):
+        try:
+            return array.cast(target)
+        except pa.ArrowException:
+            parts = ", ".join(f"{part.name}: {part.type}" for part in target.value_type)
+            raise CorpusError(
+                f"{file} column {column}: expected a list of ({parts}), got "
+                f"{type_name(array.type)}, or a number out of range"
+            ) from None
+    if pa.types.is_integer(array.type) and name != "text":
+        array = array.cast(pa.string())
+    if pa.types.is_null(array.type) and len(array):
+        array = pa.nulls(len(array), pa.string())
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
+        expected = "text" if name == "text" else "text or integers"
+        raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}")
+    bad = _first_invalid(array)
+    if bad is not None:
+        raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
+    if name in REQUIRED:
+        _refuse(array.is_null(), "is null", file, column, first_row)
+    if name in ("doc_id", "individual_id", "household_id"):
+        blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
+        _refuse(blank, "is blank", file, column, first_row)
+    return array.cast(target)
+
+
+def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
+    """A column of the source that is none of `DOCUMENTS`, as strings; nulls stay."""
+    array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        raise CorpusError(
+            f"{file} column {column}: expected text, numbers or dates, got {type_name(array.type)}"
+        ) from None
+
+
+def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:
+    """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
+    rows = pc.list_parent_indices(spans).to_numpy()
+    start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
+    for name, values in (("start", start), ("end", end), ("label", label)):
+        if values.null_count:
+            row = rows[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]]
+            raise CorpusError(f"{file} row {first_row + row + 1} {where}: a span has no {name}")
+    starts, ends = start.to_numpy(zero_copy_only=False), end.to_numpy(zero_copy_only=False)
+    bad = (starts < 0) | (ends <= starts)
+    if texts is not None:
+        bad |= ends > pc.utf8_length(texts).to_numpy(zero_copy_only=False)[rows]
+    for at in np.flatnonzero(bad)[:1]:
+        row = int(rows[at])
+        length = f" of {pc.utf8_length(texts)[row]} characters" if texts is not None else ""
+        if texts is not None and 0 <= starts[at] < ends[at] <= pc.binary_length(texts)[row].as_py():
+            length += "; it would if offsets counted bytes, but they count characters"
+        raise CorpusError(
+            f"{file} row {first_row + row + 1} {where}: span {starts[at]}..{ends[at]} does not fit its text{length}"
+        )
+
+
+def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:
+    rows = np.flatnonzero(pc.fill_null(bad, False).to_numpy(zero_copy_only=False))
+    if len(rows):
+        more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
+        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return pa.types.is_string_view(kind)
+
+
+def _first_invalid(array: pa.Array) -> int | None:
+    from reticent import _rust
+
+    return _rust.check_utf8(array)

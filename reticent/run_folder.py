@@ -1,0 +1,219 @@
+"""The folder of a run: what is opened from it, and which of its artefacts are still what the job would make.
+
+An artefact is made again exactly if its settings or inputs changed. The job of the last run is kept as ``job.json``;
+an earlier one stays until the first result of the new one stands. Which documents a stage sees is decided here alone:
+``whole_corpus`` is what was given, ``documents`` are those less the copies that deduplication leaves out, ``corpus``
+those less the ones in quarantine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.config import Job, ModelSection
+from reticent.progress import Progress
+
+if TYPE_CHECKING:
+    from reticent.engine.dedup import DedupConfig
+    from reticent.engine.protect import Policy
+
+__all__ = ["RunFolder"]
+
+
+class RunFolder:
+    """The folder of a job, what flows between its stages, and its artefacts.
+
+    Parameters
+    ----------
+    job : Job
+    progress : Progress, optional
+        Where stages say what they do; silent by default.
+    """
+
+    def __init__(self, job: Job, progress: Progress | None = None):
+        self.job = job
+        self.folder = Path(job.out)
+        self.progress = progress or Progress(quiet=True)
+        self._opened: dict[str, Any] = {}
+        self._fingerprints: dict[Path, str] = {}
+        self._job_kept = False
+        self._mended = False
+
+    @property
+    def whole_corpus(self) -> Any:
+        """The documents as they were given, opened once."""
+        if "whole_corpus" not in self._opened:
+            from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.standoff import Markup
+
+            settings = self.job.corpus
+            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
+            markup = Markup(
+                offsets=settings.offsets,
+                individual=settings.individual,
+                annotator=settings.annotator,
+                identifiers=tuple(settings.identifiers),
+            )
+            self._opened["whole_corpus"] = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup
+            )
+        return self._opened["whole_corpus"]
+
+    @property
+    def documents(self) -> Any:
+        """The documents less the copies that deduplication leaves out: what detectors see."""
+        if "documents" not in self._opened:
+            corpus = self.whole_corpus
+            if self.job.dedup.mode != "off":
+                from reticent.artifact import require_kind
+                from reticent.engine.dedup import read_left_out
+
+                require_kind(self.folder / "dedup", "dedup")
+                corpus = corpus.without(read_left_out(self.folder / "dedup"))
+            self._opened["documents"] = corpus
+        return self._opened["documents"]
+
+    @property
+    def corpus(self) -> Any:
+        """The documents without those in quarantine: what every stage after ``detect`` sees."""
+        if "corpus" not in self._opened:
+            from reticent.engine.detect import quarantined_rows
+
+            rows = quarantined_rows(self.folder / "spans")
+            self._opened["corpus"] = self.documents.without(rows) if len(rows) else self.documents
+        return self._opened["corpus"]
+
+    @property
+    def individuals(self) -> Any:
+        """The split, opened once."""
+        if "individuals" not in self._opened:
+            from reticent.engine.split import open_individuals
+
+            self._opened["individuals"] = open_individuals(self.folder / "split")
+        return self._opened["individuals"]
+
+    @property
+    def dedup_config(self) -> DedupConfig:
+        """What counts as a copy, and which copies are left out."""
+        from reticent.engine.dedup import DedupConfig
+
+        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
+        return DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
+
+    @property
+    def policy(self) -> Policy:
+        """What is protected."""
+        from reticent.engine.protect import Policy
+
+        return Policy(**self.job.protect.model_dump())
+
+    def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
+        """Epoch -> model folder, for one trained recipe."""
+        folder = self.folder / "models" / model.name / recipe
+        return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
+
+    def reopen(self, *names: str) -> None:
+        """Forget what was opened under these names: what it was made from has changed."""
+        for name in names:
+            self._opened.pop(name, None)
+
+    # -------------------------------------------------------------- bookkeeping
+
+    def prepare_folder(self) -> None:
+        """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
+        from reticent.artifact import JOB, make_private_folder
+        from reticent.errors import ArtifactError
+
+        job_file = self.folder / JOB
+        with self._writable():
+            make_private_folder(self.folder)
+            if not job_file.exists():
+                if any(not path.name.startswith(f".{JOB}.") for path in self.folder.iterdir()):
+                    raise ArtifactError(f"{self.folder}: not empty and not a run folder; choose another --out")
+                self.keep_job()
+
+    def keep_job(self) -> None:
+        """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
+        one that fails at its start leaves no settings to the commands after it.
+        """
+        from reticent.artifact import JOB, write_private
+
+        if self._job_kept:
+            return
+        job_file, content = self.folder / JOB, self.job.model_dump_json(indent=1).encode()
+        with self._writable():
+            if not job_file.exists() or job_file.read_bytes() != content:
+                write_private(job_file, content)
+        self._job_kept = True
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        from reticent.errors import ArtifactError
+
+        try:
+            yield
+        except FileExistsError:
+            raise ArtifactError(f"{self.folder}: not a folder; choose another --out") from None
+        except OSError as error:
+            if error.errno is None:  # ours
+                raise
+            raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
+
+    def mend(self) -> None:
+        """Wipe what an interrupted run left, once and before anything can fail."""
+        from reticent.artifact import mend_folder
+
+        if not self._mended:
+            mend_folder(self.folder)
+        self._mended = True
+
+    def fingerprint_of(self, name: str) -> str:
+        """Fingerprint of an artefact."""
+        return self.fingerprint_at(self.folder / name)
+
+    def fingerprint_at(self, path: Path) -> str:
+        """Fingerprint of a file or folder, whose bytes are read once a run however many stages ask."""
+        from reticent.artifact import fingerprint
+
+        if path not in self._fingerprints:
+            self._fingerprints[path] = fingerprint(path)
+        return self._fingerprints[path]
+
+    def make(
+        self,
+        name: str,
+        config: dict[str, Any],
+        inputs: dict[str, str],
+        build: Callable[[Path, dict[str, Any]], None],
+        *,
+        kind: str | None = None,
+    ) -> None:
+        """Make the artefact of this name, unless it is there and made with the same settings and inputs."""
+        from reticent.artifact import is_current, read_manifest, write_artifact
+
+        self.mend()
+        path, kind = self.folder / name, kind or name
+        config = json.loads(json.dumps(config, default=str))
+        current = is_current(path, kind=kind, config=config, inputs=inputs)
+        if current:
+            self.progress.kept(name, read_manifest(path).counts)
+        else:
+            with (
+                self._timed(name) as counts,
+                write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
+            ):
+                build(writer.path, writer.counts)
+                counts.update(writer.counts)
+            self.keep_job()
+        self._fingerprints[path] = read_manifest(path).digest
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[dict[str, Any]]:
+        counts: dict[str, Any] = {}
+        with self.progress.stage(name, counts):
+            yield counts
