@@ -3,7 +3,7 @@
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
 #   make test            the tests (make test-slow: also the slow ones, with real pre-trained models)
-#   make test-detectors  the tests of the detectors that run Presidio, edsnlp and real spaCy pipelines (installs them)
+#   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md

@@ -32,6 +32,9 @@ def tables() -> str:
         (_kill, _read("kill")),
         (detection_tables, _read("detection")),
         (speed_tables, _read("detection_speed")),
+        (_dedup, _read("dedup")),
+        (_scrub, _read("scrub")),
+        (_guard, _read("guard")),
     ]
     return "\n".join(
         ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
@@ -155,6 +158,47 @@ def _kill(record: dict[str, Any]) -> str:
     machine = record["machine"]
     return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + markdown(
         ("", "case", *outcomes), rows
+    )
+
+
+def _dedup(record: dict[str, Any]) -> str:
+    checked, timed, machine = record["checked"], record["timed"], record["machine"]
+    recall, cpu = checked["datasketch_recall"], timed["datasketch_cpu_seconds"]
+    wrong = checked["datasketch_wrong_pairs"]
+    rows = [
+        ("reticent", f"{checked['recall']:.3f}", 0, f"{timed['collect_and_near_cpu_seconds']:.2f}"),
+        ("datasketch", *("-" if value is None else value for value in (recall and f"{recall:.3f}", wrong)), "-"),
+    ]
+    if cpu is not None:
+        rows[1] = (*rows[1][:3], f"{cpu:.2f}")
+    return (
+        f"### Deduplication\n\nNear duplicates, threshold {record['threshold']}: found of, and reported beside, the "
+        f"{checked['true_pairs']:,} true pairs of {checked['documents']:,} documents; CPU seconds of "
+        f"{timed['documents']:,} documents, {timed['text_bytes'] / 1e6:.0f} MB. {machine['cpu']}, commit "
+        f"{machine['commit']}.\n\n" + markdown(("", "pairs found", "wrong pairs", "CPU seconds"), rows)
+    )
+
+
+def _scrub(record: dict[str, Any]) -> str:
+    machine, wall, cpu = record["machine"], record["mb_per_second"], record["mb_per_core_second"]
+    rows = [(name, *(f"{speed[name]['median']:.0f}" for speed in (wall, cpu))) for name in wall]
+    return (
+        f"### Scrubbing\n\n{record['documents']:,} documents, {record['bytes'] / 1e6:.0f} MB, {record['spans']:,} "
+        f"spans; median of {next(iter(wall.values()))['n']}. {machine['cpu']}, {machine['cores']} cores, commit "
+        f"{machine['commit']}.\n\n" + markdown(("", "MB/s", "MB a core second"), rows)
+    )
+
+
+def _guard(record: dict[str, Any]) -> str:
+    machine, added = record["machine"], record["cpu_microseconds_per_token"]
+    rows = [(name, f"{row['median']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for name, row in added.items()]
+    return (
+        f"### Output guard\n\n{record['text_bytes'] / 1e6:.0f} MB of text, {record['bytes_per_byte']:.2f} bytes of "
+        f"index a byte, built at {record['build_mb_per_cpu_second']['median']:.0f} MB a CPU second. Blocked by mistake: "
+        f"{record['unrelated_texts_blocked']:.2%} of unrelated texts, {record['copies_of_49_blocked']:.2%} of copies of "
+        f"49 characters. A model of {record['parameters'] / 1e6:.1f} M parameters, {record['batch']} texts of "
+        f'{record["tokens"]} tokens; "added" is taken within a round. {machine["cpu"]}, commit {machine["commit"]}.\n\n'
+        + markdown(("generation", "CPU µs a token", "range"), rows)
     )
 
 

@@ -698,7 +698,9 @@ def files_of_two_formats(folder: Path) -> tuple[Path, Columns]:
     return folder, Columns()
 
 
-@bad(r"a\.txt: \.txt does not tell the format; set corpus\.format to parquet, arrow, csv, jsonl$")
+@bad(
+    r"a\.txt: \.txt does not tell the format; set corpus\.format \(--format\) to parquet, arrow, csv, jsonl, i2b2-2006"
+)
 def file_of_an_unknown_format(folder: Path) -> tuple[Path, Columns]:
     (folder / "a.txt").write_text(SENTINEL)
     return folder / "a.txt", Columns()

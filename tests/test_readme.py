@@ -20,6 +20,7 @@ from toy_models import toy_model, toy_tokenizer
 import reticent
 from reticent.audit.forward import TokenScores
 from reticent.config import parse_job
+from reticent.engine.detect.rules import list_rules
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
@@ -43,14 +44,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "records.parquet").rename(folder / "patients.parquet")
     network = toy_model("bert", hidden_size=8)
     write_model(network, load_tokenizer(toy_tokenizer("bert")), folder / "models" / "bert", recipe="base", epoch=0)
-    (job,) = blocks("toml")
-    (folder / "job.toml").write_text(job)
+    (folder / "job.toml").write_text(blocks("toml")[0])
+    (folder / "said.txt").write_text("Mail a@b.org.")
+    (folder / "marked").mkdir()
+    for name in "ab":
+        (folder / "marked" / f"{name}.txt").write_text("Mail a@b.org.")
+        (folder / "marked" / f"{name}.ann").write_text("T1\tEMAIL 5 12\ta@b.org\n")
     return folder
 
 
 def test_the_job_file_is_valid() -> None:
-    (job,) = blocks("toml")
-    assert parse_job(tomllib.loads(job)).model[0].recipes == ["mlm", "ppmlm"]
+    job, options = map(tomllib.loads, blocks("toml"))
+    assert parse_job(job).model[0].recipes == ["mlm", "ppmlm"]
+    assert parse_job(job | options).detect.options.keys() == {"rules", "records", "gazetteer", "spacy"}
+
+
+def test_the_rules_are_as_many_as_it_says() -> None:
+    assert f"| {len(list_rules())} forms in" in README.read_text(encoding="utf-8")
 
 
 def test_the_commands_run_in_order_and_the_model_loads(
@@ -67,6 +77,10 @@ def test_the_commands_run_in_order_and_the_model_loads(
             assert not (folder / "run" / "models").exists()
         if number == 2:
             assert (folder / "run" / "report" / "report.html").exists()
+    (identifiers,) = (block for block in blocks("sh") if "reticent scrub" in block)
+    for line in identifiers.splitlines():
+        verb = shlex.split(line, comments=True)[1:]
+        assert command(*verb) == (3 if verb[:2] == ["guard", "check"] else 0), line
     (python,) = blocks("python")
     names: dict[str, object] = {}
     exec(python, names)
@@ -74,7 +88,7 @@ def test_the_commands_run_in_order_and_the_model_loads(
 
 
 def test_every_module_has_its_line_in_the_tree() -> None:
-    tree = next(block for block in blocks("text") if "cli.py" in block)
+    tree = next(block for block in blocks("text") if "job.py" in block)
     modules = {
         path.relative_to(ROOT / "reticent").as_posix()
         for path in (ROOT / "reticent").rglob("*.py")
