@@ -196,8 +196,8 @@ def _guard(record: dict[str, Any]) -> str:
         f"### Output guard\n\n{record['text_bytes'] / 1e6:.0f} MB of text, {record['bytes_per_byte']:.2f} bytes of "
         f"index a byte, built at {record['build_mb_per_cpu_second']['median']:.0f} MB a CPU second. Blocked by "
         f"mistake: {record['unrelated_texts_blocked']:.2%} of unrelated texts, {record['copies_of_49_blocked']:.2%} of "
-        f"copies of 49 characters. A model of {record['parameters'] / 1e6:.1f} M parameters, {record['batch']} texts of "
-        f'{record["tokens"]} tokens; "added" is taken within a round. {machine["cpu"]}, commit {machine["commit"]}.\n\n'
+        f"copies of 49 characters. A model of {record['parameters'] / 1e6:.1f} M parameters, {record['batch']} texts "
+        f'of {record["tokens"]} tokens; "added": within a round. {machine["cpu"]}, commit {machine["commit"]}.\n\n'
         + markdown(("generation", "CPU µs a token", "range"), rows)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,15 @@ __all__ = ["counts_table", "evaluation_tables", "rules_table"]
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return spans by category and detector."""
-    table = _table("category", *spans, title="Spans found")
-    for name in sorted({category for counts in spans.values() for category in counts}):
-        table.add_row(name, *(f"{counts.get(name, 0):,}" for counts in spans.values()))
+    """Return spans by category and detector; what propagation added, whoever found it first, in one column."""
+    columns: dict[str, Counter[str]] = {}
+    for name, counts in spans.items():
+        columns.setdefault(name.partition(":")[0], Counter()).update(counts)
+    table = _table("category", *columns, title="Spans found")
+    for name in sorted({category for counts in columns.values() for category in counts}):
+        table.add_row(name, *(f"{counts[name]:,}" for counts in columns.values()))
     table.add_section()
-    table.add_row("all", *(f"{sum(counts.values()):,}" for counts in spans.values()))
+    table.add_row("all", *(f"{counts.total():,}" for counts in columns.values()))
     return table
 
 
