@@ -107,8 +107,9 @@ def write_artifact(
     Raises
     ------
     ArtifactError
-        Another process is writing this artefact, the folder there is not one of ours and not empty (it is left
-        alone), or the place cannot be written (read-only, a full disk); the old artefact then stands as it was.
+        Another process is writing this artefact, the folder there is not one of ours and not empty or an artefact of
+        another kind (it is left alone), or the place cannot be written (read-only, a full disk); the old artefact then
+        stands as it was.
     """
     path = Path(path)
     try:
@@ -131,6 +132,7 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
             if not path.is_dir() or any(path.iterdir()):
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
+        _refuse_other_kind(path, kind)
         temporary = _temporary(path)
         old_umask = os.umask(0o077)
         try:
@@ -145,6 +147,13 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
             raise
         finally:
             os.umask(old_umask)
+
+
+def _refuse_other_kind(path: Path, kind: str) -> None:
+    """Raise `ArtifactError` for a result of another sort, which nobody who names it as ``--out`` means to lose."""
+    held = _read_object(path / MANIFEST).get("kind", kind)  # one that cannot be read is replaced
+    if held != kind:
+        raise ArtifactError(f"{path}: holds an artefact of kind {held}; choose another place for one of kind {kind}")
 
 
 def read_manifest(path: Path | str) -> Manifest:

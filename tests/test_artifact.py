@@ -654,3 +654,20 @@ def test_fingerprint_of_a_file_is_of_its_bytes(tmp_path: Path) -> None:
         (folder / "secret").chmod(0)
         with pytest.raises(ArtifactError, match="Permission denied"):
             fingerprint(folder / "secret")
+
+
+def test_a_result_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    with write_artifact(tmp_path / "a", kind="synth", config={}, inputs={}) as writer:
+        (writer.path / "documents").write_text("x")
+    with (
+        pytest.raises(
+            ArtifactError, match="holds an artefact of kind synth; choose another place for one of kind scrub"
+        ),
+        write_artifact(tmp_path / "a", kind="scrub", config={}, inputs={}),
+    ):
+        pass
+    assert (tmp_path / "a" / "documents").read_text() == "x"
+    (tmp_path / "a" / "manifest.json").write_text("damaged")
+    with write_artifact(tmp_path / "a", kind="scrub", config={}, inputs={}):
+        pass
+    assert not (tmp_path / "a" / "documents").exists()
