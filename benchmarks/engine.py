@@ -107,6 +107,7 @@ def rows(parts: tuple[str, ...], documents: int, num_bytes: int, limited: bool) 
         for share in GROWTH:
             size = str(max(int(documents * share), 1))
             found.append(Row(name=f"growth, {int(size):,} documents", part="growth", task="reticent", corpus=size, n=3))
+        found.append(Row(name="largest step, n = 1..1", part="growth", task="reticent", corpus=size, n=1))
     return found
 
 

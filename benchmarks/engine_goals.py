@@ -111,6 +111,11 @@ def goals(runs: Runs, num_bytes: int, shape: dict[str, Any], training_rate: floa
         above = [(run["peak_bytes"] - run["before_bytes"]) / num_bytes for run in runs.get(name, [])]
         add("P7", f"peak memory / bytes of text, {what}", peaks, first, goal)
         add("P7", f"the same above what the process held before, {what}", above, first, goal)
+    largest = runs.get("largest step, n = 1..1", [])
+    if largest:
+        what = f"n = 1, {largest[0]['documents']:,} documents"
+        peaks = [run["peak_bytes"] / run["text_bytes"] for run in largest]
+        add("P7", f"peak memory / bytes of text, {what}", peaks, "<= 0.6", "<= 0.15")
     held = [run["peak_bytes"] / run["memory_limit"] for run in runs.get(f"{three}, memory limit", [])]
     add("P7", "peak memory / the limit", held, "<= 1.1", "<= 1.1")
     add("P8", "exponent of CPU over documents", _exponents(runs), "<= 1.08", "<= 1.03")

@@ -199,6 +199,8 @@ def _columns(table: Any, *names: str) -> tuple[np.ndarray, ...]:
 def count_reticent(
     corpus: Path, n: int, k: int, min_support: int = 2, memory_limit: int | None = None
 ) -> dict[str, Any]:
+    import pyarrow.compute as pc
+
     _import_engine()
     with Clock() as split:
         documents, individuals = _split(corpus)
@@ -207,7 +209,14 @@ def count_reticent(
         tables = [index.words(), *(index.level(level) for level in range(2, n + 1))]
     supports = [_columns(table, "support")[0] for table in tables]
     kept = {each: [int(np.count_nonzero(support >= each)) for support in supports] for each in {k, 10}}
-    return {**clock.spent, "kept": kept, "memory_limit": memory_limit, "split_seconds": split.spent["seconds"]}
+    texts = (batch.column("text") for batch in documents.batches(columns=("text",)))
+    about = {
+        "memory_limit": memory_limit,
+        "split_seconds": split.spent["seconds"],
+        "documents": documents.num_documents,
+        "text_bytes": sum(pc.sum(pc.binary_length(text)).as_py() for text in texts),
+    }
+    return {**clock.spent, **about, "kept": kept}
 
 
 def count_reticent_alone(corpus: Path, n: int, k: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from reticent import _rust
 from reticent.engine import synthetic
 from reticent.engine.corpus import Columns, open_corpus
+from reticent.engine.detect.labels import category
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -141,8 +142,9 @@ def test_files_open_as_a_corpus_and_public_ones_belong_to_nobody(tmp_path: Path)
     columns = Columns(household_id="household_id", label="label", spans="spans")
     corpus = open_corpus(tmp_path / "documents", columns=columns)
     assert corpus.num_documents > 40
+    names = [name for name in DOCUMENTS.names if name != "mentions"]  # those of gold files alone
     batches = list(corpus.batches(columns=tuple(DOCUMENTS.names)))
-    assert batches[0].schema.names == DOCUMENTS.names
+    assert batches[0].schema.names == names
     own = set(corpus.scan().column("individual_id").to_pylist())
     public = open_corpus(tmp_path / "public").scan()
     assert public.column("doc_id") == public.column("individual_id")
@@ -219,12 +221,12 @@ def test_rules_find_every_identity_that_has_a_form(documents: list[Row]) -> None
     batch = pa.record_batch({"text": pa.array(texts, pa.large_string())})
     found: dict[int, set[tuple[int, int, str]]] = defaultdict(set)
     for row in RulesDetector().detect(batch).to_pylist():
-        found[row["document"]].add((row["start"], row["end"], row["label"]))
+        found[row["document"]].add((row["start"], row["end"], category(row["label"])))
     checked = 0
     for number, document in enumerate(documents):
         for span in document["spans"]:
             if span["label"] in ("EMAIL", "PHONE", "SSN", "NIR", "DATE", "ID"):
-                assert (span["start"], span["end"], span["label"]) in found[number], span["label"]
+                assert (span["start"], span["end"], category(span["label"])) in found[number], span["label"]
                 checked += 1
     assert checked > 5000
 

@@ -1,7 +1,7 @@
 //! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
 //!
 //! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
-//! `AHEAD` at a time, while the places of the next so many are fetched into the cache.
+//! one by one, while the places of the next `AHEAD` are fetched into the cache.
 
 use std::hash::BuildHasher;
 
@@ -35,13 +35,6 @@ struct Long {
     count: u64,
 }
 
-/// A chunk of words on its way through the table.
-struct Fetched<'a> {
-    chunk: &'a [(u32, u32)],
-    keys: [Key; AHEAD],
-    places: [u32; AHEAD],
-}
-
 pub struct Dictionary {
     slots: Buffer<Slot>,
     num_short: usize,
@@ -54,7 +47,7 @@ pub struct Dictionary {
 impl Default for Dictionary {
     fn default() -> Self {
         Self {
-            slots: Buffer::new(1 << 12),
+            slots: Buffer::table(1 << 12),
             num_short: 0,
             long: HashTable::new(),
             words: Strings::new(),
@@ -85,18 +78,22 @@ impl Dictionary {
         // Every id is written, and stays where the next one is not written over it: whether a word is new to the visit is
         // what a processor guesses wrong.
         let (out, mut num_new) = (&mut ids[num_ids..], 0);
-        let mut chunks = bounds.chunks(AHEAD);
-        let mut next = chunks.next().map(|chunk| self.fetch(text, chunk));
-        while let Some(fetched) = next {
-            let again = self.num_short + 2 * AHEAD > self.slots.len() / 4 * 3;
-            if again {
+        let mut fetched = [(Key::default(), 0u32); AHEAD];
+        for chunk in bounds.chunks(1 << 10) {
+            // Each chunk may add words: grow before places are computed.
+            while self.num_short + chunk.len() > self.slots.len() / 4 * 3 {
                 self.grow();
             }
-            let fetched = if again { self.fetch(text, fetched.chunk) } else { fetched };
-            next = chunks.next().map(|chunk| self.fetch(text, chunk));
             let mask = self.slots.len() - 1;
-            for (at, &(start, end)) in fetched.chunk.iter().enumerate() {
-                let (key, mut place) = (fetched.keys[at], fetched.places[at] as usize);
+            for (at, &word) in chunk.iter().take(AHEAD).enumerate() {
+                fetched[at] = self.fetch(text, word);
+            }
+            for (at, &(start, end)) in chunk.iter().enumerate() {
+                let (key, place) = fetched[at % AHEAD];
+                if let Some(&word) = chunk.get(at + AHEAD) {
+                    fetched[at % AHEAD] = self.fetch(text, word);
+                }
+                let mut place = place as usize;
                 let (id, is_new);
                 if key == Key::default() {
                     (id, is_new) = self.intern_long(&text[start as usize..end as usize], visit);
@@ -126,19 +123,14 @@ impl Dictionary {
         ids.truncate(num_ids + num_new);
     }
 
-    /// Keys of a chunk of words, and where the table is looked at first; these places are fetched into the cache.
+    /// Key of a word, and where the table is looked at first, which is fetched into the cache.
     #[inline(always)]
-    fn fetch<'a>(&self, text: &str, chunk: &'a [(u32, u32)]) -> Fetched<'a> {
-        let mut fetched = Fetched { chunk, keys: [Key::default(); AHEAD], places: [0; AHEAD] };
-        let shift = 64 - self.slots.len().trailing_zeros();
-        for (at, &(start, end)) in chunk.iter().enumerate() {
-            // A longer word has nobody's key.
-            let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
-            fetched.keys[at] = key;
-            fetched.places[at] = (key.hash() >> shift) as u32;
-            prefetch(&self.slots[fetched.places[at] as usize]);
-        }
-        fetched
+    fn fetch(&self, text: &str, (start, end): (u32, u32)) -> (Key, u32) {
+        // A longer word has nobody's key.
+        let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
+        let place = key.hash() >> (64 - self.slots.len().trailing_zeros());
+        prefetch(&self.slots[place as usize]);
+        (key, place as u32)
     }
 
     /// Id of a word of 16 bytes or more, and whether this visit has not seen it.
@@ -162,7 +154,7 @@ impl Dictionary {
 
     #[cold]
     fn grow(&mut self) {
-        let new = Buffer::new(self.slots.len() * 2);
+        let new = Buffer::table(self.slots.len() * 2);
         let old = std::mem::replace(&mut self.slots, new);
         let shift = 64 - self.slots.len().trailing_zeros();
         let mask = self.slots.len() - 1;

@@ -58,7 +58,7 @@ pub struct Lookup {
 impl Lookup {
     pub fn new(surface: Surface, words: &Strings, support: &[u32], levels: Vec<Ranks>) -> Self {
         let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
-        let mut slots: Buffer<Slot> = Buffer::new(num_slots);
+        let mut slots: Buffer<Slot> = Buffer::table(num_slots);
         let mut long = HashTable::new();
         for (id, (word, &support)) in words.iter().zip(support).enumerate() {
             let found = Found { id: id as u32, support };

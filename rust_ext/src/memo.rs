@@ -30,7 +30,7 @@ pub struct Memo<V: Zero> {
 impl<V: Zero + Default> Memo<V> {
     /// With `1 << bits` lines, later up to `1 << max_bits`; each takes 64 bytes if a value takes up to 16.
     pub fn new(bits: u32, max_bits: u32) -> Self {
-        Self { lines: Buffer::new(1 << bits), bits, max_bits, num_inserted: 0 }
+        Self { lines: Buffer::table(1 << bits), bits, max_bits, num_inserted: 0 }
     }
 
     #[inline(always)]
@@ -70,7 +70,7 @@ impl<V: Zero + Default> Memo<V> {
     #[cold]
     fn grow(&mut self) {
         self.bits += 1;
-        let old = std::mem::replace(&mut self.lines, Buffer::new(1 << self.bits));
+        let old = std::mem::replace(&mut self.lines, Buffer::table(1 << self.bits));
         for line in old.iter() {
             for slot in line.0.iter().rev().filter(|slot| slot.key != Key::default()) {
                 self.put(slot.key, slot.value);
