@@ -213,7 +213,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
         "settings": job.model_dump(
-            mode="json", include={"seed", "split", "detect", "index", "protect", "model", "train", "audit"}
+            mode="json", include={"seed", "dedup", "split", "detect", "index", "protect", "model", "train", "audit"}
         ),
         "corpus": corpus_section(run),
         "models": results,
