@@ -393,7 +393,7 @@ def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
     """Return the detectors that a guard was built with: name -> options."""
     from reticent.artifact import require_kind
 
-    return dict(require_kind(Path(path), "guard").config["detect"])
+    return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 
 
 def guard_detectors(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
