@@ -3,12 +3,16 @@
 //! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
 //! does so in a twentieth of the cases is mixed. Texts without case say nothing. A list of the user's is common as it stands.
 //! Memory grows with the vocabulary: some 40 bytes a distinct word.
+//!
+//! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
 
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::context::{has_case, is_capital, starts_sentence};
+use crate::bearers::{Bearers, number_of};
+use crate::context::{has_case, is_announced, is_capital, starts_sentence};
+use crate::error::{Error, Result};
 use crate::intern::Interner;
 use crate::pieces::View;
 use crate::surface::Surface;
@@ -57,6 +61,7 @@ pub struct CommonWords {
     total: Table,
     /// What threads have counted since the last `merge`; each writes to its own.
     parts: Vec<Mutex<Table>>,
+    bearers: Bearers,
 }
 
 impl Default for CommonWords {
@@ -69,11 +74,25 @@ const NUM_PARTS: usize = 64;
 
 impl CommonWords {
     pub fn new() -> Self {
-        Self { total: Table::new(), parts: Vec::new() }
+        Self { total: Table::new(), parts: Vec::new(), bearers: Bearers::default() }
+    }
+
+    /// Names that individuals have, before documents are counted.
+    pub fn add_bearers(&mut self, individuals: &Texts, names: &Texts) -> Result<()> {
+        if individuals.len() != names.len() {
+            return Err(Error::Corpus("common words: one individual is needed for each name".into()));
+        }
+        self.bearers.add(individuals, names);
+        Ok(())
     }
 
     /// Count the words of documents; they tell once merged.
-    pub fn add(&mut self, texts: &Texts) {
+    pub fn add(&mut self, texts: &Texts, individuals: Option<&Texts>) -> Result<()> {
+        if individuals.is_some_and(|individuals| individuals.len() != texts.len()) {
+            return Err(Error::Corpus("common words: one individual is needed for each document".into()));
+        }
+        let individuals = individuals.filter(|_| !self.bearers.is_empty());
+        let bearers = &self.bearers;
         self.parts.resize_with(NUM_PARTS, || Mutex::new(Table::new()));
         let parts = &self.parts;
         (0..texts.len()).into_par_iter().for_each(|row| {
@@ -82,6 +101,7 @@ impl CommonWords {
             let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
             let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
             let view = View::new(text, Surface::Fold);
+            let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
                 let (text, start, end) = (view.text(), start as usize, end as usize);
                 if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
@@ -93,8 +113,14 @@ impl CommonWords {
                     _ => (0, 0, 1),
                 };
                 part.add_at(text, start, end, counts);
+                if let Some(individual) = individual
+                    && counts.0 == 1
+                {
+                    bearers.saw(text, start, end, individual, || is_announced(&view, number));
+                }
             }
         });
+        Ok(())
     }
 
     /// Add words that are common whatever the corpus says.
@@ -144,6 +170,12 @@ impl CommonWords {
         self.counts(word).2.into()
     }
 
+    /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
+    /// as a name is not, and by many who do not have it.
+    pub fn is_language(&self, name: &str) -> bool {
+        self.counts(name).0 == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
+    }
+
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
         self.counts(word).0 > 0
@@ -167,12 +199,22 @@ mod tests {
     #[test]
     fn classes_by_hand() {
         let mut common = CommonWords::new();
-        common.add(&texts(&[
-            "Will you say what you will? It will do.",
-            "all small: young young",
-            "So Ann Grant has a grant.",
-        ]));
-        common.add(&texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]));
+        common
+            .add(
+                &texts(&[
+                    "Will you say what you will? It will do.",
+                    "all small: young young",
+                    "So Ann Grant has a grant.",
+                ]),
+                None,
+            )
+            .unwrap();
+        common
+            .add(
+                &texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]),
+                None,
+            )
+            .unwrap();
         common.add_list(&texts(&["Petit", "van"]));
         common.merge();
         let classes = ["will", "young", "grant", "brown", "ann", "petit", "nobody"].map(|word| common.class(word));
