@@ -21,12 +21,24 @@ use crate::spans::Found;
 use crate::surface::Surface;
 use crate::text::Texts;
 
+/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry with that
+/// first piece.
+#[derive(Clone, Copy)]
+struct Entry {
+    number: u32,
+    rest: (u32, u32),
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
 /// Sequences of pieces by their first.
 #[derive(Default)]
 pub struct Sequences {
     pieces: Interner,
-    /// For each piece, the entries that begin with it: number, and where its rest stands in `rests`.
-    starting: Vec<Vec<(u32, u32, u32)>>,
+    /// For each piece, the first and last entry that begins with it; `NONE` for none.
+    starting: Vec<(u32, u32)>,
+    entries: Vec<Entry>,
     /// The gap before each further piece, and its id.
     rests: Vec<(Box<str>, u32)>,
 }
@@ -39,7 +51,7 @@ impl Sequences {
     fn id(&mut self, piece: &str) -> u32 {
         let id = self.pieces.intern(piece);
         if id as usize == self.starting.len() {
-            self.starting.push(Vec::new());
+            self.starting.push((NONE, NONE));
         }
         id
     }
@@ -64,7 +76,15 @@ impl Sequences {
             self.rests.push((gap_form(gap).into(), id));
         }
         let to = self.rests.len() as u32;
-        self.starting[head as usize].push((number, from, to));
+        let entry = self.entries.len() as u32;
+        self.entries.push(Entry { number, rest: (from, to), next: NONE });
+        match &mut self.starting[head as usize] {
+            starting @ (NONE, _) => *starting = (entry, entry),
+            (_, last) => {
+                self.entries[*last as usize].next = entry;
+                *last = entry;
+            }
+        }
     }
 
     /// Give each entry that stands at a piece: its number and the last piece of the match.
@@ -74,7 +94,10 @@ impl Sequences {
         let Some(head) = self.pieces.find_at(view.text(), start as usize, end as usize) else {
             return;
         };
-        for &(number, from, to) in &self.starting[head as usize] {
+        let mut entry = self.starting[head as usize].0;
+        while entry != NONE {
+            let Entry { number, rest: (from, to), next } = self.entries[entry as usize];
+            entry = next;
             let rest = &self.rests[from as usize..to as usize];
             let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
                 let next = piece + at + 1;
@@ -222,6 +245,10 @@ fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
     if is_announced(view, piece) {
         return !is_in_date(view, piece);
     }
+    // Most are words in small letters.
+    if class != Class::Name && (!cased || is_capital(view, piece) == Some(false)) {
+        return false;
+    }
     let initial = |at: usize, between: usize| {
         cased
             && at < view.len()
@@ -234,7 +261,6 @@ fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
     }
     match class {
         Class::Name => true,
-        _ if !cased || is_capital(view, piece) == Some(false) => false,
         Class::Mixed if !starts_sentence(view, piece) => true,
         _ => {
             // "J. Young" and "Young J.", but neither "I Will" nor "Will I".
