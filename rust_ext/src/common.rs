@@ -6,6 +6,7 @@
 //!
 //! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -62,7 +63,11 @@ pub struct CommonWords {
     /// What threads have counted since the last `merge`; each writes to its own.
     parts: Vec<Mutex<Table>>,
     bearers: Bearers,
+    version: u64,
 }
+
+/// How many states of `CommonWords` there have been.
+static VERSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Default for CommonWords {
     fn default() -> Self {
@@ -74,7 +79,7 @@ const NUM_PARTS: usize = 64;
 
 impl CommonWords {
     pub fn new() -> Self {
-        Self { total: Table::new(), parts: Vec::new(), bearers: Bearers::default() }
+        Self { total: Table::new(), parts: Vec::new(), bearers: Bearers::default(), version: 0 }
     }
 
     /// Names that individuals have, before documents are counted.
@@ -131,6 +136,7 @@ impl CommonWords {
                 self.total.add(view.piece(number), (u32::MAX, 0, 0));
             }
         }
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     /// Bring together what threads have counted, so that they can be asked for.
@@ -141,6 +147,7 @@ impl CommonWords {
                 self.total.add(part.words.word(id as u32), counts);
             }
         }
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     pub fn len(&self) -> usize {
@@ -149,6 +156,11 @@ impl CommonWords {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// A number of its own for each state that can be asked; 0 where nothing is known.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// What a folded word is.
