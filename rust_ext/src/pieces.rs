@@ -92,7 +92,9 @@ impl<'a> View<'a> {
     pub fn origin_start(&self, number: usize) -> Option<usize> {
         match &self.shape {
             Shape::Ascii(_) => Some(self.pieces[number].0 as usize),
-            Shape::Folded(_) => Some(self.starts[number]).filter(|&start| start != u32::MAX).map(|start| start as usize),
+            Shape::Folded(_) => {
+                Some(self.starts[number]).filter(|&start| start != u32::MAX).map(|start| start as usize)
+            }
         }
     }
 
