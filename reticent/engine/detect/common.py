@@ -8,7 +8,8 @@ nothing is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_ahead", "read_common_words", "read_lines"]
 
 
 class Guarded(Protocol):
@@ -67,7 +68,7 @@ def count_common_words(
     common, done = _rust.CommonWords(), 0
     for table in bearers:
         common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
-    for batch in corpus.batches(columns=("individual_id", "text")):
+    for batch in read_ahead(corpus.batches(columns=("individual_id", "text"))):
         ids = batch.column("individual_id").cast(pa.string())
         common.add(batch.column("text"), ids, num_threads=num_threads)
         done += batch.num_rows
@@ -75,6 +76,15 @@ def count_common_words(
             progress(done)
     common.merge()
     return common
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what the iterator gives, the next batch being read in a thread while one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
 
 
 def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
