@@ -9,12 +9,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use crate::bearers::{Bearers, number_of};
 use crate::context::{has_case, is_announced, is_capital, starts_sentence};
 use crate::error::{Error, Result};
-use crate::intern::Interner;
+use crate::key::Key;
 use crate::pieces::View;
 use crate::surface::Surface;
 use crate::text::Texts;
@@ -33,29 +35,47 @@ pub enum Class {
 /// small ones for a word of a list.
 type Counts = (u32, u32, u32);
 
+/// Counts of words, beside their keys: a rare word costs one look into memory.
 #[derive(Default)]
 struct Table {
-    words: Interner,
-    counts: Vec<Counts>,
+    short: HashMap<Key, Counts, FixedState>,
+    long: HashMap<Box<str>, Counts, FixedState>,
 }
 
 impl Table {
-    fn new() -> Self {
-        Self { words: Interner::new(), counts: Vec::new() }
-    }
-
-    fn add(&mut self, word: &str, counts: Counts) {
-        self.add_at(word, 0, word.len(), counts);
-    }
-
-    fn add_at(&mut self, text: &str, start: usize, end: usize, (small, capital, all): Counts) {
-        let id = self.words.intern_at(text, start, end) as usize;
-        if id == self.counts.len() {
-            self.counts.push((0, 0, 0));
+    #[inline]
+    fn add_at(&mut self, text: &str, start: usize, end: usize, counts: Counts) {
+        match Key::of(text.as_bytes(), start, end) {
+            Some(key) => add(self.short.entry(key).or_default(), counts),
+            None => match self.long.get_mut(&text[start..end]) {
+                Some(known) => add(known, counts),
+                None => _ = self.long.insert(text[start..end].into(), counts),
+            },
         }
-        let counts = &mut self.counts[id];
-        *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
     }
+
+    fn merge(&mut self, mut other: Self) {
+        if other.len() > self.len() {
+            std::mem::swap(self, &mut other);
+        }
+        other.short.into_iter().for_each(|(key, counts)| add(self.short.entry(key).or_default(), counts));
+        other.long.into_iter().for_each(|(word, counts)| add(self.long.entry(word).or_default(), counts));
+    }
+
+    fn get(&self, word: &str) -> Option<Counts> {
+        match Key::of(word.as_bytes(), 0, word.len()) {
+            Some(key) => self.short.get(&key).copied(),
+            None => self.long.get(word).copied(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+}
+
+fn add(counts: &mut Counts, (small, capital, all): Counts) {
+    *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
 }
 
 pub struct CommonWords {
@@ -79,7 +99,7 @@ const NUM_PARTS: usize = 64;
 
 impl CommonWords {
     pub fn new() -> Self {
-        Self { total: Table::new(), parts: Vec::new(), bearers: Bearers::default(), version: 0 }
+        Self { total: Table::default(), parts: Vec::new(), bearers: Bearers::default(), version: 0 }
     }
 
     /// Names that individuals have, before documents are counted.
@@ -98,7 +118,7 @@ impl CommonWords {
         }
         let individuals = individuals.filter(|_| !self.bearers.is_empty());
         let bearers = &self.bearers;
-        self.parts.resize_with(NUM_PARTS, || Mutex::new(Table::new()));
+        self.parts.resize_with(NUM_PARTS, Mutex::default);
         let parts = &self.parts;
         (0..texts.len()).into_par_iter().for_each(|row| {
             let text = texts.get(row);
@@ -133,7 +153,7 @@ impl CommonWords {
         for row in 0..words.len() {
             let view = View::new(words.get(row), Surface::Fold);
             for number in 0..view.len() {
-                self.total.add(view.piece(number), (u32::MAX, 0, 0));
+                self.total.add_at(view.piece(number), 0, view.piece(number).len(), (u32::MAX, 0, 0));
             }
         }
         self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -142,16 +162,13 @@ impl CommonWords {
     /// Bring together what threads have counted, so that they can be asked for.
     pub fn merge(&mut self) {
         for part in std::mem::take(&mut self.parts) {
-            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
-            for (id, &counts) in part.counts.iter().enumerate() {
-                self.total.add(part.words.word(id as u32), counts);
-            }
+            self.total.merge(part.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
         self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     pub fn len(&self) -> usize {
-        self.total.counts.len()
+        self.total.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -174,7 +191,7 @@ impl CommonWords {
     }
 
     fn counts(&self, word: &str) -> Counts {
-        self.total.words.find(word).map_or((0, 0, 0), |id| self.total.counts[id as usize])
+        self.total.get(word).unwrap_or_default()
     }
 
     /// How often a folded word stands in the documents.
