@@ -189,14 +189,19 @@ class CommonWords:
     def __new__(cls) -> CommonWords: ...
     @property
     def num_words(self) -> int: ...
-    def add(self, texts: _ArrowArray, *, num_threads: int = 0) -> None:
-        """Count the words of documents; texts without case say nothing."""
+    def add(self, texts: _ArrowArray, individuals: _ArrowArray | None = None, *, num_threads: int = 0) -> None:
+        """Count the words of documents; texts without case say nothing. ``individuals``, one a document, tell who uses
+        the names of others."""
+    def add_bearers(self, individuals: _ArrowArray, names: _ArrowArray) -> None:
+        """Add names, each of an individual, before documents are counted."""
     def add_list(self, words: _ArrowArray) -> None:
         """Add words that are common whatever documents say."""
     def merge(self) -> None:
         """Bring together what threads have counted."""
     def classes(self, words: _ArrowArray) -> NDArray[np.uint8]:
         """Return of each word 0: a name, 1: a name as often as not, 2: common."""
+    def are_language(self, words: _ArrowArray) -> NDArray[np.uint8]:
+        """Return 1 for each name of individuals that is a word of the language too: many use it who do not have it."""
 
 @final
 class Gazetteer:

@@ -95,9 +95,10 @@ def test_names_by_their_parts_initials_and_small_edits(names: list[str], text: s
 @pytest.mark.parametrize(
     ("names", "text", "expected"),
     [
-        (["May", "Rose"], "She may have a rose. May comes in May 2020 and 5 May. We see May.", ["May"]),
+        (["May", "Rose"], "She may have a rose. May comes in May 2020 and 5 May. We see May.", ["May", "May"]),
         (["May", "Rose"], "May Rose; Mrs. Rose", ["May Rose", "Rose"]),
-        (["Will", "Brown"], "He will see brown spots. Will it? With Brown.", ["Brown"]),
+        (["Will", "Brown"], "He will see brown spots. Will it? With Brown.", ["Will", "Brown"]),
+        (["Will", "Brown"], "She said: hi, will brown. And mr. brown can", ["will brown", "brown"]),
         (["Will", "Brown"], "all small here: hi , will brown .", ["will brown"]),  # no case to tell by
         (["Turner"], "She turned. Turned on; with Turned", []),
     ],
@@ -105,6 +106,59 @@ def test_names_by_their_parts_initials_and_small_edits(names: list[str], text: s
 def test_names_that_are_words_need_a_capital_or_a_neighbour(names: list[str], text: str, expected: list[str]) -> None:
     common = ["may", "rose", "will", "brown", "turned"]
     assert find([("name", name) for name in names], text, common=common) == expected
+
+
+WORDS_AND_NAMES = {
+    # Individual: names, texts.
+    "p0": (["May", "Rose"], ["Seen: May may rise. a rose. So May Rose and may rose, 5 May; ROSE. May it."]),
+    "p1": (["Will", "de Brown"], ["Hello. you will, mr. brown, said de Brown in the brown coat of de"]),
+    "p2": (["Linda", "Vo"], ["Dialogue: hi linda , how are you linda ? miss vo ; vo did. Vo went", "all small linda"]),
+    "p3": (["Linda"], ["It is linda here. you will be with linda"]),
+    "p4": ([], ["His wife is linda. We will see, and it may be. a brown rose de novo"]),
+    "p5": ([], ["The doctor: linda said you will. It may be a brown rose de novo", "She, linda, linda will"]),
+    "p6": ([], ["You will. It may be a brown rose de novo"]),
+}
+
+
+def test_own_names_in_small_letters_are_words_where_many_others_use_them(tmp_path: Path) -> None:
+    rows = [(who, text) for who, (_, texts) in WORDS_AND_NAMES.items() for text in texts]
+    documents = {"doc_id": [f"d{i}" for i in range(len(rows))], "individual_id": [who for who, _ in rows]}
+    pq.write_table(pa.table({**documents, "text": [text for _, text in rows]}), tmp_path / "d.parquet")
+    named = [(who, name) for who, (names, _) in WORDS_AND_NAMES.items() for name in names]
+    table = table_of(tmp_path, {"individual_id": [who for who, _ in named], "name": [name for _, name in named]})
+    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(table)], tmp_path)
+    spans: list[list[str]] = [[] for _ in rows]
+    for row in pq.read_table(tmp_path / "spans.parquet").to_pylist():
+        spans[row["document"]].append(rows[row["document"]][1][row["start"] : row["end"]])
+    assert spans == [
+        ["May", "May Rose", "may rose", "ROSE", "May"],
+        ["brown", "de Brown"],
+        ["linda", "linda", "vo", "Vo"],
+        ["linda"],
+        ["linda", "linda"],
+        [],
+        [],
+        [],
+        [],
+    ]
+
+
+def test_columns_of_the_documents_tell_who_has_a_name_too(tmp_path: Path) -> None:
+    names = ["Rose", "Ann", *[None] * 3]
+    texts = ["A rose for ann. Rose", "A rose for ann. Ann", *["A rose for ann", "A rose for Ann", "A rose"]]
+    ids = [str(i) for i in range(5)]
+    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": texts, "who": names}), tmp_path / "d.parquet")
+    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(columns={"first_name": "who"})], tmp_path)
+    rows = pq.read_table(tmp_path / "spans.parquet").to_pylist()
+    assert [(row["document"], row["start"]) for row in rows] == [(0, 16), (1, 11), (1, 16)]
+
+
+def test_bearers_and_documents_need_individuals() -> None:
+    common = _rust.CommonWords()
+    with pytest.raises(CorpusError, match="one individual is needed for each name"):
+        common.add_bearers(pa.array(["a"]), pa.array(["Ann", "Bob"]))
+    with pytest.raises(CorpusError, match="one individual is needed for each document"):
+        common.add(pa.array(["a"]), pa.array(["a", "b"]))
 
 
 def test_initials_alone_are_an_option() -> None:
@@ -429,21 +483,18 @@ def test_patients_names_of_real_encounters_are_found(data: Path, tmp_path: Path)
     names = [
         [(row["metadata"].get(f"patient_{part}") or "").strip() for part in ("firstname", "familyname")] for row in rows
     ]
-    texts = [text for row in rows for text in (row["note"], row["dialogue"])]
-    ids = [str(number) for number in range(len(rows)) for _ in range(2)]
-    table = {"individual_id": ids[::2], "first_name": [n[0] for n in names], "last_name": [n[1] for n in names]}
-    pq.write_table(
-        pa.table({"doc_id": [str(i) for i in range(len(ids))], "individual_id": ids, "text": texts}),
-        tmp_path / "d.parquet",
-    )
-    detector = RecordsDetector(table_of(tmp_path, table))
-    learn_common_words(open_corpus(tmp_path / "d.parquet"), [detector])
+    # The dialogues are in small letters, the notes are not.
+    texts = [row["dialogue"] + "\n\n" + row["note"] for row in rows]
+    ids = [str(number) for number in range(len(rows))]
+    table = {"individual_id": ids, "first_name": [n[0] for n in names], "last_name": [n[1] for n in names]}
+    pq.write_table(pa.table({"doc_id": ids, "individual_id": ids, "text": texts}), tmp_path / "d.parquet")
+    detect_spans(open_corpus(tmp_path / "d.parquet"), [RecordsDetector(table_of(tmp_path, table))], tmp_path)
     covered = [np.zeros(len(text), dtype=bool) for text in texts]
-    for row in detector.detect(batch_of(texts, ids)).to_pylist():
+    for row in pq.read_table(tmp_path / "spans.parquet").to_pylist():
         covered[row["document"]][row["start"] : row["end"]] = True
     number = hit = 0
     for at, text in enumerate(texts):
-        for name in filter(None, names[at // 2]):
+        for name in filter(None, names[at]):
             for match in re.finditer(rf"\b{re.escape(name)}\b", text, re.IGNORECASE):
                 number += 1
                 hit += bool(covered[at][match.start() : match.end()].all())

@@ -3,13 +3,20 @@
 //! A word that stands in small letters more often than with a capital inside a sentence is common (`will`, `brown`); one that
 //! does so in a twentieth of the cases is mixed. Texts without case say nothing. A list of the user's is common as it stands.
 //! Memory grows with the vocabulary: some 40 bytes a distinct word.
+//!
+//! Names of individuals are asked after another way (`bearers`), since a corpus that writes names small says nothing of them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use crate::context::{has_case, is_capital, starts_sentence};
-use crate::intern::Interner;
+use crate::bearers::{Bearers, number_of};
+use crate::context::{has_case, is_announced, is_capital, starts_sentence};
+use crate::error::{Error, Result};
+use crate::key::Key;
 use crate::pieces::View;
 use crate::surface::Surface;
 use crate::text::Texts;
@@ -28,36 +35,59 @@ pub enum Class {
 /// small ones for a word of a list.
 type Counts = (u32, u32, u32);
 
+/// Counts of words, beside their keys: a rare word costs one look into memory.
 #[derive(Default)]
 struct Table {
-    words: Interner,
-    counts: Vec<Counts>,
+    short: HashMap<Key, Counts, FixedState>,
+    long: HashMap<Box<str>, Counts, FixedState>,
 }
 
 impl Table {
-    fn new() -> Self {
-        Self { words: Interner::new(), counts: Vec::new() }
-    }
-
-    fn add(&mut self, word: &str, counts: Counts) {
-        self.add_at(word, 0, word.len(), counts);
-    }
-
-    fn add_at(&mut self, text: &str, start: usize, end: usize, (small, capital, all): Counts) {
-        let id = self.words.intern_at(text, start, end) as usize;
-        if id == self.counts.len() {
-            self.counts.push((0, 0, 0));
+    #[inline]
+    fn add_at(&mut self, text: &str, start: usize, end: usize, counts: Counts) {
+        match Key::of(text.as_bytes(), start, end) {
+            Some(key) => add(self.short.entry(key).or_default(), counts),
+            None => match self.long.get_mut(&text[start..end]) {
+                Some(known) => add(known, counts),
+                None => _ = self.long.insert(text[start..end].into(), counts),
+            },
         }
-        let counts = &mut self.counts[id];
-        *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
     }
+
+    fn merge(&mut self, mut other: Self) {
+        if other.len() > self.len() {
+            std::mem::swap(self, &mut other);
+        }
+        other.short.into_iter().for_each(|(key, counts)| add(self.short.entry(key).or_default(), counts));
+        other.long.into_iter().for_each(|(word, counts)| add(self.long.entry(word).or_default(), counts));
+    }
+
+    fn get(&self, word: &str) -> Option<Counts> {
+        match Key::of(word.as_bytes(), 0, word.len()) {
+            Some(key) => self.short.get(&key).copied(),
+            None => self.long.get(word).copied(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+}
+
+fn add(counts: &mut Counts, (small, capital, all): Counts) {
+    *counts = (counts.0.saturating_add(small), counts.1.saturating_add(capital), counts.2.saturating_add(all));
 }
 
 pub struct CommonWords {
     total: Table,
     /// What threads have counted since the last `merge`; each writes to its own.
     parts: Vec<Mutex<Table>>,
+    bearers: Bearers,
+    version: u64,
 }
+
+/// How many states of `CommonWords` there have been.
+static VERSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Default for CommonWords {
     fn default() -> Self {
@@ -69,12 +99,26 @@ const NUM_PARTS: usize = 64;
 
 impl CommonWords {
     pub fn new() -> Self {
-        Self { total: Table::new(), parts: Vec::new() }
+        Self { total: Table::default(), parts: Vec::new(), bearers: Bearers::default(), version: 0 }
+    }
+
+    /// Names that individuals have, before documents are counted.
+    pub fn add_bearers(&mut self, individuals: &Texts, names: &Texts) -> Result<()> {
+        if individuals.len() != names.len() {
+            return Err(Error::Corpus("common words: one individual is needed for each name".into()));
+        }
+        self.bearers.add(individuals, names);
+        Ok(())
     }
 
     /// Count the words of documents; they tell once merged.
-    pub fn add(&mut self, texts: &Texts) {
-        self.parts.resize_with(NUM_PARTS, || Mutex::new(Table::new()));
+    pub fn add(&mut self, texts: &Texts, individuals: Option<&Texts>) -> Result<()> {
+        if individuals.is_some_and(|individuals| individuals.len() != texts.len()) {
+            return Err(Error::Corpus("common words: one individual is needed for each document".into()));
+        }
+        let individuals = individuals.filter(|_| !self.bearers.is_empty());
+        let bearers = &self.bearers;
+        self.parts.resize_with(NUM_PARTS, Mutex::default);
         let parts = &self.parts;
         (0..texts.len()).into_par_iter().for_each(|row| {
             let text = texts.get(row);
@@ -82,6 +126,7 @@ impl CommonWords {
             let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
             let mut part = parts[thread].lock().unwrap_or_else(PoisonError::into_inner);
             let view = View::new(text, Surface::Fold);
+            let individual = individuals.map(|individuals| number_of(individuals.get(row)));
             for (number, &(start, end)) in view.pieces.iter().enumerate() {
                 let (text, start, end) = (view.text(), start as usize, end as usize);
                 if end - start < 2 || text.as_bytes()[start].is_ascii_digit() {
@@ -93,8 +138,14 @@ impl CommonWords {
                     _ => (0, 0, 1),
                 };
                 part.add_at(text, start, end, counts);
+                if let Some(individual) = individual
+                    && counts.0 == 1
+                {
+                    bearers.saw(text, start, end, individual, || is_announced(&view, number));
+                }
             }
         });
+        Ok(())
     }
 
     /// Add words that are common whatever the corpus says.
@@ -102,27 +153,31 @@ impl CommonWords {
         for row in 0..words.len() {
             let view = View::new(words.get(row), Surface::Fold);
             for number in 0..view.len() {
-                self.total.add(view.piece(number), (u32::MAX, 0, 0));
+                self.total.add_at(view.piece(number), 0, view.piece(number).len(), (u32::MAX, 0, 0));
             }
         }
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     /// Bring together what threads have counted, so that they can be asked for.
     pub fn merge(&mut self) {
         for part in std::mem::take(&mut self.parts) {
-            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
-            for (id, &counts) in part.counts.iter().enumerate() {
-                self.total.add(part.words.word(id as u32), counts);
-            }
+            self.total.merge(part.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
+        self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }
 
     pub fn len(&self) -> usize {
-        self.total.counts.len()
+        self.total.len()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// A number of its own for each state that can be asked; 0 where nothing is known.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// What a folded word is.
@@ -136,12 +191,18 @@ impl CommonWords {
     }
 
     fn counts(&self, word: &str) -> Counts {
-        self.total.words.find(word).map_or((0, 0, 0), |id| self.total.counts[id as usize])
+        self.total.get(word).unwrap_or_default()
     }
 
     /// How often a folded word stands in the documents.
     pub fn num_occurrences(&self, word: &str) -> u64 {
         self.counts(word).2.into()
+    }
+
+    /// Whether a folded word that is a name of individuals is a word of the language too: it is listed, or is written small
+    /// as a name is not, and by many who do not have it.
+    pub fn is_language(&self, name: &str) -> bool {
+        self.counts(name).0 == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
     }
 
     /// Whether a folded word has been seen in small letters at all.
@@ -167,12 +228,22 @@ mod tests {
     #[test]
     fn classes_by_hand() {
         let mut common = CommonWords::new();
-        common.add(&texts(&[
-            "Will you say what you will? It will do.",
-            "all small: young young",
-            "So Ann Grant has a grant.",
-        ]));
-        common.add(&texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]));
+        common
+            .add(
+                &texts(&[
+                    "Will you say what you will? It will do.",
+                    "all small: young young",
+                    "So Ann Grant has a grant.",
+                ]),
+                None,
+            )
+            .unwrap();
+        common
+            .add(
+                &texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]),
+                None,
+            )
+            .unwrap();
         common.add_list(&texts(&["Petit", "van"]));
         common.merge();
         let classes = ["will", "young", "grant", "brown", "ann", "petit", "nobody"].map(|word| common.class(word));

@@ -56,16 +56,32 @@ pub fn fold(text: &str, surface: Surface) -> Folded {
 
 /// Bytes at the start that stand for themselves but for case: ASCII, with single spaces.
 fn simple_prefix(bytes: &[u8]) -> usize {
-    let mut space = false;
-    for (at, &byte) in bytes.iter().enumerate() {
+    let mut at = 0;
+    // A processor looks at 16 at a time; in each chunk also at the byte before, for a second space.
+    for chunk in bytes.chunks_exact(CHUNK) {
+        let mut space = at > 0 && bytes[at - 1] == b' ';
+        let mut stops = 0;
+        for &byte in chunk {
+            stops |= byte & 0x80 | u8::from(byte.wrapping_sub(b'\t') < 5) | u8::from(space & (byte == b' '));
+            space = byte == b' ';
+        }
+        if stops != 0 {
+            break;
+        }
+        at += CHUNK;
+    }
+    let mut space = at > 0 && bytes[at - 1] == b' ';
+    for (rest, &byte) in bytes[at..].iter().enumerate() {
         match byte {
-            b' ' if space => return at,
-            b'\t'..=b'\r' | 0x80.. => return at,
+            b' ' if space => return at + rest,
+            b'\t'..=b'\r' | 0x80.. => return at + rest,
             _ => space = byte == b' ',
         }
     }
     bytes.len()
 }
+
+const CHUNK: usize = 32;
 
 fn push_space(to: &mut String) {
     if !to.ends_with(' ') {
@@ -245,6 +261,22 @@ impl Folded {
         let Some(last) = last else { return Some(at) };
         let beyond = (at as u32).checked_sub(last.folded + last.folded_len)?;
         Some((last.origin + last.origin_len + beyond) as usize)
+    }
+
+    /// The original bytes of ascending folded ones that begin something; `u32::MAX` within a character.
+    pub fn origins(&self, text: &str, starts: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut before = 0;
+        let origin = |start: u32| {
+            while self.segments.get(before).is_some_and(|segment| segment.folded <= start) {
+                before += 1;
+            }
+            let from = match self.segments[..before].last() {
+                Some(last) if last.folded == start && last.folded_len > 0 => Some(last.origin as usize),
+                last => Self::origin(last, start as usize),
+            };
+            from.filter(|&from| from < text.len() && text.is_char_boundary(from)).map_or(u32::MAX, |from| from as u32)
+        };
+        starts.map(origin).collect()
     }
 
     /// The original bounds of a match, or None when it cuts a character: one that folds to several, or one and its accent.

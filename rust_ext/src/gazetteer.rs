@@ -7,6 +7,7 @@
 //! With a guard, names that are common words (`common`) need evidence: see `is_name`.
 
 use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -21,12 +22,24 @@ use crate::spans::Found;
 use crate::surface::Surface;
 use crate::text::Texts;
 
+/// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry with that
+/// first piece.
+#[derive(Clone, Copy)]
+struct Entry {
+    number: u32,
+    rest: (u32, u32),
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
 /// Sequences of pieces by their first.
 #[derive(Default)]
 pub struct Sequences {
     pieces: Interner,
-    /// For each piece, the entries that begin with it: number, and where its rest stands in `rests`.
-    starting: Vec<Vec<(u32, u32, u32)>>,
+    /// For each piece, the first and last entry that begins with it; `NONE` for none.
+    starting: Vec<(u32, u32)>,
+    entries: Vec<Entry>,
     /// The gap before each further piece, and its id.
     rests: Vec<(Box<str>, u32)>,
 }
@@ -39,7 +52,7 @@ impl Sequences {
     fn id(&mut self, piece: &str) -> u32 {
         let id = self.pieces.intern(piece);
         if id as usize == self.starting.len() {
-            self.starting.push(Vec::new());
+            self.starting.push((NONE, NONE));
         }
         id
     }
@@ -64,7 +77,15 @@ impl Sequences {
             self.rests.push((gap_form(gap).into(), id));
         }
         let to = self.rests.len() as u32;
-        self.starting[head as usize].push((number, from, to));
+        let entry = self.entries.len() as u32;
+        self.entries.push(Entry { number, rest: (from, to), next: NONE });
+        match &mut self.starting[head as usize] {
+            starting @ (NONE, _) => *starting = (entry, entry),
+            (_, last) => {
+                self.entries[*last as usize].next = entry;
+                *last = entry;
+            }
+        }
     }
 
     /// Give each entry that stands at a piece: its number and the last piece of the match.
@@ -74,7 +95,10 @@ impl Sequences {
         let Some(head) = self.pieces.find_at(view.text(), start as usize, end as usize) else {
             return;
         };
-        for &(number, from, to) in &self.starting[head as usize] {
+        let mut entry = self.starting[head as usize].0;
+        while entry != NONE {
+            let Entry { number, rest: (from, to), next } = self.entries[entry as usize];
+            entry = next;
             let rest = &self.rests[from as usize..to as usize];
             let follows = |(at, (gap, id)): (usize, &(Box<str>, u32))| {
                 let next = piece + at + 1;
@@ -112,11 +136,15 @@ pub fn gap_form(gap: &str) -> Cow<'_, str> {
 pub struct Gazetteer {
     sequences: Sequences,
     surface: Surface,
+    /// The one piece of each pattern; empty for those of several.
+    words: Vec<Box<str>>,
+    /// What the words are, for the version of common words that was asked for last.
+    classes: Mutex<(u64, Arc<Vec<Class>>)>,
 }
 
 impl Gazetteer {
     pub fn new(patterns: &Texts, surface: Surface) -> Result<Self> {
-        let mut sequences = Sequences::new();
+        let (mut sequences, mut words) = (Sequences::new(), Vec::with_capacity(patterns.len()));
         for row in 0..patterns.len() {
             let view = View::new(patterns.get(row), surface);
             let num_chars: usize = (0..view.len()).map(|number| view.piece(number).chars().count()).sum();
@@ -124,13 +152,25 @@ impl Gazetteer {
                 return Err(Error::Corpus(format!("gazetteer: row {row} has fewer than 2 letters or digits")));
             }
             sequences.add(&view, 0, view.len() - 1, row as u32);
+            words.push(if view.len() == 1 { view.piece(0).into() } else { Box::default() });
         }
-        Ok(Self { sequences, surface })
+        Ok(Self { sequences, surface, words, classes: Mutex::default() })
+    }
+
+    /// The class of each pattern's word: looked up once, not at every hit.
+    fn classes_of(&self, common: &CommonWords) -> Arc<Vec<Class>> {
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        if classes.0 != common.version() || classes.1.len() != self.words.len() {
+            let found = self.words.par_iter().map(|word| common.class(word)).collect();
+            *classes = (common.version(), Arc::new(found));
+        }
+        classes.1.clone()
     }
 
     /// Every free-standing occurrence of every pattern; `source` is the pattern's number. With `common` words, a pattern of one
     /// piece that is among them counts only with evidence.
     pub fn find(&self, texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
+        let classes = common.map(|common| self.classes_of(common));
         (0..texts.len())
             .into_par_iter()
             .flat_map_iter(|row| {
@@ -139,8 +179,8 @@ impl Gazetteer {
                 for piece in 0..view.len() {
                     self.sequences.at(&view, piece, |number, last| hits.push((piece, last, number)));
                 }
-                if let Some(common) = common {
-                    guard(&view, &mut hits, common);
+                if let Some(classes) = &classes {
+                    guard(&view, &mut hits, classes);
                 }
                 let mut found: Vec<Found> = hits
                     .iter()
@@ -161,25 +201,29 @@ impl Gazetteer {
 type Hit = (usize, usize, u32);
 
 /// Keep the hits that are names: those of several pieces, those of a word that is not common, and those with evidence.
-fn guard(view: &View, hits: &mut Vec<Hit>, common: &CommonWords) {
+fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
     if hits.is_empty() {
         return;
     }
     // For each piece, whether it is a name: 0 unknown, 1 perhaps, 2 surely.
     let mut names = vec![0u8; view.len()];
+    // The pieces that are not unknown, ascending.
+    let mut listed: Vec<usize> = Vec::with_capacity(hits.len());
     for &(first, last, _) in hits.iter() {
         let level = if first < last { 2 } else { names[first].max(1) };
         names[first..=last].fill(level);
+        let next = listed.last().map_or(0, |&piece| piece + 1);
+        listed.extend(first.max(next)..=last);
     }
     let cased = has_case(view.original);
-    for &(piece, _, _) in hits.iter() {
-        if names[piece] == 1 && is_name(view, piece, common.class(view.piece(piece)), cased) {
+    for &(piece, _, number) in hits.iter() {
+        if names[piece] == 1 && is_name(view, piece, classes[number as usize], cased) {
             names[piece] = 2;
         }
     }
     // Two words of the list alone among small ones: "seen by Will Brown today".
     let capital = |piece: usize| is_capital(view, piece) == Some(true);
-    for piece in 1..view.len().saturating_sub(1) {
+    for &piece in listed.iter().filter(|&&piece| piece > 0 && piece + 1 < view.len()) {
         let pair = names[piece] == 1
             && names[piece + 1] == 1
             && view.gap(piece) == " "
@@ -202,11 +246,11 @@ fn guard(view: &View, hits: &mut Vec<Hit>, common: &CommonWords) {
             names[piece] = 2;
         }
     };
-    for piece in 1..view.len() {
+    for &piece in listed.iter().filter(|&&piece| piece > 0) {
         spread(&mut names, piece, piece - 1, piece - 1);
     }
-    for piece in (1..view.len()).rev() {
-        spread(&mut names, piece - 1, piece, piece - 1);
+    for &piece in listed.iter().rev().filter(|&&piece| piece + 1 < view.len()) {
+        spread(&mut names, piece, piece + 1, piece);
     }
     hits.retain(|&(first, last, _)| first < last || names[first] == 2);
 }
@@ -222,6 +266,10 @@ fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
     if is_announced(view, piece) {
         return !is_in_date(view, piece);
     }
+    // Most are words in small letters.
+    if class != Class::Name && (!cased || is_capital(view, piece) == Some(false)) {
+        return false;
+    }
     let initial = |at: usize, between: usize| {
         cased
             && at < view.len()
@@ -234,7 +282,6 @@ fn is_name(view: &View, piece: usize, class: Class, cased: bool) -> bool {
     }
     match class {
         Class::Name => true,
-        _ if !cased || is_capital(view, piece) == Some(false) => false,
         Class::Mixed if !starts_sentence(view, piece) => true,
         _ => {
             // "J. Young" and "Young J.", but neither "I Will" nor "Will I".

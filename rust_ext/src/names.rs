@@ -9,7 +9,7 @@
 //! Cost: a few nanoseconds a piece: lengths, then sets of letters, are compared before letters are. An edit changes two letters
 //! of the set at most.
 
-use crate::common::{Class, CommonWords};
+use crate::common::CommonWords;
 use crate::context::{is_announced, is_capital, is_in_date, is_initial, is_particle, joins_names, starts_sentence};
 use crate::pieces::View;
 
@@ -21,7 +21,8 @@ struct Part {
     num_edits: usize,
     /// Too short to be a name wherever it stands ("Li", "Do").
     weak: bool,
-    class: Class,
+    /// A word of the language too: in small letters it is that word.
+    language: bool,
     source: u32,
 }
 
@@ -104,7 +105,7 @@ impl Names {
             letters: letters(text),
             num_edits,
             weak: !strong,
-            class: common.map_or(Class::Name, |common| common.class(text)),
+            language: common.is_some_and(|common| common.is_language(text)),
             source,
             chars,
             text: text.into(),
@@ -173,7 +174,7 @@ impl Names {
     }
 
     fn judged(&self, view: &View, piece: usize, part: usize, edited: bool, setting: Setting) -> Hit {
-        let Part { weak, class, .. } = self.parts[part];
+        let Part { weak, language, .. } = self.parts[part];
         let capital = is_capital(view, piece);
         let text = view.piece(piece);
         let sure = if edited {
@@ -182,12 +183,15 @@ impl Names {
                 && (setting.common.is_some() || setting.cased && !starts_sentence(view, piece))
         } else if is_in_date(view, piece) {
             false
-        } else if !weak && class == Class::Name || capital.is_none() {
+        } else if capital.is_none() {
             true
         } else if !setting.cased {
             !weak
+        } else if capital == Some(true) {
+            // "Do not" is no Mr. Do, unless this corpus has no such word.
+            !weak || setting.common.is_some() && !language || !starts_sentence(view, piece)
         } else {
-            capital == Some(true) && (!weak && class == Class::Mixed || !starts_sentence(view, piece))
+            !weak && !language
         };
         Hit { piece, part, edited, sure }
     }
@@ -235,10 +239,11 @@ impl Names {
         let initial = || (first..=last).any(|piece| view.piece(piece).len() == 1 && is_initial(view, piece));
         let exact = || hits.iter().any(|hit| !hit.edited);
         let capital = || !setting.cased || hits.iter().any(|hit| is_capital(view, hit.piece) != Some(false));
+        let strong = || hits.iter().any(|hit| !self.parts[hit.part].weak);
         hits.iter().any(|hit| hit.sure)
-            || (others() || is_announced(view, first) && exact() || initial() && setting.cased && exact())
-                && capital()
+            || (others() && strong() || is_announced(view, first) && exact())
                 && !(first == last && is_in_date(view, first))
+            || (others() || initial() && setting.cased && exact()) && capital()
     }
 
     /// "J.S." or "J. S.", of the initials of two different parts.

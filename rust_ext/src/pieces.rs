@@ -26,6 +26,8 @@ pub struct View<'a> {
     shape: Shape,
     /// Bounds in `text()`.
     pub pieces: Vec<Bounds>,
+    /// Where each piece begins in a folded original.
+    starts: Vec<u32>,
 }
 
 impl<'a> View<'a> {
@@ -37,9 +39,12 @@ impl<'a> View<'a> {
         } else {
             Shape::Ascii(original.to_ascii_lowercase())
         };
-        let mut view = Self { original, shape, pieces: Vec::new() };
+        let mut view = Self { original, shape, pieces: Vec::new(), starts: Vec::new() };
         let mut pieces = Vec::with_capacity(view.text().len() / 5);
         cut(view.text(), &mut pieces);
+        if let Shape::Folded(folded) = &view.shape {
+            view.starts = folded.origins(original, pieces.iter().map(|&(start, _)| start));
+        }
         view.pieces = pieces;
         view
     }
@@ -79,6 +84,17 @@ impl<'a> View<'a> {
         match &self.shape {
             Shape::Ascii(_) => Some((start, end)),
             Shape::Folded(folded) => folded.original(self.original, start, end),
+        }
+    }
+
+    /// Where a piece begins in the original; None where that is within a character.
+    #[inline]
+    pub fn origin_start(&self, number: usize) -> Option<usize> {
+        match &self.shape {
+            Shape::Ascii(_) => Some(self.pieces[number].0 as usize),
+            Shape::Folded(_) => {
+                Some(self.starts[number]).filter(|&start| start != u32::MAX).map(|start| start as usize)
+            }
         }
     }
 

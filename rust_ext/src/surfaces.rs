@@ -122,7 +122,7 @@ impl Surfaces {
         if [scopes.len(), names.len(), sources.len()] != [spans.starts.len(); 3] || units.len() != texts.len() {
             return Err(Error::Corpus("surfaces: one scope, name and source a span, and one unit a document".into()));
         }
-        self.common.add(texts);
+        self.common.add(texts, None)?;
         self.num_documents += texts.len() as u64;
         let found: Vec<Vec<(usize, Form)>> = (0..texts.len())
             .into_par_iter()

@@ -1,13 +1,15 @@
 """Common words: which names are also words of the language, learned from how the corpus itself writes them.
 
-A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). No
-list is shipped: a corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector
-as ``common``, and nothing is counted.
+A word that stands in small letters more often than with a capital inside a sentence is common ("will", "brown"). A name
+of individuals is a word where many use it who do not have it, for a corpus may write names small. No list is shipped: a
+corpus of notes knows its own words, in its own languages. Whoever has a list gives it to a detector as ``common``, and
+nothing is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
+__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_ahead", "read_common_words", "read_lines"]
 
 
 class Guarded(Protocol):
@@ -48,14 +50,27 @@ def read_lines(path: str | Path, what: str) -> list[str]:
 
 
 def count_common_words(
-    corpus: Corpus, *, num_threads: int = 0, progress: Callable[[int], None] | None = None
+    corpus: Corpus,
+    *,
+    bearers: Iterable[pa.Table] = (),
+    num_threads: int = 0,
+    progress: Callable[[int], None] | None = None,
 ) -> CommonWords:
-    """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary."""
+    """Count how the corpus writes its words. Cost: one pass over the text; memory by the vocabulary.
+
+    Parameters
+    ----------
+    bearers : tables with the columns individual_id and name, strings
+        Whose names are told from words by who uses them.
+    """
     from reticent import _rust
 
     common, done = _rust.CommonWords(), 0
-    for batch in corpus.batches(columns=("text",)):
-        common.add(batch.column("text"), num_threads=num_threads)
+    for table in bearers:
+        common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
+    for batch in read_ahead(corpus.batches(columns=("individual_id", "text"))):
+        ids = batch.column("individual_id").cast(pa.string())
+        common.add(batch.column("text"), ids, num_threads=num_threads)
         done += batch.num_rows
         if progress:
             progress(done)
@@ -63,10 +78,20 @@ def count_common_words(
     return common
 
 
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what the iterator gives, the next batch being read in a thread while one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
 def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:
     """Count once for all detectors that want to know and have no list of the user's."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
-        common = count_common_words(corpus, num_threads=wanting[0].num_threads)
+        bearers = [detector.bearers(corpus) for detector in wanting if hasattr(detector, "bearers")]
+        common = count_common_words(corpus, bearers=bearers, num_threads=wanting[0].num_threads)
         for detector in wanting:
             detector.common_words = common

@@ -27,6 +27,7 @@ from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
+    from reticent.engine.corpus import Corpus
 
 __all__ = ["FIELDS", "RecordsDetector", "Values", "read_records"]
 
@@ -188,11 +189,13 @@ class RecordsDetector:
         #: Fields of the table that held nothing.
         self.num_skipped = 0
         self._ids: pa.Array | None = None
+        self._names: pa.Table | None = None
         if table is not None:
             values = read_records(table, fields)
             self.num_skipped = values.num_skipped
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._ids = encoded.dictionary
+            self._names = _names(values.table)
             self._records = _compiled(values.table, encoded.indices)
 
     def num_without(self, individual_ids: pa.Array) -> int:
@@ -202,6 +205,18 @@ class RecordsDetector:
         known = pc.is_in(individual_ids.cast(pa.string()), value_set=self._ids)
         return int(pc.sum(pc.invert(known)).as_py() or 0)
 
+    def bearers(self, corpus: Corpus) -> pa.Table:
+        """Return who has which name (individual_id, name), also of the columns of the documents."""
+        parts = [self._names] if self._names is not None else []
+        if self._of_document:
+            for batch in corpus.batches(columns=("individual_id", *self.columns)):
+                ids = pa.chunked_array([batch.column("individual_id").cast(pa.string())])
+                parts.append(_names(_values(ids, self._columns(batch), "documents").table))
+        return pa.concat_tables(parts)
+
+    def _columns(self, batch: pa.RecordBatch) -> dict[str, pa.ChunkedArray]:
+        return {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
+
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         parts = []
         if self._ids is not None:
@@ -210,8 +225,7 @@ class RecordsDetector:
             parts.append(self._find(self._records, batch, units))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])
-            columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
-            values = _values(rows, columns, "documents").table
+            values = _values(rows, self._columns(batch), "documents").table
             own = _compiled(values, values.column("individual_id").combine_chunks().cast(pa.int64()))
             parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
         return pa.concat_tables(parts)
@@ -232,6 +246,12 @@ class RecordsDetector:
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
         return spans.set_column(4, spans.schema.field(4), scores)
+
+
+def _names(values: pa.Table) -> pa.Table:
+    """Individual and value of the fields that are names."""
+    named = values.filter(pc.equal(values.column("field"), "name"))
+    return named.select(["individual_id", "value"]).rename_columns(["individual_id", "name"])
 
 
 def _compiled(values: pa.Table, units: pa.Array) -> object:

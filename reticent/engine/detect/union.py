@@ -8,6 +8,7 @@ everything after it. What fails on every document of a batch is no matter of one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect.alignment import Alignment
-from reticent.engine.detect.common import learn_common_words
+from reticent.engine.detect.common import learn_common_words, read_ahead
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.schema import SPANS
 from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
@@ -79,13 +80,22 @@ def detect_spans(
     columns = ["doc_id", "individual_id", "text"]
     columns += dict.fromkeys(name for detector in detectors for name in detector.columns if name not in columns)
     num_read = 0
-    with pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer:
-        for batch in corpus.batches(columns=tuple(columns)):
+    with (
+        pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        written: Future[None] | None = None
+        for batch in read_ahead(corpus.batches(columns=tuple(columns))):
             if detectors:
-                writer.write_table(union.spans_of(batch))
+                spans = union.spans_of(batch)
+                if written:
+                    written.result()
+                written = pool.submit(writer.write_table, spans)
             num_read += batch.num_rows
             if progress:
                 progress(num_read)
+        if written:
+            written.result()
     if on_error == "quarantine":
         pq.write_table(pa.Table.from_pylist(union.quarantine, schema=QUARANTINE), Path(folder) / "quarantine.parquet")
     return union.counts

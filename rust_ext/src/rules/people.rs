@@ -1,5 +1,10 @@
 //! People: names behind a title or in a form's field, and ages over 89.
 
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+
 use super::{Hit, Rank, Rule, always, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -72,11 +77,21 @@ fn is_no_range(hit: &mut Hit) -> bool {
     !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
 }
 
+type Words = LazyLock<HashSet<&'static [u8], FixedState>>;
+
+fn words(list: &'static str) -> HashSet<&'static [u8], FixedState> {
+    list.split_ascii_whitespace().map(str::as_bytes).collect()
+}
+
 /// Words that a form or a sentence puts where a name might stand.
-const NO_NAMES: &str = "\
+static NO_NAMES: Words = LazyLock::new(|| {
+    words(
+        "\
     No NoCol Nombre The This He She Was And Or In On None Not Unknown Same As At Date Patient Paciente Servicio \
     Hospital Mujer Varon Male Female Sexo Age Is To It N DOB MRN Medico Medical El La Los Las Un Una Le Les Madame \
-    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone";
+    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone",
+    )
+});
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.
 fn is_behind_a_name(hit: &mut Hit) -> bool {
@@ -105,20 +120,20 @@ fn is_name(hit: &mut Hit) -> bool {
     let piece = hit.piece();
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
-    !is_listed(NO_NAMES, first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
+    !NO_NAMES.contains(first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.
-const NEXT_FIELDS: &str = "\
+static NEXT_FIELDS: Words = LazyLock::new(|| {
+    words(
+        "\
     NoCol Servicio Service Hospital Hopital Complejo Calle Paseo Plaza Avda Avenida Av Centro Clinica Clinic Unidad \
     Departamento Department Dept Urbanizacion Apartado Correo Facultad Instituto Universidad Oncologia Urologia Ctra \
     Carretera Email E-mail Tel Tfno Phone DOB MRN Date Age Sex MD On At In The Edad Sexo Fecha Ne Nee Geboren Room \
     Unit An I A He She This We It His Her As If Patient There You Of To And For After Before When Seccion SECCION \
-    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO";
-
-fn is_listed(list: &str, word: &[u8]) -> bool {
-    list.split_ascii_whitespace().any(|listed| listed.as_bytes() == word)
-}
+    Departament Fundacion Grupo Jefe Correos Area Equipo SERVICIO",
+    )
+});
 
 fn cut_after_name(hit: &mut Hit) {
     // "C/" begins a street.
@@ -128,7 +143,7 @@ fn cut_after_name(hit: &mut Hit) {
     let mut end = 0;
     for word in hit.piece().split(|&byte| byte == b' ') {
         let bare = word.trim_ascii_end().strip_suffix(b".").unwrap_or(word);
-        if end > 0 && is_listed(NEXT_FIELDS, bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
+        if end > 0 && NEXT_FIELDS.contains(bare) && !is_initial(word, end + word.len() == hit.piece().len()) {
             let name = hit.piece()[..end - 1].trim_ascii_end();
             hit.end = hit.start + name.strip_suffix(b",").unwrap_or(name).len();
             return;

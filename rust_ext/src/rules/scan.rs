@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
+use memchr::memchr3_iter;
 use rayon::prelude::*;
 use regex_automata::meta::{Cache, Regex};
 use regex_automata::nfa::thompson::{self, NFA};
@@ -12,6 +13,7 @@ use regex_automata::{Anchored, Input};
 
 use super::filter::{Filter, Mask};
 use super::{Hit, RULES, expand};
+use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
 use crate::fold::fold_plain;
 use crate::spans::Found;
@@ -70,6 +72,7 @@ fn compile() -> std::result::Result<Compiled, String> {
 thread_local! {
     /// What the expressions remember of their automata, by rule.
     static CACHES: RefCell<Vec<Option<Cache>>> = const { RefCell::new(Vec::new()) };
+    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A letter or digit of a plain text: beyond ASCII nothing else is left.
@@ -105,20 +108,35 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Every rule of `active` at every place where the filter lets it through.
     fn filtered(&mut self, active: Mask) {
-        let mut in_word = false;
-        for at in 0..self.text.len() {
-            let byte = self.text[at];
-            let word = is_word(byte);
-            if (word && !in_word) || matches!(byte, b'+' | b'(') {
-                let mut mask = self.compiled.filter.candidates(self.text, at) & active;
-                while mask != 0 {
-                    self.attempt(mask.trailing_zeros() as usize, at);
-                    mask &= mask - 1;
-                }
-            } else if byte == b'@' && active >> self.compiled.at & 1 != 0 {
-                self.around(at);
+        let mut blocks = BLOCKS.take();
+        classify(self.text, &mut blocks, InstructionSet::detect());
+        let mut signs = memchr3_iter(b'+', b'(', b'@', self.text).peekable();
+        let mut in_word = 0;
+        for (number, block) in blocks.iter().enumerate() {
+            let word = block.letter | block.digit | block.not_ascii;
+            let mut places = word & !(word << 1 | in_word);
+            in_word = word >> 63;
+            while let Some(at) = signs.next_if(|at| at / 64 == number) {
+                places |= 1 << (at % 64);
             }
-            in_word = word;
+            while places != 0 {
+                self.at_place(number * 64 + places.trailing_zeros() as usize, active);
+                places &= places - 1;
+            }
+        }
+        BLOCKS.set(blocks);
+    }
+
+    #[inline(always)]
+    fn at_place(&mut self, at: usize, active: Mask) {
+        if self.text[at] != b'@' {
+            let mut mask = self.compiled.filter.candidates(self.text, at) & active;
+            while mask != 0 {
+                self.attempt(mask.trailing_zeros() as usize, at);
+                mask &= mask - 1;
+            }
+        } else if active >> self.compiled.at & 1 != 0 {
+            self.around(at);
         }
     }
 
