@@ -1,10 +1,10 @@
 """How fast do rules, records and gazetteer find identifiers, and beside Presidio and edsnlp on the same documents?
 
-Throughput: notes of real size, of ``mtsamples``, ``meddocan`` and ``reticent synth`` in equal parts, from Parquet to the
-ordered table of spans on the disk, with the fields of the generated individuals as records and all US census names as
-a gazetteer; two threads. Peers: documents a second of the detector alone, batches in memory, the same documents and categories, with
-the recall of each beside it; the ratio is taken within each round. Presidio and edsnlp use one core, so ours has a row
-with one thread.
+Throughput: notes of real size, of ``mtsamples``, ``meddocan`` and ``reticent synth`` in equal parts, from Parquet to
+the ordered table of spans on the disk, with the fields of the generated individuals as records and all US census names
+as a gazetteer; two threads. Peers: documents a second of the detector alone, batches in memory, the same documents and
+categories, with the recall of each beside it; the ratio is taken within each round. Presidio and edsnlp use one core,
+so ours has a row with one thread.
 
     python -m benchmarks.detection_speed [--size toy|cpu] [--mb 60] [--rounds 5]
 """
