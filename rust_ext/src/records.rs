@@ -169,7 +169,11 @@ impl Profile {
                 || byte == b'0'
                 || byte.is_ascii_lowercase() && ends_in_digit(view.piece(piece))
             {
-                for code in &self.codes {
+                let digit = leading_digit(view.piece(piece));
+                // A phone has some thirty forms: most are told by their first digit.
+                let begins =
+                    |code: &&Code| if code.is_number() { digit == Some(code.first()) } else { byte == code.first() };
+                for code in self.codes.iter().filter(begins) {
                     if let Some((start, end)) = code.at(view, piece) {
                         emit(view.origin(start, end), code.source, false);
                     }
@@ -182,6 +186,12 @@ impl Profile {
             }
         }
     }
+}
+
+/// The first digit of a number, behind letters and zeros.
+fn leading_digit(piece: &str) -> Option<u8> {
+    let digits = piece.trim_start_matches(|c: char| c.is_ascii_alphabetic()).trim_start_matches('0');
+    digits.bytes().next()
 }
 
 fn ends_in_digit(piece: &str) -> bool {
