@@ -206,9 +206,8 @@ impl Document<'_> {
                     let draw = self.settings.draw.to_le_bytes();
                     drawer = Drawer::new(self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]), avoid);
                 }
-                let drawn = style
-                    .draws()
-                    .then(|| self.draw(value, self.manners[category], &context, &mut drawer, &mut outcome));
+                let drawn =
+                    style.draws().then(|| self.draw(value, self.manner(stretch), &context, &mut drawer, &mut outcome));
                 match drawn.flatten().filter(|drawn| drawn != value) {
                     Some(drawn) => out.push_str(&drawn),
                     None => {
@@ -254,6 +253,14 @@ impl Document<'_> {
             Manner::Quantity => drawer.quantity(value),
             Manner::Date => self.date(value, context, drawer, outcome),
             Manner::Tag => None,
+        }
+    }
+
+    /// How a stretch is replaced. A quantity keeps its words (units), which may be anybody's where it took in other spans.
+    fn manner(&self, stretch: &Stretch) -> Manner {
+        match self.manners[self.spans.categories[stretch.span] as usize] {
+            Manner::Quantity if stretch.mixed => Manner::Id,
+            manner => manner,
         }
     }
 
