@@ -233,6 +233,32 @@ def test_what_is_not_done_as_asked_is_said(tmp_path: Path, capfd: pytest.Capture
     assert rows_of(tmp_path / "out" / "documents")[1]["text"] == "[DATE] ago"
 
 
+def test_what_people_marked_stands_where_it_is_in_the_new_text(tmp_path: Path) -> None:
+    texts = ["Seen: Christopher Alexander, of Bo Town, on 3 May", "nobody", "Bo Li"]
+    marks = [[(6, 27), (32, 39)], None, [(0, 5)]]
+    about = {"label": "NAME", "entity_id": "e1", "identifier_type": "DIRECT", "annotator": None}
+    rows = [
+        {
+            "doc_id": f"d{number}",
+            "individual_id": f"p{number}",
+            "text": text,
+            "spans": [{"start": start, "end": end, "label": "NAME"} for start, end in (of or [])[:1]],
+            "mentions": None if of is None else [{"start": start, "end": end, **about} for start, end in of],
+        }
+        for number, (text, of) in enumerate(zip(texts, marks, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENTS), tmp_path / "in.parquet")
+    columns = Columns(spans="spans", mentions="mentions")
+    scrub_source(tmp_path / "in.parquet", tmp_path / "out", ScrubConfig(style="tag"), columns)
+    new = rows_of(tmp_path / "out" / "documents")
+    assert [row["text"] for row in new] == ["Seen: [NAME], of Bo Town, on 3 May", "nobody", "[NAME]"]
+    assert [row["mentions"] for row in new] == [
+        [{"start": 6, "end": 12, **about}, {"start": 17, "end": 24, **about}],
+        None,
+        [{"start": 0, "end": 6, **about}],
+    ]
+
+
 def test_settings_are_checked(synth: Path, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="style"):
         ScrubConfig(style="blur")  # type: ignore[arg-type]
