@@ -65,7 +65,8 @@ def scrub_documents(
         "shift_days": config.dates.shift_days,
         "date_order": config.dates.order,
         "new_ids": config.new_ids,
-        "detect": job.detect.model_dump(mode="json"),
+        # Without the detectors' options, which may hold names (patterns) and paths: this folder is handed on.
+        "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
     }
     inputs = {"corpus": run.corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:

@@ -152,6 +152,15 @@ def test_artefact_is_private_and_holds_no_old_span_and_no_key(synth: Path, tmp_p
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["out"]
 
 
+def test_manifest_holds_no_option_of_a_detector(synth: Path, tmp_path: Path) -> None:
+    (tmp_path / f"{SECRET}.txt").write_text(f"{SECRET}\n")
+    lists = f"detect.gazetteer.lists={{ NAME = '{tmp_path / SECRET}.txt' }}"
+    options = ("--detector", "gazetteer", "--set", lists, "-q")
+    assert command("scrub", synth, "--out", tmp_path / "out", *options) == 0
+    assert read_manifest(tmp_path / "out").config["detect"]["detectors"] == ["gazetteer"]
+    assert SECRET not in (tmp_path / "out" / "manifest.json").read_text()
+
+
 def test_a_kept_key_gives_the_same_surrogates_again(synth: Path, tmp_path: Path) -> None:
     options = ("--spans", "spans", "-q")
     for out, more in (
