@@ -18,6 +18,7 @@ from command import command
 from reticent.artifact import read_manifest
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.pseudonymize import STYLES, DateOptions, span_arrays
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
@@ -266,6 +267,27 @@ def test_what_people_marked_stands_where_it_is_in_the_new_text(tmp_path: Path) -
         None,
         [{"start": 0, "end": 6, **about}],
     ]
+
+
+def test_documents_in_quarantine_are_counted_and_not_in_the_result(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RulesDetector.detect
+
+    def detect(self: RulesDetector, batch: pa.RecordBatch) -> pa.Table:
+        if SECRET in "".join(batch.column("text").to_pylist()):
+            raise ValueError(SECRET)
+        return found(self, batch)
+
+    monkeypatch.setattr(RulesDetector, "detect", detect)
+    source = write(tmp_path / "in.parquet", ["on 3/4/2019", f"by {SECRET}", "nothing"], [[], [], []])
+    options = ("--set", "detect.on_error='quarantine'", "--json")
+    assert command("scrub", source, "--out", tmp_path / "out", *options) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["quarantined"] == read_manifest(tmp_path / "out").counts["quarantined"] == 1
+    assert "1 documents are not in the result" in said.err
+    assert SECRET not in said.out + said.err
+    assert len(rows_of(tmp_path / "out" / "documents")) == 2
 
 
 def test_settings_are_checked(synth: Path, tmp_path: Path) -> None:
