@@ -63,7 +63,7 @@ FORMATS = {
     "models": 1,
     "audit": 2,
     "report": 1,
-    "guard": 1,
+    "guard": 2,
 }
 PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
 

@@ -51,6 +51,7 @@ def scrub_documents(
         ``out`` holds the documents themselves.
     """
     from reticent.artifact import write_artifact
+    from reticent.engine.detect import quarantined_rows
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
     from reticent.job import Run
@@ -68,7 +69,8 @@ def scrub_documents(
         "shift_days": config.dates.shift_days,
         "date_order": config.dates.order,
         "new_ids": config.new_ids,
-        "detect": job.detect.model_dump(mode="json"),
+        # Without the detectors' options, which may hold names (patterns) and paths: this folder is handed on.
+        "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
     }
     if job.dedup.mode != "off":
         settings["dedup"] = job.dedup.model_dump(mode="json")
@@ -87,6 +89,8 @@ def scrub_documents(
         ):
             spans = SpanReader(run.folder / "spans")
             counts = scrub_corpus(run.corpus, spans, writer.path, config, secret, progress=advance)
+            if job.detect.on_error == "quarantine":
+                counts["quarantined"] = len(quarantined_rows(run.folder / "spans"))
             writer.counts.update(counts)
         if not in_run_folder:
             shutil.rmtree(work)
@@ -95,6 +99,8 @@ def scrub_documents(
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
+    if counts.get("quarantined"):
+        progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
     if counts["cut_words"]:
         progress.warn(f"{counts['cut_words']:,} spans begin or end inside a word; the rest of these words still stands")
     if counts["ambiguous_dates"] and config.dates.shift_days:

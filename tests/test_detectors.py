@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -226,6 +227,20 @@ def test_a_table_of_other_columns_is_an_error(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "d.parquet", ["a", "b"])
     with pytest.raises(CorpusError, match="columns of BATCH_SPANS"):
         detect_spans(corpus, [Custom(lambda batch: pa.table({"document": [0]}))], tmp_path)
+
+
+@pytest.mark.parametrize("on_error", ["stop", "quarantine"])
+def test_what_is_no_table_is_refused_one_by_one_too_without_the_text_of_the_first_error(
+    tmp_path: Path, on_error: Any
+) -> None:
+    def detect(batch: pa.RecordBatch) -> Any:
+        if batch.num_rows > 1:
+            raise ValueError(batch.column("text")[0].as_py())
+
+    corpus = corpus_of(tmp_path / "d.parquet", [SECRET, SECRET])
+    with pytest.raises(CorpusError, match="columns of BATCH_SPANS") as error:
+        detect_spans(corpus, [Custom(detect)], tmp_path, on_error=on_error)
+    assert SECRET not in "".join(traceback.format_exception(error.value))
 
 
 def test_a_list_of_the_quarantine_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from toy_models import toy_model, toy_tokenizer
 from reticent import _rust
 from reticent.audit.guard import NOTICE, POLICIES, Guard, GuardedModel, open_guard
 from reticent.config import parse_job
+from reticent.engine.detect import make_detectors
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import MEMBERS
 from reticent.errors import ArtifactError, PolicyError
@@ -95,6 +96,13 @@ def test_a_detector_that_needs_more_than_text_is_refused() -> None:
     detector = SimpleNamespace(name="records", columns=("individual_id",))
     with pytest.raises(PolicyError, match="individual_id"):
         Guard(_rust.VerbatimFilter(10), [detector])  # type: ignore[list-item]
+
+
+def test_records_which_would_find_nothing_in_nobody_s_text_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"individual_id": ["p1"], "name": ["Zorba Quixby"]}), tmp_path / "records.parquet")
+    detectors = make_detectors(["records"], {"records": {"table": str(tmp_path / "records.parquet")}})
+    with pytest.raises(PolicyError, match="gazetteer"):
+        Guard(_rust.VerbatimFilter(10), detectors)
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -193,6 +194,42 @@ def test_surrogates_have_the_form_of_their_category(label: str, value: str, shap
     (new,) = values(f"{{{label}:{value}}}", individual)
     assert re.fullmatch(shape, new)
     assert new != value
+
+
+KEPT_BY_MISTAKE = [
+    ("Mr Smith is 45 years old", [(0, 24, "AGE"), (3, 8, "NAME")], "Smith"),
+    ("Smith 555-123-4567", [(0, 18, "PHONE"), (0, 5, "NAME")], "Smith"),
+    ("Smith 555-123-4567", [(0, 7, "NAME"), (4, 18, "PHONE")], "Smith"),
+    ("Smith ate 350 g", [(0, 15, "QUANTITY"), (0, 5, "NAME")], "Smith"),
+    ("smith http://x.org/a", [(0, 20, "URL"), (0, 5, "NAME")], "smith"),
+    ("smith at 10.0.0.1", [(0, 17, "IP"), (0, 5, "NAME")], "smith"),
+    ("1-800-CALL-JOE", [(0, 14, "PHONE")], "JOE"),
+    ("93 (ninety-three)", [(0, 17, "AGE")], "ninety"),
+    ("555 １２３ 4567", [(0, 12, "PHONE")], "１２３"),
+    ("3 May ２０１９", [(0, 10, "DATE")], "２０１９"),
+    ("١٢ May 2019", [(0, 11, "DATE")], "١٢"),
+    ("Dr Place, 12 Place Road", [(3, 23, "STREET"), (3, 8, "NAME")], "Place"),
+    ("Jane Ward General", [(0, 17, "HOSPITAL"), (5, 9, "NAME")], "Ward"),
+    ("An Le 3 May 2019", [(0, 16, "DATE"), (0, 5, "NAME")], "An Le"),
+]
+
+
+@pytest.mark.parametrize(("text", "spans", "kept"), KEPT_BY_MISTAKE)
+@pytest.mark.parametrize("style", ["surrogate", "rotate"])
+def test_nothing_of_a_span_stays_that_its_form_does_not_explain(
+    text: str, spans: list[Span], kept: str, style: Any
+) -> None:
+    for number in range(20):
+        new = scrubbed([text], [spans], style, individuals=[f"p{number}"]).texts[0].as_py()
+        assert kept not in new
+
+
+def test_spans_that_lie_in_each_other_cost_no_more_than_their_number() -> None:
+    text = "é" * 100_000
+    spans = [(start, len(text), "ID") for start in range(len(text))]
+    began = time.process_time()
+    assert scrubbed([text], [spans], "tag").texts[0].as_py() == "[ID]"
+    assert time.process_time() - began < 2  # 3 s and more, were each walked from its start
 
 
 def test_ages_of_an_individual_keep_their_distance() -> None:

@@ -18,6 +18,7 @@ from command import command
 from reticent.artifact import read_manifest
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
+from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.pseudonymize import STYLES, DateOptions, span_arrays
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
@@ -152,6 +153,15 @@ def test_artefact_is_private_and_holds_no_old_span_and_no_key(synth: Path, tmp_p
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["out"]
 
 
+def test_manifest_holds_no_option_of_a_detector(synth: Path, tmp_path: Path) -> None:
+    (tmp_path / f"{SECRET}.txt").write_text(f"{SECRET}\n")
+    lists = f"detect.gazetteer.lists={{ NAME = '{tmp_path / SECRET}.txt' }}"
+    options = ("--detector", "gazetteer", "--set", lists, "-q")
+    assert command("scrub", synth, "--out", tmp_path / "out", *options) == 0
+    assert read_manifest(tmp_path / "out").config["detect"]["detectors"] == ["gazetteer"]
+    assert SECRET not in (tmp_path / "out" / "manifest.json").read_text()
+
+
 def test_a_kept_key_gives_the_same_surrogates_again(synth: Path, tmp_path: Path) -> None:
     options = ("--spans", "spans", "-q")
     for out, more in (
@@ -231,6 +241,53 @@ def test_what_is_not_done_as_asked_is_said(tmp_path: Path, capfd: pytest.Capture
     assert "1 spans begin or end inside a word" in said.err
     assert "1 dates such as 3/4" in said.err
     assert rows_of(tmp_path / "out" / "documents")[1]["text"] == "[DATE] ago"
+
+
+def test_what_people_marked_stands_where_it_is_in_the_new_text(tmp_path: Path) -> None:
+    texts = ["Seen: Christopher Alexander, of Bo Town, on 3 May", "nobody", "Bo Li"]
+    marks = [[(6, 27), (32, 39)], None, [(0, 5)]]
+    about = {"label": "NAME", "entity_id": "e1", "identifier_type": "DIRECT", "annotator": None}
+    rows = [
+        {
+            "doc_id": f"d{number}",
+            "individual_id": f"p{number}",
+            "text": text,
+            "spans": [{"start": start, "end": end, "label": "NAME"} for start, end in (of or [])[:1]],
+            "mentions": None if of is None else [{"start": start, "end": end, **about} for start, end in of],
+        }
+        for number, (text, of) in enumerate(zip(texts, marks, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENTS), tmp_path / "in.parquet")
+    columns = Columns(spans="spans", mentions="mentions")
+    scrub_source(tmp_path / "in.parquet", tmp_path / "out", ScrubConfig(style="tag"), columns)
+    new = rows_of(tmp_path / "out" / "documents")
+    assert [row["text"] for row in new] == ["Seen: [NAME], of Bo Town, on 3 May", "nobody", "[NAME]"]
+    assert [row["mentions"] for row in new] == [
+        [{"start": 6, "end": 12, **about}, {"start": 17, "end": 24, **about}],
+        None,
+        [{"start": 0, "end": 6, **about}],
+    ]
+
+
+def test_documents_in_quarantine_are_counted_and_not_in_the_result(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RulesDetector.detect
+
+    def detect(self: RulesDetector, batch: pa.RecordBatch) -> pa.Table:
+        if SECRET in "".join(batch.column("text").to_pylist()):
+            raise ValueError(SECRET)
+        return found(self, batch)
+
+    monkeypatch.setattr(RulesDetector, "detect", detect)
+    source = write(tmp_path / "in.parquet", ["on 3/4/2019", f"by {SECRET}", "nothing"], [[], [], []])
+    options = ("--set", "detect.on_error='quarantine'", "--json")
+    assert command("scrub", source, "--out", tmp_path / "out", *options) == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["quarantined"] == read_manifest(tmp_path / "out").counts["quarantined"] == 1
+    assert "1 documents are not in the result" in said.err
+    assert SECRET not in said.out + said.err
+    assert len(rows_of(tmp_path / "out" / "documents")) == 2
 
 
 def test_settings_are_checked(synth: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from reticent.engine.verbatim import build_verbatim, open_verbatim, write_verbat
 from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 LENGTH = 18  # a match is eight hits of eleven characters
-ALPHABET = "aAbé\u0301 \n\t\u00a0\u00adßﬁ田😀’'"
+ALPHABET = "aAbé\u0301 \n\t\u00a0\u00ad\0\x1f\ufffdßﬁ田😀’'"
 
 
 def index_of(training: list[str], *, length: int = LENGTH, num_bytes: int = 1 << 16, key: int = 1) -> Any:
@@ -46,6 +46,8 @@ def folded(text: str) -> list[tuple[str, int]]:
     """Characters as they are compared, with where each stood."""
     result: list[tuple[str, int]] = []
     for at, c in enumerate(text):
+        if c == "\ufffd" or (unicodedata.category(c) == "Cc" and c not in "\t\n\v\f\r\x85"):
+            continue
         c = {"\u2018": "'", "\u2019": "'"}.get(c, c)
         for part in unicodedata.normalize("NFKC", c).upper().lower():
             for letter in unicodedata.normalize("NFD", part):
@@ -170,6 +172,7 @@ def test_unrelated_text_is_let_through() -> None:
         "Thé patie\u0301nt was seen on the ward and was in nô pain",
         "Ｔｈｅ patient was seen on the ward and was in no pain",
         "> the patient was seen on the ward and was in no pain",
+        "the\0 patient was\x1f seen on the \ufffdward and was in no pain",
     ],
 )
 def test_spelling_does_not_hide_a_match(text: str) -> None:

@@ -44,6 +44,8 @@ Policy = Literal["block", "redact", "stop"]
 POLICIES = ("block", "redact", "stop")
 NOTICE = "[withheld]"
 VERBATIM = "VERBATIM"
+#: Detectors that find an individual's own fields, in the individual's own documents.
+OWN = ("gold", "records")
 #: Characters that a stream holds back for the detectors: the longest identifier that is found whole.
 HELD_BACK = 200
 #: Detectors that read marks of people, or must know whose document a text is.
@@ -84,6 +86,11 @@ class Guard:
         needed = {column for detector in self.detectors for column in detector.columns} - {"doc_id", "text"}
         if needed:
             raise PolicyError(f"guard: generated text has no {', '.join(sorted(needed))}, which a detector needs")
+        if any(detector.name in OWN for detector in self.detectors):
+            raise PolicyError(
+                "guard: generated text is nobody's document, so a detector of what is known of its individual would "
+                "find nothing in it; list the names for a gazetteer"
+            )
 
     def find(self, texts: Sequence[str]) -> list[list[Finding]]:
         """Return the findings in each text, ordered; those of different detectors may overlap."""

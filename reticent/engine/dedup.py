@@ -162,6 +162,15 @@ def _codes(corpus: Corpus, column: str) -> np.ndarray:
     return encoded.indices.to_numpy().astype(np.uint32)
 
 
+def _units(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
+    """The household of each document; where it names none, its individual."""
+    if "household_id" not in corpus.scan().column_names:
+        return owners
+    encoded = corpus.scan().column("household_id").combine_chunks().dictionary_encode()
+    codes = encoded.indices.fill_null(0).to_numpy()
+    return np.where(encoded.is_valid(), codes, len(encoded.dictionary) + owners).astype(np.uint32)
+
+
 def _earlier_equal(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
     """For each document its owner's first one of the same group, `NOT_A_COPY` where it is that one."""
     _, first, inverse = np.unique(
@@ -212,8 +221,7 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
     shared = _shared_clusters(cluster, owners)
     if not shared.any():
         return found
-    households = "household_id" in corpus.scan().column_names
-    units = _codes(corpus, "household_id") if households else owners
+    units = _units(corpus, owners)
     once = np.where(shared, units[cluster], units)
     num_threads = _rust.resolve_threads(config.num_threads)
     builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]

@@ -133,8 +133,8 @@ def scrub_corpus(
 ) -> dict[str, Any]:
     """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
 
-    Documents keep their order and mapped columns, but for mentions, which marked the old text; ``spans`` are where the
-    replaced identifiers stand in the new text.
+    Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text,
+    and ``mentions`` where what people marked does.
 
     Returns
     -------
@@ -150,8 +150,7 @@ def scrub_corpus(
         avoid, day_first, month_first = _survey(corpus, spans, config.num_threads)
         dates = replace(config.dates, otherwise="dmy" if day_first > month_first else "mdy")
         config = replace(config, dates=dates)
-    stale = ("spans", "mentions")  # they mark the old text
-    columns = [name for name in DOCUMENTS.names if name not in stale and getattr(corpus.columns, name) is not None]
+    columns = [name for name in DOCUMENTS.names if name != "spans" and getattr(corpus.columns, name) is not None]
     counts: Counter[str] = Counter(documents=0, spans=0, replaced=0, **dict.fromkeys(OUTCOMES, 0))
     replaced: Counter[str] = Counter()
     tagged: Counter[str] = Counter()
@@ -169,6 +168,9 @@ def scrub_corpus(
             )
             if config.new_ids:
                 batch = _with_new_ids(batch, key, config.num_threads)
+            if "mentions" in columns:
+                at = columns.index("mentions")
+                batch = batch.set_column(at, batch.schema.field(at), _moved(batch.column(at), made.edits))
             writer.write(batch, made)
             counts.update(documents=batch.num_rows, spans=len(given[1]), replaced=len(made.labels))
             counts.update({name: int(np.count_nonzero(made.outcomes & bit)) for name, bit in OUTCOMES.items()})
@@ -236,6 +238,19 @@ def _with_new_ids(batch: pa.RecordBatch, key: bytes, num_threads: int) -> pa.Rec
         new = pa.record_batch(made).column("id")
         batch = batch.set_column(at, batch.schema.field(at), pc.if_else(ids.is_valid(), new, None))
     return batch
+
+
+def _moved(mentions: pa.Array, edits: OffsetMap) -> pa.Array:
+    """Mentions of the old texts where they stand in the new ones; what else is said of them stays."""
+    flat = pc.list_flatten(mentions)
+    fields = {field.name: pc.struct_field(flat, field.name) for field in flat.type}
+    document = pc.list_parent_indices(mentions).to_numpy()
+    start, end = edits.to_new(document, fields["start"].to_numpy(), fields["end"].to_numpy())
+    fields |= {"start": pa.array(start, pa.int32()), "end": pa.array(end, pa.int32())}
+    lengths = pc.fill_null(pc.list_value_length(mentions), 0).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    moved = pa.StructArray.from_arrays(list(fields.values()), fields=list(flat.type))
+    return pa.ListArray.from_arrays(offsets, moved, mask=mentions.is_null())
 
 
 class _Writer:

@@ -191,10 +191,10 @@ def _fit(
             if not whole:
                 return [], (number, start, end, "begins or ends inside a character")
             found.append((first, after))
-        said = " ".join(text[start:end] for start, end in found)
-        if mark.quoted is None and crlf:
-            return [], (number, *mark.parts[0], "quotes no text that proves where it stands")
-        if mark.quoted is not None and said.translate(_SPACES) != mark.quoted.translate(_SPACES):
+        if mark.quoted is None:
+            if crlf:
+                return [], (number, *mark.parts[0], "quotes no text that proves where it stands")
+        elif " ".join(text[a:b] for a, b in found).translate(_SPACES) != mark.quoted.translate(_SPACES):
             return [], (number, *mark.parts[0], "is not the text that its mark quotes")
         places.append(found)
     return places, None

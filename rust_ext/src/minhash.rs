@@ -47,14 +47,7 @@ pub fn near_duplicates(
         clusters.unite(first, document as u32);
     }
     for run in &runs {
-        for (at, &later) in run.iter().enumerate() {
-            for &earlier in &run[..at] {
-                if clusters.root(earlier) != clusters.root(later) && similar(&sets[&earlier], &sets[&later], threshold)
-                {
-                    clusters.unite(earlier, later);
-                }
-            }
-        }
+        clusters.unite_similar(run, |a, b| similar(&sets[&a], &sets[&b], threshold));
     }
     let copy_of = bands.copies(first_equal, owners, &sets, threshold);
     let cluster = (0..documents.len() as u32).map(|document| clusters.root(document)).collect();
@@ -178,9 +171,13 @@ fn similar(a: &[u64], b: &[u64], threshold: f64) -> bool {
     if (short.len() as f64) < threshold * long.len() as f64 {
         return false;
     }
+    // So many in one set alone are too many.
+    let least = threshold / (1.0 + threshold) * (a.len() + b.len()) as f64;
+    let mut spare = (a.len() + b.len()) as i64 - 2 * (least * (1.0 - 1e-9)) as i64;
     let (mut i, mut j, mut both) = (0, 0, 0usize);
-    while i < a.len() && j < b.len() {
+    while i < a.len() && j < b.len() && spare >= 0 {
         both += usize::from(a[i] == b[j]);
+        spare -= i64::from(a[i] != b[j]);
         (i, j) = (i + usize::from(a[i] <= b[j]), j + usize::from(b[j] <= a[i]));
     }
     both as f64 >= threshold * (a.len() + b.len() - both) as f64
@@ -210,6 +207,37 @@ impl UnionFind {
     fn unite(&mut self, a: u32, b: u32) {
         let (a, b) = (self.root(a), self.root(b));
         self.0[a.max(b) as usize] = a.min(b);
+    }
+
+    /// Unite all that are alike. What is in one set already is not compared: a thousand notes made from one template cost
+    /// a thousand comparisons, where they are alike, and not half a million.
+    fn unite_similar(&mut self, members: &[u32], alike: impl Fn(u32, u32) -> bool) {
+        let mut sets: Vec<Vec<u32>> = Vec::new();
+        for &later in members {
+            let mut own: Option<usize> = None;
+            let mut at = 0;
+            while at < sets.len() {
+                let first = sets[at][0];
+                if self.root(first) != self.root(later) && sets[at].iter().any(|&earlier| alike(earlier, later)) {
+                    self.unite(first, later);
+                }
+                match own {
+                    _ if self.root(first) != self.root(later) => at += 1,
+                    None => {
+                        own = Some(at);
+                        at += 1;
+                    }
+                    Some(own) => {
+                        let mut joined = sets.swap_remove(at);
+                        sets[own].append(&mut joined);
+                    }
+                }
+            }
+            match own {
+                Some(own) => sets[own].push(later),
+                None => sets.push(vec![later]),
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Verbatim: does a text hold a stretch of `length` characters that a training text holds too?
 //!
-//! Texts are compared folded: without case, diacritics and invisible characters, every run of white space as one space, and
+//! Texts are compared folded: without case, diacritics, control and invisible characters, every run of white space as one space, and
 //! typographic quotes and dashes as plain ones. The filter knows every stretch of `length - 7` characters of every training
 //! text that is long enough, by a keyed hash in a blocked Bloom filter: no text, and one byte a byte of training text. A
 //! stretch of `length` characters matches when all 8 shorter ones in it are known, so
@@ -167,6 +167,9 @@ impl Folder {
             }
             self.space = true;
             return;
+        }
+        if c.is_control() || c == char::REPLACEMENT_CHARACTER {
+            return; // prints nothing, and many a tokenizer drops it, so a model says the text without it
         }
         if c.is_ascii() {
             self.space = false;

@@ -181,8 +181,7 @@ class _Union:
             return self._one_by_one(detector, batch, error)
         except Exception as error:  # a library's message may quote the text, so none is shown
             return self._one_by_one(detector, batch, error)
-        if not isinstance(found, pa.Table) or not found.schema.equals(BATCH_SPANS):
-            raise CorpusError(f"detector {detector.name}: expected a table with the columns of BATCH_SPANS")
+        _check_table(found, detector.name)
         return found, {}
 
     def _one_by_one(
@@ -197,6 +196,7 @@ class _Union:
                 if self.on_error == "stop":
                     break
                 continue
+            _check_table(found, detector.name)
             moved = pc.add(found.column("document"), row)
             parts.append(found.set_column(0, BATCH_SPANS.field("document"), moved))
         name, kind = detector.name, type(first_error).__name__
@@ -233,6 +233,11 @@ class _Union:
             row = min(bad)
             raise CorpusError(f"detector {name}, document {self.num_read + row + 1} of the corpus: {bad[row]}")
         return bad
+
+
+def _check_table(found: object, name: str) -> None:
+    if not isinstance(found, pa.Table) or not found.schema.equals(BATCH_SPANS):
+        raise CorpusError(f"detector {name}: expected a table with the columns of BATCH_SPANS") from None
 
 
 def _united(

@@ -34,7 +34,7 @@ def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
     """Return the windows of all texts in order; a text of at most ``length`` characters is one.
 
     >>> ["one two six ten"[w.start : w.end] for w in cut_texts(["one two six ten"], 9, 4)]
-    ['one two ', 'two ', 'three']
+    ['one two ', 'two six ', 'six ten']
     """
     windows = []
     for document, text in enumerate(texts):

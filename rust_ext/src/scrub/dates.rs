@@ -78,6 +78,10 @@ const CONNECTORS: &[&str] = &[
 
 /// Read a date; None when it is not one, or not one day or month. `order` counts where nothing else decides.
 pub fn parse(text: &str, context: &Context, order: Order) -> Option<Date> {
+    // A digit that is not read (full-width, Arabic, ½) would stay as it is.
+    if text.chars().any(|c| c.is_numeric() && !c.is_ascii()) {
+        return None;
+    }
     let mut date = Date { parts: Vec::with_capacity(4), year: None, month: None, day: None, ambiguous: false };
     let mut numbers: Vec<Range<usize>> = Vec::with_capacity(3);
     let mut month_at = None;

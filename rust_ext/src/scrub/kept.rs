@@ -1,4 +1,4 @@
-//! Words of names and addresses that stay where the rest is replaced: shared by all, they identify nobody.
+//! Words of names, addresses, numbers and ages that stay where the rest is replaced: shared by all, they identify nobody.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,6 +11,8 @@ pub enum Scope {
     Person,
     Place,
     Organization,
+    Phone,
+    Age,
 }
 
 /// Particles of names, which stay unless they end the name: there they are the name.
@@ -29,11 +31,21 @@ const OF_ORGANIZATIONS: &str = "hospital hospitals clinic clinics center centre 
     clinique universitaire universite institut maison sante chu chr chru ch centro salud clinica universitario \
     universidad departamento servicio unidad krankenhaus klinik klinikum universitat praxis zentrum";
 
+const OF_PHONES: &str = "tel telephone phone fax ext extension x no nr num numero number mobile mob cell cellular pager \
+    beeper home work office direct desk bureau domicile portable poste fixe telefono telefon telf tfno tlf tfn movil fijo \
+    handy durchwahl int and or et ou y o und oder";
+const OF_AGES: &str = "year years yr yrs y yo o old month months mo mos m week weeks wk wks w day days d hour hours hr hrs h \
+    aged age f s th st nd rd and a of in the to early mid late half an ans annee annees mois semaine semaines sem jour jours \
+    j de et demi ano anos mes meses semana semanas dia dias hora horas edad medio media jahr jahre jahren jahrig jahrige \
+    jahriger monat monate monaten woche wochen tag tage tagen alt und";
+
 const IN_PARTICLES: u8 = 1;
 const IN_SMALL_PARTICLES: u8 = 2;
 const IN_TITLES: u8 = 4;
 const IN_PLACES: u8 = 8;
 const IN_ORGANIZATIONS: u8 = 16;
+const IN_PHONES: u8 = 32;
+const IN_AGES: u8 = 64;
 
 /// Which of these lists a word is on.
 static LISTS_OF: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
@@ -43,6 +55,8 @@ static LISTS_OF: LazyLock<HashMap<&'static str, u8>> = LazyLock::new(|| {
         (TITLES, IN_TITLES),
         (OF_PLACES, IN_PLACES),
         (OF_ORGANIZATIONS, IN_ORGANIZATIONS),
+        (OF_PHONES, IN_PHONES),
+        (OF_AGES, IN_AGES),
     ];
     let mut lists_of = HashMap::new();
     for (words, list) in lists {
@@ -61,6 +75,8 @@ pub fn is_kept(word: &str, scope: Scope, last: bool) -> bool {
         Scope::Person => IN_TITLES | IN_PARTICLES | IN_SMALL_PARTICLES,
         Scope::Place => IN_PLACES,
         Scope::Organization => IN_ORGANIZATIONS | IN_PLACES,
+        Scope::Phone => IN_PHONES,
+        Scope::Age => IN_AGES,
     };
     // A single letter of a person is an initial.
     let lists = LISTS_OF.get(folded(word).as_ref()).copied().unwrap_or(0);

@@ -19,6 +19,10 @@ pub struct Stretch {
     pub chars: Range<usize>,
     pub bytes: Range<usize>,
     pub span: usize,
+    /// Spans of several categories lie in it, so it holds more than what its category's form tells.
+    pub mixed: bool,
+    /// A span of a name is among them.
+    pub named: bool,
 }
 
 impl Spans<'_> {
@@ -39,15 +43,18 @@ impl Spans<'_> {
     }
 
     /// The spans of a document, checked against its length, trimmed and merged, in order.
-    pub fn stretches(&self, row: usize, text: &str, merge_touching: bool) -> Result<Vec<Stretch>> {
+    /// `names` says of each category whether its spans are names.
+    pub fn stretches(&self, row: usize, text: &str, merge_touching: bool, names: &[bool]) -> Result<Vec<Stretch>> {
         let (first, last) = (self.offsets[row] as usize, self.offsets[row + 1] as usize);
         let mut rows: Vec<usize> = (first..last).collect();
         rows.sort_by_key(|&span| (self.starts[span], self.ends[span], self.categories[span], span));
         let mut counter = CharCounter::new(text);
         let ascii = text.is_ascii();
-        let mut chars = text.char_indices();
-        let (mut at, mut merged) = (0, Vec::<Stretch>::with_capacity(rows.len()));
-        // Starts ascend, so one walk finds their bytes; ends are walked from their starts.
+        let bounds = [&self.starts[first..last], &self.ends[first..last]];
+        let places = if ascii { Vec::new() } else { places(text, bounds) };
+        let place =
+            |at: usize| if ascii { Some(at) } else { Some(places[places.binary_search_by_key(&at, |p| p.0).ok()?].1) };
+        let mut merged = Vec::<Stretch>::with_capacity(rows.len());
         for span in rows {
             let (start, end) = (self.starts[span], self.ends[span]);
             let misfit = || {
@@ -60,23 +67,14 @@ impl Spans<'_> {
                 return Err(misfit());
             }
             let (start, end) = (start as usize, end as usize);
-            let bytes = if ascii {
-                start..end
-            } else {
-                let from =
-                    if start == at { Some(chars.offset()) } else { chars.nth(start - at - 1).map(|_| chars.offset()) };
-                at = start;
-                let from = from.ok_or_else(misfit)?;
-                let mut rest = text[from..].char_indices();
-                let to = if end == start { Some(0) } else { rest.nth(end - start - 1).map(|_| rest.offset()) };
-                from..from + to.ok_or_else(misfit)?
-            };
+            let bytes = place(start).ok_or_else(misfit)?..place(end).ok_or_else(misfit)?;
             let value = text.get(bytes.clone()).ok_or_else(misfit)?;
             let leading = value.len() - value.trim_start().len();
             let bytes = bytes.start + leading..bytes.start + leading + value.trim().len();
             if bytes.is_empty() {
                 continue;
             }
+            let named = names[self.categories[span] as usize];
             match merged.last_mut() {
                 Some(last)
                     if bytes.start < last.bytes.end
@@ -84,12 +82,14 @@ impl Spans<'_> {
                             && merge_touching
                             && self.categories[last.span] == self.categories[span]) =>
                 {
+                    last.mixed |= self.categories[span] != self.categories[last.span];
+                    last.named |= named;
                     if self.is_stronger(span, last.span) {
                         last.span = span;
                     }
                     last.bytes.end = last.bytes.end.max(bytes.end);
                 }
-                _ => merged.push(Stretch { chars: 0..0, bytes, span }),
+                _ => merged.push(Stretch { chars: 0..0, bytes, span, mixed: false, named }),
             }
         }
         for stretch in &mut merged {
@@ -107,4 +107,20 @@ impl Spans<'_> {
         (length(span), std::cmp::Reverse(self.categories[span]))
             > (length(than), std::cmp::Reverse(self.categories[than]))
     }
+}
+
+/// Characters that spans begin or end at, ascending, with the byte of each: one walk, however the spans overlap.
+fn places(text: &str, bounds: [&[i32]; 2]) -> Vec<(usize, usize)> {
+    let mut wanted: Vec<usize> = bounds.into_iter().flatten().filter_map(|&at| usize::try_from(at).ok()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let (mut chars, mut next) = (text.char_indices(), 0);
+    let mut byte_of = |at: usize| {
+        if at > next {
+            chars.nth(at - next - 1)?;
+            next = at;
+        }
+        Some((at, chars.offset()))
+    };
+    wanted.into_iter().map_while(&mut byte_of).collect()
 }

@@ -151,6 +151,7 @@ pub fn scrub(
         return Err(Error::Corpus("ids do not match the documents".into()));
     }
     let manners: Vec<Manner> = settings.categories.iter().map(|name| Manner::of(name)).collect();
+    let names: Vec<bool> = manners.iter().map(|&manner| manner == Manner::Name).collect();
     (0..texts.len())
         .into_par_iter()
         .with_min_len(16)
@@ -158,7 +159,7 @@ pub fn scrub(
             || Scanner::new(InstructionSet::detect()),
             |scanner, row| {
                 let text = texts.get(row);
-                let stretches = spans.stretches(row, text, !settings.style.draws())?;
+                let stretches = spans.stretches(row, text, !settings.style.draws(), &names)?;
                 let document = Document {
                     text,
                     individual: settings.key.derive(&[b"individual", individuals.get(row).as_bytes()]),
@@ -206,9 +207,8 @@ impl Document<'_> {
                     let draw = self.settings.draw.to_le_bytes();
                     drawer = Drawer::new(self.individual.derive(&[&draw, self.doc_id.as_bytes(), &place]), avoid);
                 }
-                let drawn = style
-                    .draws()
-                    .then(|| self.draw(value, self.manners[category], &context, &mut drawer, &mut outcome));
+                let drawn =
+                    style.draws().then(|| self.draw(value, self.manner(stretch), &context, &mut drawer, &mut outcome));
                 match drawn.flatten().filter(|drawn| drawn != value) {
                     Some(drawn) => out.push_str(&drawn),
                     None => {
@@ -254,6 +254,16 @@ impl Document<'_> {
             Manner::Quantity => drawer.quantity(value),
             Manner::Date => self.date(value, context, drawer, outcome),
             Manner::Tag => None,
+        }
+    }
+
+    /// How a stretch is replaced. A quantity keeps its words (units), which may be anybody's where it took in other spans;
+    /// so may the words that dates, places and organizations keep, where it took in a name ("Dr Ward, Ward 3").
+    fn manner(&self, stretch: &Stretch) -> Manner {
+        match self.manners[self.spans.categories[stretch.span] as usize] {
+            Manner::Quantity if stretch.mixed => Manner::Id,
+            Manner::Date | Manner::Place | Manner::Organization if stretch.named => Manner::Tag,
+            manner => manner,
         }
     }
 
@@ -339,12 +349,13 @@ fn push_x(out: &mut String, value: &str, scanner: &mut Scanner) {
 pub fn real_identifiers(texts: &Texts, spans: &Spans, categories: &[String]) -> Result<(Vec<u64>, u64, u64)> {
     spans.check(texts.len(), categories.len())?;
     let manners: Vec<Manner> = categories.iter().map(|name| Manner::of(name)).collect();
+    let names: Vec<bool> = manners.iter().map(|&manner| manner == Manner::Name).collect();
     let (mut hashes, day_first, month_first) = (0..texts.len())
         .into_par_iter()
         .map(|row| {
             let text = texts.get(row);
             let (mut hashes, mut dates) = (Vec::new(), Vec::new());
-            for stretch in spans.stretches(row, text, false)? {
+            for stretch in spans.stretches(row, text, false, &names)? {
                 let value = &text[stretch.bytes];
                 match manners[spans.categories[stretch.span] as usize] {
                     Manner::Name | Manner::Place | Manner::Organization => {

@@ -117,7 +117,7 @@ impl<'a> Drawer<'a> {
         let folded = folded(word);
         let kind = match scope {
             Scope::Person => first_name(&folded).unwrap_or(Kind::Surname),
-            Scope::Place | Scope::Organization => Kind::Place,
+            _ => Kind::Place,
         };
         let letter = self.letter(folded.chars().next().unwrap_or('x'));
         let purpose = if kind == Kind::Place { b'p' } else { b'n' };
@@ -145,10 +145,14 @@ impl<'a> Drawer<'a> {
         (drawn != text).then_some(drawn)
     }
 
-    /// A telephone number: what says "abroad" or "trunk" stays (`+33`, a leading 0, the 1 before ten digits).
+    /// A telephone number: what says "abroad" or "trunk" stays (`+33`, a leading 0, the 1 before ten digits), and words
+    /// such as "ext"; with any other word in it (1-800-FLOWERS) its letters are drawn too.
     pub fn phone(&mut self, text: &str) -> Option<String> {
-        let num_digits = text.chars().filter(char::is_ascii_digit).count();
-        let first = text.find(|c: char| c.is_ascii_digit())?;
+        if has_others(text, Scope::Phone) {
+            return self.id(text);
+        }
+        let num_digits = text.chars().filter(|c| c.is_numeric()).count();
+        let first = text.find(char::is_numeric)?;
         let prefix = match &text[first..] {
             _ if num_digits < 7 => 0,
             rest if text[..first].ends_with('+') => {
@@ -161,7 +165,7 @@ impl<'a> Drawer<'a> {
         };
         let from = first + prefix;
         for attempt in 0..ATTEMPTS {
-            let drawn = self.permuted(text, b'i', attempt, |at, c| at >= from && c.is_ascii_digit())?;
+            let drawn = self.permuted(text, b'i', attempt, |at, c| at >= from && c.is_numeric())?;
             if drawn != text && !self.avoid.has(&normal_id(&drawn)) {
                 return Some(drawn);
             }
@@ -177,9 +181,10 @@ impl<'a> Drawer<'a> {
         Some(format!("{local}@{}", self.domain(domain)))
     }
 
-    /// A web address: scheme and `www.` stay, the host is an invented one, the rest letter for letter.
+    /// A web address: a scheme that all know and `www.` stay, the host is an invented one, the rest letter for letter.
     pub fn url(&mut self, text: &str) -> Option<String> {
-        let after_scheme = text.find("://").map_or(0, |at| at + 3);
+        let is_known = |&at: &usize| matches!(text[..at].to_lowercase().as_str(), "http" | "https" | "ftp");
+        let after_scheme = text.find("://").filter(is_known).map_or(0, |at| at + 3);
         let from = if text[after_scheme..].starts_with("www.") { after_scheme + 4 } else { after_scheme };
         let to = text[from..].find(['/', '?', '#', ':']).map_or(text.len(), |at| from + at);
         if !text[from..to].chars().any(char::is_alphanumeric) {
@@ -195,8 +200,11 @@ impl<'a> Drawer<'a> {
 
     /// An address of a machine: decimal numbers 1 to 254, or hexadecimal digits where there is a colon.
     pub fn ip(&mut self, text: &str) -> Option<String> {
-        let mut stream = self.key.stream(b'a', text.to_lowercase().as_bytes(), 0);
         let hexadecimal = text.contains(':');
+        if !hexadecimal && text.chars().any(char::is_alphabetic) {
+            return self.id(text);
+        }
+        let mut stream = self.key.stream(b'a', text.to_lowercase().as_bytes(), 0);
         let mut out = String::with_capacity(text.len());
         for (piece, word) in pieces(text) {
             if hexadecimal && piece != Piece::Other {
@@ -214,8 +222,11 @@ impl<'a> Drawer<'a> {
     }
 
     /// An age: one to three years from it, all ages of an individual by the same number as long as they stay from 0 to
-    /// 89; from 90 on another from 90 to 99.
+    /// 89; from 90 on another from 90 to 99. None with a word in it that is none of ages ("93 (ninety-three)").
     pub fn age(&mut self, text: &str) -> Option<String> {
+        if has_others(text, Scope::Age) {
+            return None;
+        }
         let mut out = String::with_capacity(text.len());
         for (piece, word) in pieces(text) {
             if piece != Piece::Digits {
@@ -237,7 +248,7 @@ impl<'a> Drawer<'a> {
 
     /// A quantity: its digits.
     pub fn quantity(&mut self, text: &str) -> Option<String> {
-        let drawn = self.permuted(text, b'q', 0, |_, c| c.is_ascii_digit())?;
+        let drawn = self.permuted(text, b'q', 0, |_, c| c.is_numeric())?;
         (drawn != text).then_some(drawn)
     }
 
@@ -357,6 +368,11 @@ fn pieces(text: &str) -> impl Iterator<Item = (Piece, &str)> {
         at += length;
         Some((kind, &rest[..length]))
     })
+}
+
+/// Whether there is a word that does not stay.
+fn has_others(text: &str, scope: Scope) -> bool {
+    pieces(text).any(|(piece, word)| piece == Piece::Letters && !is_kept(word, scope, false))
 }
 
 fn kind_of(c: char) -> Piece {
