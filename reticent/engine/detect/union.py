@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -84,21 +85,27 @@ def detect_spans(
         pq.ParquetWriter(Path(folder) / "spans.parquet", SPANS, compression="zstd") as writer,
         ThreadPoolExecutor(1) as pool,
     ):
-        written: Future[None] | None = None
+        written: Future[int] | None = None
         for batch in read_ahead(corpus.batches(columns=tuple(columns))):
             if detectors:
-                spans = union.spans_of(batch)
-                if written:
-                    written.result()
-                written = pool.submit(writer.write_table, spans)
+                unite = union.run(batch)
+                if written:  # while the detectors worked on this batch, the spans of the last one were put in order
+                    union.counts["spans"] += written.result()
+                written = pool.submit(_write, writer, unite)
             num_read += batch.num_rows
             if progress:
                 progress(num_read)
         if written:
-            written.result()
+            union.counts["spans"] += written.result()
     if on_error == "quarantine":
         pq.write_table(pa.Table.from_pylist(union.quarantine, schema=QUARANTINE), Path(folder) / "quarantine.parquet")
     return union.counts
+
+
+def _write(writer: pq.ParquetWriter, unite: Callable[[], pa.Table]) -> int:
+    spans = unite()
+    writer.write_table(spans)
+    return spans.num_rows
 
 
 def quarantined_rows(folder: Path | str) -> np.ndarray:
@@ -143,8 +150,8 @@ class _Union:
             self.counts["quarantined"] = 0
         self._alignments = [Alignment(name) for name in names]
 
-    def spans_of(self, batch: pa.RecordBatch) -> pa.Table:
-        """Run every detector on the next documents of the corpus; returns their spans (`SPANS`)."""
+    def run(self, batch: pa.RecordBatch) -> Callable[[], pa.Table]:
+        """Run every detector on the next documents of the corpus; returns what makes one table (`SPANS`) of it."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
@@ -162,13 +169,12 @@ class _Union:
             self.counts[detector.name] += found.num_rows
             parts.append(found)
         names = [detector.name for detector in self.detectors]
-        united = _united(parts, names, batch.column("doc_id"), keep, self.num_kept)
+        unite = partial(_united, parts, names, batch.column("doc_id"), keep, self.num_kept)
         self.num_read += batch.num_rows
         self.num_kept += int(keep.sum())
-        self.counts["spans"] += united.num_rows
         if "quarantined" in self.counts:
             self.counts["quarantined"] = self.num_read - self.num_kept
-        return united
+        return unite
 
     def _run(self, detector: Detector, batch: pa.RecordBatch) -> tuple[pa.Table, dict[int, str]]:
         """What the detector finds, and row -> error of the documents it fails on (of none but in a quarantine)."""
