@@ -1,4 +1,4 @@
-"""Threads that share a list of streams of batches; the work must release the interpreter lock to gain from it."""
+"""Threads that share streams of batches, or read them ahead; the work must release the interpreter lock to gain from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 import pyarrow as pa
 
-__all__ = ["in_threads"]
+__all__ = ["in_threads", "read_ahead"]
 
 
 class _Stream:
@@ -71,3 +71,12 @@ def in_threads(
             stop.set()
         for future in done:
             future.result()
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what the iterator gives, the next batch being read in a thread while one is worked on."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch

@@ -8,20 +8,20 @@ nothing is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
+from reticent.engine.threads import read_ahead
 from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_ahead", "read_common_words", "read_lines"]
+__all__ = ["Guarded", "count_common_words", "learn_common_words", "read_common_words", "read_lines"]
 
 
 class Guarded(Protocol):
@@ -76,15 +76,6 @@ def count_common_words(
             progress(done)
     common.merge()
     return common
-
-
-def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what the iterator gives, the next batch being read in a thread while one is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
 
 
 def learn_common_words(corpus: Corpus, detectors: Sequence[Any]) -> None:

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect.alignment import Alignment
-from reticent.engine.detect.common import learn_common_words, read_ahead
+from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.schema import SPANS
+from reticent.engine.threads import read_ahead
 from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 
 if TYPE_CHECKING:
