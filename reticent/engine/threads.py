@@ -1,4 +1,4 @@
-"""Threads that share streams of batches, or read them ahead; the work must release the interpreter lock to gain from it."""
+"""Threads that share streams of batches, or read ahead; work must release the interpreter lock to gain from it."""
 
 from __future__ import annotations
 
