@@ -63,7 +63,7 @@ class Run(RunFolder):
         """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
         devices = {self.job.train.device, *(self.job.training(model).device for model in self.job.model)}
         if devices - {"auto", "cpu"}:  # importing torch takes seconds
-            from reticent.trainer.models import pick_device
+            from reticent.device import pick_device
 
             for device in sorted(devices):
                 pick_device(device)

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from reticent.device import pick_device
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
-from reticent.trainer.models import logits_at, pick_device
+from reticent.trainer.models import logits_at
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from reticent.device import pick_device
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
 from reticent.errors import TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import write_model
 from reticent.trainer.labels import Ledger, Targets, make_targets
-from reticent.trainer.models import check_fit, load_tokenizer, logits_at, pick_device, special_ids
+from reticent.trainer.models import check_fit, load_tokenizer, logits_at, special_ids
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import Batch, Windows, cut_windows, prefetched
 

@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.errors import ArtifactError, TrainingError
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -29,28 +29,9 @@ __all__ = [
     "load_model",
     "load_tokenizer",
     "logits_at",
-    "pick_device",
     "special_ids",
     "tokenizer_json_of",
 ]
-
-
-def pick_device(device: str) -> torch.device:
-    """Return the device meant by a name; "auto" is CUDA where there is one, else the CPU.
-
-    Raises
-    ------
-    PolicyError
-        It is no name of a device, or of one that this machine and this build of torch do not have.
-    """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        found = torch.device(device)
-        torch.empty(1, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
-        raise PolicyError(f"device {device!r}: not on this machine, or not in this build of torch") from None
-    return found
 
 
 def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from reticent.device import pick_device
 from reticent.engine.detect import spans_batch
 from reticent.errors import PolicyError
 
@@ -59,8 +60,8 @@ class TransformersDetector:
         window: int | None = None,
         stride: int | None = None,
     ):
-        self._device, dtype = _pick_device(device)
-        self._tokenizer, self._model = _load(str(model), self._device, dtype)
+        self._device = pick_device(device)
+        self._tokenizer, self._model = _load(str(model), self._device, _dtype(self._device))
         self._scheme = _Scheme.of(self._model.config.id2label)
         if unknown := sorted(set(labels or ()) - set(self._scheme.types)):
             known = ", ".join(self._scheme.types[1:])
@@ -229,18 +230,10 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
         yield chosen
 
 
-def _pick_device(device: str) -> tuple[Any, Any]:
+def _dtype(device: Any) -> Any:
     import torch
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        found = torch.device(device)
-        torch.empty(1, device=found)
-    except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
-        raise PolicyError(f"device {device!r}: not on this machine, or not in this build of torch") from None
-    half = found.type == "cuda" and torch.cuda.is_bf16_supported()
-    return found, torch.bfloat16 if half else torch.float32
+    return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
 
 
 def _load(model: str, device: Any, dtype: Any) -> tuple[Any, Any]:
