@@ -112,19 +112,14 @@ impl Bearers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, StringArray};
-    use std::sync::Arc;
-
-    fn texts(rows: &[&str]) -> Texts {
-        let array: ArrayRef = Arc::new(StringArray::from(rows.to_vec()));
-        Texts::new(&array, "text").unwrap()
-    }
 
     #[test]
     fn a_word_is_one_that_many_write_without_having_it() {
         let mut bearers = Bearers::default();
-        bearers
-            .add(&texts(&["a", "b", "c", "d", "e", "a"]), &texts(&["Will", "Ann", "Ann", "Ann", "Ann", "Will de Roy"]));
+        bearers.add(
+            &Texts::of(&["a", "b", "c", "d", "e", "a"]),
+            &Texts::of(&["Will", "Ann", "Ann", "Ann", "Ann", "Will de Roy"]),
+        );
         let saw = |word: &str, by: &[&str]| {
             by.iter().for_each(|one| bearers.saw(word, 0, word.len(), number_of(one), || false))
         };

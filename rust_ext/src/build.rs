@@ -170,13 +170,15 @@ impl IndexBuilder {
         let mut workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
         // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
-        let (mut united, mut ids, mut runs) = (Dictionary::default(), Vec::new(), Vec::new());
+        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
+        // What a run's ids are in the united dictionary, then in the vocabulary.
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
         for Worker { dictionary, run, .. } in workers {
             if runs.is_empty() {
-                ids.push((0..dictionary.len() as u32).collect());
+                numbers.push((0..dictionary.len() as u32).collect());
                 united = dictionary;
             } else {
-                ids.push(united.absorb(dictionary));
+                numbers.push(united.absorb(dictionary));
             }
             runs.push(run);
         }
@@ -191,8 +193,7 @@ impl IndexBuilder {
         let Vocabulary { words, occurrences, mut merged } = Vocabulary::merge(sorted, &self.store)?;
         let spooled = merged.split_off(1);
         let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
-        ids.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
-        let mut numbers: Vec<Vec<u32>> = ids;
+        numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
         if !spooled.is_empty() {
             // Many dictionaries: their words get their numbers now, and have one table together.
             numbers.push((0..words.len() as u32).collect());

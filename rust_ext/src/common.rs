@@ -217,20 +217,13 @@ const MIN_SMALL: u32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, StringArray};
-    use std::sync::Arc;
-
-    fn texts(rows: &[&str]) -> Texts {
-        let array: ArrayRef = Arc::new(StringArray::from(rows.to_vec()));
-        Texts::new(&array, "text").unwrap()
-    }
 
     #[test]
     fn classes_by_hand() {
         let mut common = CommonWords::new();
         common
             .add(
-                &texts(&[
+                &Texts::of(&[
                     "Will you say what you will? It will do.",
                     "all small: young young",
                     "So Ann Grant has a grant.",
@@ -240,11 +233,11 @@ mod tests {
             .unwrap();
         common
             .add(
-                &texts(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]),
+                &Texts::of(&["See the brown one, a brown dog, of Mr. Brown, of Mrs. Brown and Dr. Brown, the grant"]),
                 None,
             )
             .unwrap();
-        common.add_list(&texts(&["Petit", "van"]));
+        common.add_list(&Texts::of(&["Petit", "van"]));
         common.merge();
         let classes = ["will", "young", "grant", "brown", "ann", "petit", "nobody"].map(|word| common.class(word));
         use Class::{Common, Mixed, Name};

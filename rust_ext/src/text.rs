@@ -37,6 +37,11 @@ impl Texts {
         }
     }
 
+    #[cfg(test)]
+    pub fn of(rows: &[&str]) -> Self {
+        Texts::Small(StringArray::from(rows.to_vec()))
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Texts::Small(a) => a.len(),
