@@ -19,7 +19,7 @@ BIN  := $(VENV)/bin
 UV   := $(BIN)/uv pip
 RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
-LOCK_FLAGS := --extra ner --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .PHONY: demo test test-slow test-detectors test-rust lint format bench lock wheel clean setup
 .DELETE_ON_ERROR:
