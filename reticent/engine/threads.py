@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import pyarrow as pa
 
-__all__ = ["in_threads", "read_ahead"]
+__all__ = ["in_threads", "overlapped", "read_ahead"]
+
+T = TypeVar("T")
 
 
 class _Stream:
@@ -80,3 +84,24 @@ def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         while (batch := coming.result()) is not None:
             coming = pool.submit(next, batches, None)
             yield batch
+
+
+def overlapped(
+    batches: Iterator[pa.RecordBatch], work: Callable[[pa.RecordBatch, int], T]
+) -> Iterator[tuple[pa.RecordBatch, T]]:
+    """Yield each batch and ``work(batch, number of rows before it)``, in order, the work of two batches overlapping.
+
+    What Python does for one then costs no time while the core's threads are busy with the other. Up to three batches
+    are in hand, and the next one is read.
+    """
+    waiting: deque[tuple[pa.RecordBatch, Future[T]]] = deque()
+    num_before = 0
+    with ThreadPoolExecutor(2) as pool:
+        for batch in read_ahead(batches):
+            waiting.append((batch, pool.submit(work, batch, num_before)))
+            num_before += batch.num_rows
+            if len(waiting) == 3:
+                first, result = waiting.popleft()
+                yield first, result.result()
+        for batch, result in waiting:
+            yield batch, result.result()

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::intern::Interner;
+use crate::pool::rows;
 use crate::spans::check_mask;
 use crate::surface::Surface;
 use crate::text::Texts;
@@ -66,8 +67,7 @@ impl Blacklist {
     /// 1 for each word on the list.
     pub fn find(&self, texts: &Texts, words: &Words, units: &[u32]) -> Result<Vec<u8>> {
         words.check(texts.len())?;
-        let parts: Vec<Vec<u8>> = (0..texts.len())
-            .into_par_iter()
+        let parts: Vec<Vec<u8>> = rows(texts.len())
             .map(|row| {
                 let text = texts.get(row);
                 let (from, to) = words.of(row);

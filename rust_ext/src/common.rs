@@ -18,6 +18,7 @@ use crate::context::{has_case, is_announced, is_capital, starts_sentence};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::pieces::View;
+use crate::pool::rows;
 use crate::surface::Surface;
 use crate::text::Texts;
 
@@ -99,7 +100,8 @@ const NUM_PARTS: usize = 64;
 
 impl CommonWords {
     pub fn new() -> Self {
-        Self { total: Table::default(), parts: Vec::new(), bearers: Bearers::default(), version: 0 }
+        let parts = std::iter::repeat_with(Mutex::default).take(NUM_PARTS).collect();
+        Self { total: Table::default(), parts, bearers: Bearers::default(), version: 0 }
     }
 
     /// Names that individuals have, before documents are counted.
@@ -111,16 +113,15 @@ impl CommonWords {
         Ok(())
     }
 
-    /// Count the words of documents; they tell once merged.
-    pub fn add(&mut self, texts: &Texts, individuals: Option<&Texts>) -> Result<()> {
+    /// Count the words of documents; they tell once merged. Several batches may be counted at a time.
+    pub fn add(&self, texts: &Texts, individuals: Option<&Texts>) -> Result<()> {
         if individuals.is_some_and(|individuals| individuals.len() != texts.len()) {
             return Err(Error::Corpus("common words: one individual is needed for each document".into()));
         }
         let individuals = individuals.filter(|_| !self.bearers.is_empty());
         let bearers = &self.bearers;
-        self.parts.resize_with(NUM_PARTS, Mutex::default);
         let parts = &self.parts;
-        (0..texts.len()).into_par_iter().for_each(|row| {
+        rows(texts.len()).for_each(|row| {
             let text = texts.get(row);
             let cased = has_case(text);
             let thread = rayon::current_thread_index().unwrap_or(0) % NUM_PARTS;
@@ -161,8 +162,8 @@ impl CommonWords {
 
     /// Bring together what threads have counted, so that they can be asked for.
     pub fn merge(&mut self) {
-        for part in std::mem::take(&mut self.parts) {
-            self.total.merge(part.into_inner().unwrap_or_else(PoisonError::into_inner));
+        for part in &mut self.parts {
+            self.total.merge(std::mem::take(part.get_mut().unwrap_or_else(PoisonError::into_inner)));
         }
         self.version = VERSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     }

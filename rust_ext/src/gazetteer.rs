@@ -17,7 +17,9 @@ use crate::context::{
 };
 use crate::error::{Error, Result};
 use crate::intern::Interner;
+use crate::key::Key;
 use crate::pieces::View;
+use crate::pool::rows;
 use crate::spans::Found;
 use crate::surface::Surface;
 use crate::text::Texts;
@@ -32,11 +34,22 @@ struct Entry {
 }
 
 const NONE: u32 = u32::MAX;
+/// 2^20 bits stay in the cache beside everything else.
+const BEGINNINGS: u32 = 20;
+
+#[inline(always)]
+fn beginning(key: Key) -> (usize, u64) {
+    let place = key.hash() >> (64 - BEGINNINGS);
+    ((place >> 6) as usize, 1 << (place & 63))
+}
 
 /// Sequences of pieces by their first.
 #[derive(Default)]
 pub struct Sequences {
     pieces: Interner,
+    /// A bit for each place that the hash of a short first piece can have: most pieces of a text begin nothing, and are told
+    /// so from the cache, not from a table of all names.
+    beginnings: Vec<u64>,
     /// For each piece, the first and last entry that begins with it; `NONE` for none.
     starting: Vec<(u32, u32)>,
     entries: Vec<Entry>,
@@ -46,7 +59,7 @@ pub struct Sequences {
 
 impl Sequences {
     pub fn new() -> Self {
-        Self { pieces: Interner::new(), ..Self::default() }
+        Self { pieces: Interner::new(), beginnings: vec![0; 1 << (BEGINNINGS - 6)], ..Self::default() }
     }
 
     fn id(&mut self, piece: &str) -> u32 {
@@ -71,6 +84,10 @@ impl Sequences {
 
     fn add_pieces<'a>(&mut self, head: &str, rest: impl Iterator<Item = (&'a str, &'a str)>, number: u32) {
         let from = self.rests.len() as u32;
+        if let Some(key) = Key::of(head.as_bytes(), 0, head.len()) {
+            let (place, bit) = beginning(key);
+            self.beginnings[place] |= bit;
+        }
         let head = self.id(head);
         for (gap, piece) in rest {
             let id = self.id(piece);
@@ -91,8 +108,14 @@ impl Sequences {
     /// Give each entry that stands at a piece: its number and the last piece of the match.
     #[inline]
     pub fn at(&self, view: &View, piece: usize, mut emit: impl FnMut(u32, usize)) {
-        let (start, end) = view.pieces[piece];
-        let Some(head) = self.pieces.find_at(view.text(), start as usize, end as usize) else {
+        let (start, end) = (view.pieces[piece].0 as usize, view.pieces[piece].1 as usize);
+        if let Some(key) = Key::of(view.text().as_bytes(), start, end) {
+            let (place, bit) = beginning(key);
+            if self.beginnings[place] & bit == 0 {
+                return;
+            }
+        }
+        let Some(head) = self.pieces.find_at(view.text(), start, end) else {
             return;
         };
         let mut entry = self.starting[head as usize].0;
@@ -159,20 +182,22 @@ impl Gazetteer {
 
     /// The class of each pattern's word: looked up once, not at every hit.
     fn classes_of(&self, common: &CommonWords) -> Arc<Vec<Class>> {
-        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
-        if classes.0 != common.version() || classes.1.len() != self.words.len() {
-            let found = self.words.par_iter().map(|word| common.class(word)).collect();
-            *classes = (common.version(), Arc::new(found));
+        let classes = || self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = classes().clone();
+        if known.0 == common.version() && known.1.len() == self.words.len() {
+            return known.1;
         }
-        classes.1.clone()
+        // Not under the lock: a thread that waits for the parts of others may take up another batch, and want it itself.
+        let found: Arc<Vec<Class>> = Arc::new(self.words.par_iter().map(|word| common.class(word)).collect());
+        *classes() = (common.version(), found.clone());
+        found
     }
 
     /// Every free-standing occurrence of every pattern; `source` is the pattern's number. With `common` words, a pattern of one
     /// piece that is among them counts only with evidence.
     pub fn find(&self, texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
         let classes = common.map(|common| self.classes_of(common));
-        (0..texts.len())
-            .into_par_iter()
+        rows(texts.len())
             .flat_map_iter(|row| {
                 let view = View::new(texts.get(row), self.surface);
                 let mut hits = Vec::new();

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rayon::ThreadPool;
+use rayon::iter::MaxLen;
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
@@ -42,6 +44,11 @@ pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
     let built = Arc::new(built);
     pools.insert((std::process::id(), size), built.clone());
     Ok(built)
+}
+
+/// Rows of a batch in pieces so short that no thread waits long for the last one of another.
+pub fn rows(num: usize) -> MaxLen<rayon::range::Iter<usize>> {
+    (0..num).into_par_iter().with_max_len(8)
 }
 
 /// Give memory that was freed back to the system, which the C library of Linux keeps for later.

@@ -295,6 +295,7 @@ impl Records {
         let groups: Vec<&[u32]> = order.chunk_by(|&a, &b| units[a as usize] == units[b as usize]).collect();
         let mut found: Vec<Vec<Found>> = groups
             .into_par_iter()
+            .with_max_len(4)
             .map(|rows| {
                 let mut found = Vec::new();
                 if let Some(profile) = self.profile(units[rows[0] as usize], common) {

@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::pool::rows;
 use crate::text::Texts;
 use crate::words::Words;
 
@@ -42,6 +43,22 @@ impl<'a> CharCounter<'a> {
     }
 }
 
+/// Start and end in characters of each span, the spans of a document standing together with ascending starts.
+pub fn in_characters(texts: &Texts, found: &[Found]) -> Vec<[i32; 2]> {
+    found
+        .par_chunk_by(|one, next| one.document == next.document)
+        .flat_map_iter(|spans| {
+            let text = texts.get(spans[0].document as usize);
+            let mut chars = CharCounter::new(text);
+            spans.iter().map(move |span| {
+                // Ends do not ascend where spans overlap, and going back would count the text again.
+                let start = chars.at(span.start);
+                [start as i32, (start + text[span.start..span.end].chars().count()) as i32]
+            })
+        })
+        .collect()
+}
+
 /// Byte offset of each character and of the end; empty for ASCII, where they are the same.
 pub fn char_starts(text: &str) -> Vec<usize> {
     if text.is_ascii() {
@@ -61,8 +78,7 @@ pub fn cover_spans(texts: &Texts, words: &Words, offsets: &[i64], starts: &[i32]
     if !whole {
         return Err(Error::Corpus("span offsets do not match the documents and spans".into()));
     }
-    let parts: Vec<Vec<u8>> = (0..texts.len())
-        .into_par_iter()
+    let parts: Vec<Vec<u8>> = rows(texts.len())
         .map(|row| {
             let (from, to) = words.of(row);
             let mut mask = vec![0u8; from.len()];
@@ -101,8 +117,7 @@ pub fn cover_spans(texts: &Texts, words: &Words, offsets: &[i64], starts: &[i32]
 pub fn replace_words(texts: &Texts, words: &Words, mask: &[u8], replacement: &str) -> Result<Vec<String>> {
     words.check(texts.len())?;
     check_mask(words, mask)?;
-    Ok((0..texts.len())
-        .into_par_iter()
+    Ok(rows(texts.len())
         .map(|row| {
             let text = texts.get(row);
             let (from, to) = words.of(row);

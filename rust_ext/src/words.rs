@@ -13,6 +13,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
+use crate::pool::rows;
 use crate::text::Texts;
 
 /// Words of a batch of documents: word `w` of document `d` is `w` in `doc_offsets[d]..doc_offsets[d + 1]`.
@@ -55,8 +56,7 @@ impl Words {
 
 /// Segment every document, in parallel.
 pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
-    let parts: Vec<Vec<Bounds>> = (0..texts.len())
-        .into_par_iter()
+    let parts: Vec<Vec<Bounds>> = rows(texts.len())
         .map_init(
             || Scanner::new(set),
             |scanner, row| {

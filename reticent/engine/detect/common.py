@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
-from reticent.engine.threads import read_ahead
+from reticent.engine.threads import overlapped
 from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -68,9 +68,12 @@ def count_common_words(
     common, done = _rust.CommonWords(), 0
     for table in bearers:
         common.add_bearers(*(table.column(name).combine_chunks() for name in ("individual_id", "name")))
-    for batch in read_ahead(corpus.batches(columns=("individual_id", "text"))):
+
+    def count(batch: pa.RecordBatch, num_before: int) -> None:
         ids = batch.column("individual_id").cast(pa.string())
         common.add(batch.column("text"), ids, num_threads=num_threads)
+
+    for batch, _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
         done += batch.num_rows
         if progress:
             progress(done)

@@ -7,7 +7,7 @@ everything after it. What fails on every document of a batch is no matter of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.schema import SPANS
-from reticent.engine.threads import read_ahead
+from reticent.engine.threads import overlapped, read_ahead
 from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ QUARANTINE: Final = pa.schema(
         pa.field("error", pa.string(), nullable=False),
     ]
 )
+#: What a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).
+Detected = tuple[pa.Table, dict[int, str]]
 #: Detectors of ours, whose offsets are characters of the text by construction and by test.
 _ALIGNED: Final = frozenset({"rules", "records", "gazetteer"})
 
@@ -87,9 +89,9 @@ def detect_spans(
         ThreadPoolExecutor(1) as pool,
     ):
         written: Future[int] | None = None
-        for batch in read_ahead(corpus.batches(columns=tuple(columns))):
+        for batch, found in union.detected(corpus.batches(columns=tuple(columns))):
             if detectors:
-                unite = union.run(batch)
+                unite = union.take(batch, found)
                 if written:  # while the detectors worked on this batch, the spans of the last one were put in order
                     union.counts["spans"] += written.result()
                 written = pool.submit(_write, writer, unite)
@@ -151,13 +153,26 @@ class _Union:
             self.counts["quarantined"] = 0
         self._alignments = [Alignment(name) for name in names]
 
-    def run(self, batch: pa.RecordBatch) -> Callable[[], pa.Table]:
-        """Run every detector on the next documents of the corpus; returns what makes one table (`SPANS`) of it."""
+    def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
+        """Run every detector on batches of documents, in order; ours alone work on two batches at once."""
+        if _ALIGNED.issuperset(detector.name for detector in self.detectors):
+            yield from overlapped(batches, self._run_all)
+            return
+        num_before = 0
+        for batch in read_ahead(batches):
+            yield batch, self._run_all(batch, num_before)
+            num_before += batch.num_rows
+
+    def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
+        return [self._run(detector, batch, num_before) for detector in self.detectors]
+
+    def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
+        """Check and count what the detectors found in the next documents of the corpus; returns what makes one table
+        (`SPANS`) of it."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
-        for detector, alignment in zip(self.detectors, self._alignments, strict=True):
-            found, failed = self._run(detector, batch)
+        for detector, alignment, (found, failed) in zip(self.detectors, self._alignments, detected, strict=True):
             misfits = self._misfits(found, lengths, detector.name)
             if misfits:
                 found = found.filter(~np.isin(found.column("document").to_numpy(), list(misfits)))
@@ -177,23 +192,23 @@ class _Union:
             self.counts["quarantined"] = self.num_read - self.num_kept
         return unite
 
-    def _run(self, detector: Detector, batch: pa.RecordBatch) -> tuple[pa.Table, dict[int, str]]:
-        """What the detector finds, and row -> error of the documents it fails on (of none but in a quarantine)."""
+    def _run(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
+        """What the detector finds in the documents after so many others."""
         try:
             found = detector.detect(batch)
         except ReticentError as error:
-            where = f"documents {self.num_read + 1} to {self.num_read + batch.num_rows}"
+            where = f"documents {num_before + 1} to {num_before + batch.num_rows}"
             if self.on_error == "stop" or isinstance(error, PolicyError):
                 raise type(error)(f"detector {detector.name}, {where}: {error}") from None
-            return self._one_by_one(detector, batch, error)
+            return self._one_by_one(detector, batch, num_before, error)
         except Exception as error:  # a library's message may quote the text, so none is shown
-            return self._one_by_one(detector, batch, error)
+            return self._one_by_one(detector, batch, num_before, error)
         _check_table(found, detector.name)
         return found, {}
 
     def _one_by_one(
-        self, detector: Detector, batch: pa.RecordBatch, first_error: Exception
-    ) -> tuple[pa.Table, dict[int, str]]:
+        self, detector: Detector, batch: pa.RecordBatch, num_before: int, first_error: Exception
+    ) -> Detected:
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:
@@ -207,9 +222,9 @@ class _Union:
             moved = pc.add(found.column("document"), row)
             parts.append(found.set_column(0, BATCH_SPANS.field("document"), moved))
         name, kind = detector.name, type(first_error).__name__
-        documents = f"documents {self.num_read + 1} to {self.num_read + batch.num_rows}"
+        documents = f"documents {num_before + 1} to {num_before + batch.num_rows}"
         if self.on_error == "stop":
-            where = f"document {self.num_read + min(failed) + 1} of the corpus" if failed else documents
+            where = f"document {num_before + min(failed) + 1} of the corpus" if failed else documents
             more = "" if failed else ", but on none of them alone"
             raise CorpusError(
                 f"detector {name} failed on {where} ({failed.popitem()[1] if failed else kind}){more}"

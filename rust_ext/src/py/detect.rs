@@ -15,7 +15,7 @@ use crate::gazetteer::Gazetteer;
 use crate::pool::pool;
 use crate::records::{Field, Records};
 use crate::rules::{RULES, scan};
-use crate::spans::{CharCounter, Found};
+use crate::spans::{Found, in_characters};
 use crate::surface::Surface;
 use crate::surfaces::{Spans, Surfaces};
 use crate::text::Texts;
@@ -29,34 +29,23 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
 
-/// Starts and ends in characters.
-fn in_characters(texts: &Texts, found: &[Found]) -> (Vec<i32>, Vec<i32>) {
-    let (mut starts, mut ends) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
-    let mut counter: Option<(u32, CharCounter)> = None;
-    for span in found {
-        if counter.as_ref().is_none_or(|(row, _)| *row != span.document) {
-            counter = Some((span.document, CharCounter::new(texts.get(span.document as usize))));
-        }
-        if let Some((_, chars)) = &mut counter {
-            // Starts ascend; ends do not where spans overlap, and going back would count the text again.
-            let start = chars.at(span.start);
-            let length = texts.get(span.document as usize)[span.start..span.end].chars().count();
-            starts.push(start as i32);
-            ends.push((start + length) as i32);
-        }
-    }
-    (starts, ends)
+/// What was found, with its bounds in characters.
+fn located(texts: &Texts, found: Vec<Found>) -> (Vec<Found>, Vec<[i32; 2]>) {
+    let characters = in_characters(texts, &found);
+    (found, characters)
 }
 
 /// Columns document (row in the batch), start, end (characters), label, rule.
-fn to_batch<'a>(texts: &Texts, found: &[Found], named: impl Fn(u32) -> (&'a str, &'a str)) -> PyResult<ArrowBatch> {
-    let (starts, ends) = in_characters(texts, found);
+fn to_batch<'a>(
+    (found, characters): &(Vec<Found>, Vec<[i32; 2]>),
+    named: impl Fn(u32) -> (&'a str, &'a str),
+) -> PyResult<ArrowBatch> {
     let labels = found.iter().map(|span| named(span.source).0);
     let rules = found.iter().map(|span| named(span.source).1);
     batch(vec![
         ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
-        ("start", Arc::new(Int32Array::from(starts))),
-        ("end", Arc::new(Int32Array::from(ends))),
+        ("start", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[0])))),
+        ("end", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[1])))),
         ("label", Arc::new(StringArray::from_iter_values(labels))),
         ("rule", Arc::new(StringArray::from_iter_values(rules))),
     ])
@@ -80,8 +69,10 @@ fn scan_rules(
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py.detach(|| threads.install(|| scan(&texts, labels.as_deref(), filtered))).map_err(to_py_err)?;
-    to_batch(&texts, &found, |source| {
+    let found = py
+        .detach(|| threads.install(|| Ok(located(&texts, scan(&texts, labels.as_deref(), filtered)?))))
+        .map_err(to_py_err)?;
+    to_batch(&found, |source| {
         let rule = &RULES[source as usize];
         (rule.label, rule.name)
     })
@@ -116,7 +107,7 @@ impl PyCommonWords {
     /// `individuals`, one a document, are needed where bearers are known.
     #[pyo3(signature = (texts, individuals=None, *, num_threads=0))]
     fn add(
-        &mut self,
+        &self,
         py: Python<'_>,
         texts: &Bound<'_, PyAny>,
         individuals: Option<&Bound<'_, PyAny>>,
@@ -189,8 +180,8 @@ impl PyGazetteer {
         let texts = import_texts(texts, "text")?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
-        let found = py.detach(|| threads.install(|| self.gazetteer.find(&texts, common)));
-        to_batch(&texts, &found, |source| (self.labels.get(source as usize), "list"))
+        let found = py.detach(|| threads.install(|| located(&texts, self.gazetteer.find(&texts, common))));
+        to_batch(&found, |source| (self.labels.get(source as usize), "list"))
     }
 }
 
@@ -234,9 +225,10 @@ impl PyRecords {
         let units = units.as_slice()?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
-        let found =
-            py.detach(|| threads.install(|| self.records.find(&texts, units, common, initials))).map_err(to_py_err)?;
-        to_batch(&texts, &found, |source| {
+        let found = py
+            .detach(|| threads.install(|| Ok(located(&texts, self.records.find(&texts, units, common, initials)?))))
+            .map_err(to_py_err)?;
+        to_batch(&found, |source| {
             (self.labels.get(source as usize / 2), if source % 2 == 1 { "edited" } else { "record" })
         })
     }
@@ -318,15 +310,16 @@ impl PySurfaces {
             return Err(to_py_err(Error::Corpus("surfaces: one unit is needed for each document".into())));
         }
         let threads = pool(num_threads).map_err(to_py_err)?;
-        let found = py.detach(|| threads.install(|| self.surfaces.find(&texts, units, &spans))).map_err(to_py_err)?;
-        let (starts, ends) = in_characters(&texts, &found);
+        let (found, characters) = py
+            .detach(|| threads.install(|| Ok(located(&texts, self.surfaces.find(&texts, units, &spans)?))))
+            .map_err(to_py_err)?;
         let of = |which: fn(&Surfaces, u32) -> u32| {
             UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))
         };
         batch(vec![
             ("document", Arc::new(Int32Array::from_iter_values(found.iter().map(|span| span.document as i32)))),
-            ("start", Arc::new(Int32Array::from(starts))),
-            ("end", Arc::new(Int32Array::from(ends))),
+            ("start", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[0])))),
+            ("end", Arc::new(Int32Array::from_iter_values(characters.iter().map(|at| at[1])))),
             ("label", Arc::new(of(Surfaces::label))),
             ("source", Arc::new(of(Surfaces::source))),
         ])

@@ -16,6 +16,7 @@ use super::{Hit, RULES, expand};
 use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
 use crate::fold::fold_plain;
+use crate::pool::rows;
 use crate::spans::Found;
 use crate::text::Texts;
 
@@ -263,8 +264,7 @@ fn scan_text(compiled: &Compiled, document: u32, text: &str, active: Mask, filte
 
 pub fn scan(texts: &Texts, active: Mask, filtered: bool) -> Result<Vec<Found>> {
     let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
-    Ok((0..texts.len())
-        .into_par_iter()
+    Ok(rows(texts.len())
         .flat_map_iter(|row| scan_text(compiled, row as u32, texts.get(row), active, filtered))
         .collect())
 }
