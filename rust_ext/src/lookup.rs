@@ -60,20 +60,34 @@ impl Lookup {
         let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
         let mut slots: Buffer<Slot> = Buffer::table(num_slots);
         let mut long = HashTable::new();
-        for (id, (word, &support)) in words.iter().zip(support).enumerate() {
-            let found = Found { id: id as u32, support };
-            match Key::of(word.as_bytes(), 0, word.len()) {
-                Some(key) => {
-                    let mut place = first_place(num_slots, key);
-                    while slots[place].key != Key::default() {
-                        place = (place + 1) & (num_slots - 1);
+        let mut entries = words.iter().zip(support).enumerate();
+        loop {
+            let mut keyed = [(Key::default(), Found::default()); AHEAD];
+            let (mut num_taken, mut num_keyed) = (0, 0);
+            for (id, (word, &support)) in entries.by_ref().take(AHEAD) {
+                num_taken += 1;
+                let found = Found { id: id as u32, support };
+                match Key::of(word.as_bytes(), 0, word.len()) {
+                    Some(key) => {
+                        prefetch(&slots[first_place(num_slots, key)]);
+                        keyed[num_keyed] = (key, found);
+                        num_keyed += 1;
                     }
-                    slots[place] = Slot { key, found };
+                    None => {
+                        let hash_of = |word: &str| FixedState::default().hash_one(word);
+                        long.insert_unique(hash_of(word), found.id, |&id| hash_of(words.get(id as usize)));
+                    }
                 }
-                None => {
-                    let hash = FixedState::default().hash_one(word);
-                    long.insert_unique(hash, found.id, |&id| FixedState::default().hash_one(words.get(id as usize)));
+            }
+            for &(key, found) in &keyed[..num_keyed] {
+                let mut place = first_place(num_slots, key);
+                while slots[place].key != Key::default() {
+                    place = (place + 1) & (num_slots - 1);
                 }
+                slots[place] = Slot { key, found };
+            }
+            if num_taken < AHEAD {
+                break;
             }
         }
         Self { surface, slots, long, levels, memos: Mutex::default() }

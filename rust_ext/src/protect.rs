@@ -79,7 +79,7 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
     // One memo a thread, not one a share: rows are shared out finely, so that a slow thread holds nobody up.
     let scratch = Mutex::new(Vec::new());
-    shares(words, &mut flags, &mut starts).into_par_iter().for_each(|share| {
+    shares(words, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut finder = spare.unwrap_or_else(|| Finder::new(index, lookup, settings));
         let mut at = 0;
@@ -111,7 +111,7 @@ struct Share<'a> {
 }
 
 /// Words of a share: enough that taking one costs nothing beside it.
-const SHARE: usize = 1 << 16;
+const SHARE: usize = 1 << 14;
 
 fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) -> Vec<Share<'a>> {
     let mut shares = Vec::new();

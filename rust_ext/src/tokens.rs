@@ -21,6 +21,7 @@ use crate::key::Key;
 use crate::memo::Memo;
 use crate::pretokens::Cut;
 use crate::spans::check_mask;
+use crate::subwords::{Subword, Subwords};
 use crate::text::Texts;
 use crate::words::Words;
 
@@ -30,6 +31,7 @@ pub struct TokenEncoder {
     special: Vec<u32>,
     unknown: Option<u32>,
     cut: Option<Cut>,
+    subwords: Option<Subwords>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
     lowercase: bool,
     /// One for each thread that encodes.
@@ -52,6 +54,9 @@ struct Memory {
     /// Pieces of pretoken `p` are `bounds[p]..bounds[p + 1]`.
     bounds: Vec<usize>,
     pieces: Vec<Piece>,
+    /// Of the pretoken at hand.
+    subwords: Vec<Subword>,
+    spare_parts: Vec<Part>,
     chunks: Memo<Chunk>,
     /// Tokens of the chunks of three to eight tokens and up to one word.
     blocks: Vec<Block>,
@@ -111,9 +116,9 @@ const MAX_REMEMBERED: usize = 64;
 /// A memory with more pieces or parts than this is emptied: what a corpus of identifiers could grow without end.
 const MAX_PIECES: usize = 1 << 24;
 /// Documents are shared out by about this many bytes, so that a slow thread holds nobody up.
-const SHARE: usize = 1 << 19;
+const SHARE: usize = 1 << 17;
 /// Buffers kept between batches: those of 32 MiB of text.
-const MAX_SPARES: usize = 64;
+const MAX_SPARES: usize = 256;
 
 impl Memory {
     fn new() -> Self {
@@ -121,6 +126,8 @@ impl Memory {
             pretokens: Interner::new(),
             bounds: vec![0],
             pieces: Vec::new(),
+            subwords: Vec::new(),
+            spare_parts: Vec::new(),
             chunks: Memo::new(13, 18),
             blocks: Vec::new(),
             parts: Vec::new(),
@@ -169,7 +176,9 @@ impl TokenEncoder {
             serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
-        Ok(Self { tokenizer, special, unknown, cut: Cut::of(&parsed), lowercase, memories, spares: Mutex::default() })
+        let cut = Cut::of(&parsed);
+        let subwords = cut.and_then(|_| Subwords::of(&parsed["model"]));
+        Ok(Self { tokenizer, special, unknown, cut, subwords, lowercase, memories, spares: Mutex::default() })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -193,6 +202,7 @@ impl TokenEncoder {
         check_mask(words, ngram_starts)?;
         let shares = shares(texts)
             .into_par_iter()
+            .with_max_len(1)
             .map(|rows| {
                 // A memory is whole after every pretoken, whatever happened to the thread that had it.
                 let mut memory = self.memory();
@@ -233,7 +243,7 @@ impl TokenEncoder {
             (starts, ngram_starts) = ngram_starts.split_at_mut(share.len);
             jobs.push((share, ids, words, own_flags, starts));
         }
-        jobs.into_par_iter().for_each(|(share, ids, words, flags, starts)| {
+        jobs.into_par_iter().with_max_len(1).for_each(|(share, ids, words, flags, starts)| {
             ids.copy_from_slice(&share.ids[..share.len]);
             words.copy_from_slice(&share.words[..share.len]);
             flags.copy_from_slice(&share.flags[..share.len]);
@@ -371,7 +381,8 @@ impl TokenEncoder {
             return Ok(None);
         }
         let key = Key::of(text.as_bytes(), chunk.start, chunk.end);
-        let mut parts = Vec::new();
+        let mut parts = std::mem::take(&mut memory.spare_parts);
+        parts.clear();
         let mut aligner = Aligner::new(own);
         self.tokenise_by_pretokens(cut, &text[chunk], memory, |piece| {
             let met = aligner.meet(Piece { id: piece.id, start: piece.start + start, end: piece.end + start });
@@ -388,7 +399,7 @@ impl TokenEncoder {
                 Chunk { num_tokens, num_words: num_words as u8, start: first, end: last, ..Chunk::default() };
             if num_words > 1 || num_tokens > 8 {
                 known.ids[0] = memory.parts.len() as u32;
-                memory.parts.append(&mut parts);
+                memory.parts.extend_from_slice(&parts);
                 memory.parts.extend(words.map(|(first, last)| Part { id: 0, first, last, fresh: 0 }));
             } else {
                 let mut block = Block { ids: [0; 8], misses: [-1; 8] };
@@ -408,6 +419,7 @@ impl TokenEncoder {
             }
             memory.chunks.insert(key, known);
         }
+        memory.spare_parts = parts;
         Ok(Some(num_words))
     }
 
@@ -426,6 +438,12 @@ impl TokenEncoder {
             if pretoken.len() > MAX_REMEMBERED {
                 return self.tokenise(pretoken, at);
             }
+            if self.subwords_of(pretoken, &mut memory.subwords) {
+                for &(id, start, end) in &memory.subwords {
+                    at(Piece { id: self.allowed(id)?, start: start as u32, end: end as u32 });
+                }
+                return Ok(());
+            }
             if memory.pieces.len() > MAX_PIECES {
                 (memory.pretokens, memory.bounds, memory.pieces) = (Interner::new(), vec![0], Vec::new());
             }
@@ -443,6 +461,24 @@ impl TokenEncoder {
             memory.pieces[first..].iter().for_each(|&piece| at(piece));
             Ok(())
         })
+    }
+
+    /// The pieces of a short pretoken of visible ASCII, where the model is one that need not be asked; false: ask it.
+    fn subwords_of(&self, pretoken: &str, pieces: &mut Vec<Subword>) -> bool {
+        let Some(subwords) = &self.subwords else { return false };
+        let word = pretoken.strip_prefix(' ').unwrap_or(pretoken).as_bytes();
+        let spaced = word.len() < pretoken.len();
+        if pretoken.is_empty() || !word.iter().all(u8::is_ascii_graphic) {
+            return false;
+        }
+        if !self.lowercase {
+            return subwords.of_word(word, spaced, pieces).is_some();
+        }
+        let mut lower = [0; MAX_REMEMBERED];
+        let lower = &mut lower[..word.len()];
+        lower.copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        subwords.of_word(lower, spaced, pieces).is_some()
     }
 
     /// The library's own answer for a pretoken; where it is visible ASCII, from the library's model alone.

@@ -54,6 +54,9 @@ impl Words {
     }
 }
 
+/// Documents whose words one thread puts in their place.
+const PARTS_AT_ONCE: usize = 32;
+
 /// Segment every document, in parallel.
 pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
     let parts: Vec<Vec<Bounds>> = rows(texts.len())
@@ -68,18 +71,27 @@ pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
             },
         )
         .collect::<Result<_>>()?;
-    let num_words = parts.iter().map(Vec::len).sum();
-    let mut words = Words {
-        doc_offsets: Vec::with_capacity(texts.len() + 1),
-        starts: Vec::with_capacity(num_words),
-        ends: Vec::with_capacity(num_words),
-    };
-    words.doc_offsets.push(0);
+    let (mut num_words, mut doc_offsets) = (0, Vec::with_capacity(texts.len() + 1));
+    doc_offsets.push(0);
     for part in &parts {
-        words.starts.extend(part.iter().map(|bounds| bounds.0));
-        words.ends.extend(part.iter().map(|bounds| bounds.1));
-        words.doc_offsets.push(words.starts.len() as i64);
+        num_words += part.len();
+        doc_offsets.push(num_words as i64);
     }
+    let mut words = Words { doc_offsets, starts: vec![0; num_words], ends: vec![0; num_words] };
+    let (mut starts, mut ends) = (&mut words.starts[..], &mut words.ends[..]);
+    let mut jobs = Vec::with_capacity(parts.len() / PARTS_AT_ONCE + 1);
+    for parts in parts.chunks(PARTS_AT_ONCE) {
+        let (own_starts, own_ends);
+        let len = parts.iter().map(Vec::len).sum();
+        (own_starts, starts) = starts.split_at_mut(len);
+        (own_ends, ends) = ends.split_at_mut(len);
+        jobs.push((parts, own_starts, own_ends));
+    }
+    jobs.into_par_iter().with_max_len(1).for_each(|(parts, starts, ends)| {
+        for ((start, end), bounds) in starts.iter_mut().zip(ends).zip(parts.iter().flatten()) {
+            (*start, *end) = *bounds;
+        }
+    });
     Ok(words)
 }
 
