@@ -11,7 +11,7 @@ use crate::key::Key;
 
 pub enum Subwords {
     WordPiece(WordPiece),
-    Bpe(Bpe),
+    Bpe(Box<Bpe>),
 }
 
 /// A piece: its id and its bytes in the word.
@@ -31,7 +31,7 @@ impl Subwords {
             .collect::<Option<_>>()?;
         match kind {
             "WordPiece" => WordPiece::of(model, &vocabulary).map(Subwords::WordPiece),
-            "BPE" => Bpe::of(model, &vocabulary).map(Subwords::Bpe),
+            "BPE" => Bpe::of(model, &vocabulary).map(|model| Subwords::Bpe(Box::new(model))),
             _ => None,
         }
     }
