@@ -71,7 +71,7 @@ def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) ->
                 model,
                 LoraConfig(
                     r=settings.r,
-                    lora_alpha=settings.lora_alpha,
+                    lora_alpha=settings.lora_alpha,  # type: ignore[arg-type]
                     lora_dropout=settings.lora_dropout,
                     target_modules=list(settings.target_modules) if settings.target_modules else None,
                     fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
