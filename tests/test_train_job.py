@@ -1,0 +1,160 @@
+"""The training of a job: it goes on where it was interrupted, appears whole, and several processes make it together."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_job import Recorder, Values, changed, content, make_hospital, values_of
+from test_train_distributed import torchrun
+from toy_models import toy_model, toy_tokenizer
+
+from reticent.config import parse_job
+from reticent.errors import TrainingError
+from reticent.job import Run
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MODEL = "models/toy/ppmlm"
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    """A job whose tokens are ready."""
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
+    base = hospital / "bert"
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe="base", epoch=0)
+    values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
+    values["train"] = {"num_epochs": 3, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
+    Run(parse_job(values), Recorder()).execute("protect")
+    return values
+
+
+class Stopping(Recorder):
+    """Calls ``stop`` after a step of the training."""
+
+    def __init__(self, step: int, stop: Callable[[], None]):
+        super().__init__()
+        self.step, self.stop, self.steps = step, stop, []
+
+    @contextmanager
+    def task(self, *_: Any, **__: Any) -> Iterator[Callable[..., None]]:
+        def advance(done: Any = None, *_: Any, **__: Any) -> None:
+            if isinstance(done, dict):
+                self.steps.append(done["step"])
+                if done["step"] == self.step:
+                    self.stop()
+
+        yield advance
+
+
+def train(values: Values, step: int = 0, stop: Any = None, **options: Any) -> Stopping:
+    progress = Stopping(step, stop)
+    Run(parse_job(values), progress, **options).execute("train")
+    return progress
+
+
+def control_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def fail() -> None:
+    raise TrainingError("made up")
+
+
+def unfinished(out: Path) -> list[Path]:
+    return sorted(out.rglob(".*.part-*"))
+
+
+@pytest.fixture
+def mine(values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
+    """The job in a run folder of the test's own."""
+    import shutil
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # times are part of an artefact, and differ
+    shutil.copytree(values["out"], tmp_path / "run")
+    return changed(values, out=str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("stop", [control_c, fail])
+def test_an_interrupted_training_of_a_job_goes_on_and_ends_as_one_that_was_not(
+    stop: Callable[[], None], mine: Values, tmp_path: Path
+) -> None:
+    import shutil
+
+    out = Path(mine["out"])
+    shutil.copytree(out, tmp_path / "whole")
+    whole = train(changed(mine, out=str(tmp_path / "whole")))
+    with pytest.raises((KeyboardInterrupt, TrainingError)):
+        train(mine, whole.steps[-1] - 1, stop)
+    assert not (out / MODEL).exists()
+    (part,) = unfinished(out)
+    assert part.stat().st_mode & 0o777 == 0o700
+    assert (part / "epoch-0001").is_dir()  # the last good checkpoint stays
+    resumed = train(mine)
+    assert resumed.steps[-1] == whole.steps[-1]
+    assert 0 < len(resumed.steps) < len(whole.steps)
+    assert unfinished(out) == []
+    assert content(out) == content(tmp_path / "whole")
+    assert train(mine).made == []
+
+
+def test_an_unfinished_training_is_wiped_when_the_job_has_another(mine: Values) -> None:
+    out = Path(mine["out"])
+    with pytest.raises(KeyboardInterrupt):
+        train(mine, 2, control_c)
+    (before,) = unfinished(out)
+    other = changed(mine, train__learning_rate=0.5)
+    with pytest.raises(KeyboardInterrupt):
+        train(other, 2, control_c)
+    (after,) = unfinished(out)
+    assert after != before
+    assert train(changed(other, train__save_steps=3)).steps[0] == 3  # how often it is saved computes nothing
+    assert unfinished(out) == []
+
+
+def test_a_recipe_that_the_job_no_longer_has_leaves_nothing_unfinished(mine: Values) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(mine, 2, control_c)
+    train(changed(mine, model__recipes=["mlm"]))
+    assert unfinished(Path(mine["out"])) == []
+
+
+def test_fresh_begins_an_unfinished_training_anew(mine: Values) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(mine, 2, control_c)
+    assert train(mine, fresh=True).steps[0] == 1
+
+
+def test_a_training_that_saved_nothing_leaves_nothing(mine: Values) -> None:
+    with pytest.raises(TrainingError):
+        train(mine, 1, fail)
+    assert unfinished(Path(mine["out"])) == []
+
+
+@pytest.mark.slow
+def test_two_processes_by_torchrun_make_the_models_of_a_job(mine: Values, tmp_path: Path) -> None:
+    import json
+    import shutil
+
+    out = Path(mine["out"])
+    shutil.copytree(out, tmp_path / "one")
+    train(changed(mine, out=str(tmp_path / "one"), train__gradient_accumulation_steps=2))
+    (tmp_path / "job.json").write_text(json.dumps(mine))
+    done = torchrun("-m", "reticent", "run", str(tmp_path / "job.json"), "--until", "train", "--json")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("{\n") > 0  # the first process alone prints
+    one, two = ((folder / MODEL / "ledger.json").read_bytes() for folder in (tmp_path / "one", out))
+    assert one == two
+    losses = [
+        [json.loads(line)["loss"] for line in (folder / MODEL / "metrics.jsonl").read_text().splitlines()]
+        for folder in (tmp_path / "one", out)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert unfinished(out) == []
