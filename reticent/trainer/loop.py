@@ -26,9 +26,18 @@ from reticent.engine.store import TokenStore
 from reticent.errors import TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import write_model
-from reticent.trainer.labels import Ledger, Targets, make_targets
-from reticent.trainer.models import check_fit, load_tokenizer, logits_at, special_ids
+from reticent.trainer.labels import (
+    Ledger,
+    Targets,
+    check_protection,
+    fingerprint_protection,
+    make_targets,
+    replacement_ids,
+    with_drops,
+)
+from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, logits_at, special_ids
 from reticent.trainer.recipes import Recipe
+from reticent.trainer.verify import write_ledger
 from reticent.trainer.windows import Batch, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -85,13 +94,16 @@ def train(
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    if store.num_tokens and recipe.never_target and not np.bitwise_or.reduce(store.flags) & recipe.never_target:
-        raise TrainingError(
-            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
-        )
+    store.check()
+    check_protection(store, recipe)
+    drawn_from = replacement_ids(store, recipe, special, len(fast_tokenizer))
+    protection = fingerprint_protection(store, recipe)
+    store = with_drops(store, recipe)
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=64 if device.type == "cuda" else 8)
     ledger = Ledger()
     model = model.to(device=device).train()  # type: ignore
+    if recipe.freeze_embeddings:
+        freeze_embeddings(model)
     optimizer = _optimizer(model, config, device)
     num_batches = math.ceil(len(windows) / config.batch_size)
     num_steps = config.num_epochs * math.ceil(num_batches / config.gradient_accumulation_steps)
@@ -106,7 +118,7 @@ def train(
         torch.manual_seed(config.seed)
         for epoch in range(1, config.num_epochs + 1):
             epoch_loss, epoch_targets = 0.0, 0
-            batches = prefetched(_targets(windows, recipe, ledger, config, epoch))
+            batches = prefetched(_targets(windows, recipe, ledger, config, epoch, drawn_from))
             for group in _grouped(batches, config.gradient_accumulation_steps):
                 num_targets = sum(targets.num_targets for _, targets in group)
                 if num_targets == 0:
@@ -140,8 +152,8 @@ def train(
             log({"epoch": epoch, "loss": losses[-1], "targets": epoch_targets, "step": step})
             if epoch in keep:
                 checkpoints[epoch] = out / f"epoch-{epoch:04d}"
-                write_model(model, fast_tokenizer, checkpoints[epoch], recipe=recipe.name, epoch=epoch)
-    (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **ledger.to_dict()}, indent=1))
+                write_model(model, fast_tokenizer, checkpoints[epoch], recipe=recipe, epoch=epoch)
+    write_ledger(out / "ledger.json", ledger, recipe, config, special, dict.fromkeys(ledger.epochs, protection))
     num_tokens = config.num_epochs * store.num_tokens
     return TrainResult(checkpoints, ledger, losses, step, num_tokens, time.perf_counter() - started)
 
@@ -166,7 +178,7 @@ def target_loss(
 
 
 def _targets(
-    windows: Windows, recipe: Recipe, ledger: Ledger, config: TrainConfig, epoch: int
+    windows: Windows, recipe: Recipe, ledger: Ledger, config: TrainConfig, epoch: int, random_ids: np.ndarray | None
 ) -> Iterator[tuple[Batch, Targets]]:
     for numbers in windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch):
         batch = windows.gather(numbers)
@@ -180,6 +192,7 @@ def _targets(
                 mask_share=config.mask_share,
                 seed=config.seed,
                 epoch=epoch,
+                random_ids=random_ids,
             ),
         )
 
