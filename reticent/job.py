@@ -77,46 +77,43 @@ class Run(Preparation):
                 self._train_one(model, name)
 
     def _train_one(self, model: ModelSection, recipe_name: str) -> None:
-        from reticent.engine.store import open_tokens
         from reticent.trainer.config import TrainConfig
-        from reticent.trainer.recipes import get_recipe
+        from reticent.training_tokens import training_tokens
 
-        recipe = get_recipe(recipe_name)
-        if recipe.objective != model.objective:
-            raise PolicyError(
-                f"model {model.name}: recipe {recipe.name} is {recipe.objective}, "
-                f"the model's objective is {model.objective}"
-            )
+        recipe = self.job.recipe(recipe_name)
         settings = self.job.training(model)
-        variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
-        tokens = f"tokens/{model.name}/{variant}"
         config = TrainConfig(
             **settings.model_dump(exclude={"checkpoint_epochs"}),
             checkpoint_epochs=settings.epochs_kept(),
             seed=self.job.seed,
         )
-        inputs = {"tokens": self.fingerprint_of(tokens), **self._base_input(model)}
+        tokens = self.fingerprint_of(f"tokens/{model.name}/{recipe.tokens}")
+        inputs = {"tokens": tokens, **self._base_input(model)}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             from reticent.trainer.loop import train
             from reticent.trainer.models import load_model
 
             base = load_model(self._base(model), model.objective)
-            with self.progress.task(f"train {recipe.name}", None, "steps") as advance:
+            with (
+                training_tokens(self, model, recipe, folder, config.num_epochs) as (store, epoch_store),
+                self.progress.task(f"train {recipe.name}", None, "steps") as advance,
+            ):
                 result = train(
                     base,
-                    open_tokens(self.folder / tokens),
+                    store,
                     recipe,
                     config,
                     folder,
                     tokenizer=self._base(model),
                     progress=advance,
+                    epoch_store=epoch_store,
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
         self.make(
             f"models/{model.name}/{recipe.name}",
-            {**settings.model_dump(), "recipe": recipe.name, "seed": self.job.seed},
+            {**settings.model_dump(), "recipe": recipe.to_dict(), "seed": self.job.seed},
             inputs,
             build,
             kind="models",

@@ -164,7 +164,6 @@ def gather_evidence(run: Run) -> dict[str, Any]:
     """Run every attack on every checkpoint of every recipe, and on the base models, and add the corpus section."""
     from reticent.audit.run import AuditConfig, ModelEntry, audit_models
     from reticent.engine.store import open_tokens
-    from reticent.trainer.recipes import get_recipe
 
     job, settings = run.job, run.job.audit
     config = AuditConfig(
@@ -187,7 +186,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
                     ModelEntry(
                         name=name,
                         recipe=name,
-                        objective=get_recipe(name).objective,
+                        objective=model.objective,
                         epoch=epoch,
                         path=path,
                         ledger=_ledger(run, model, name),
@@ -214,7 +213,8 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
         "settings": job.model_dump(
-            mode="json", include={"seed", "dedup", "split", "detect", "index", "protect", "model", "train", "audit"}
+            mode="json",
+            include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
         ),
         "corpus": corpus_section(run),
         "models": results,

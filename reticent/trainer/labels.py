@@ -41,14 +41,14 @@ class Ledger:
 
     eligible: tokens that could be a target; protected: tokens that must not; targets: tokens that were one;
     violations: protected tokens that were. The run stops at the first. ``epochs`` holds the same four for each epoch,
-    and the digest of its targets (`hash_targets`).
+    the digest of its targets (`hash_targets`), and the fingerprint of what was protected in it.
     """
 
     eligible: int = 0
     protected: int = 0
     targets: int = 0
     violations: int = 0
-    epochs: dict[int, dict[str, int]] = field(default_factory=dict, compare=False)
+    epochs: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> dict[str, int]:
         """Return the four counts."""
@@ -69,7 +69,12 @@ class Ledger:
             for row in state["epochs"]:
                 counts = {name: int(row[name]) for name in COUNTS}
                 ledger._add(int(row["epoch"]), counts, int(row["digest"], 16))
+                ledger.begin_epoch(int(row["epoch"]), row["protection"])
         return ledger
+
+    def begin_epoch(self, epoch: int, protection: str) -> None:
+        """Keep the fingerprint of what is protected in an epoch (`fingerprint_protection`)."""
+        self._row(epoch)["protection"] = protection
 
     def check(
         self, labels: np.ndarray, protected: np.ndarray, num_eligible: int, *, epoch: int = 0, digest: int = 0
@@ -85,11 +90,14 @@ class Ledger:
             )
 
     def _add(self, epoch: int, counts: dict[str, int], digest: int) -> None:
-        row = self.epochs.setdefault(epoch, dict.fromkeys((*COUNTS, "digest"), 0))
+        row = self._row(epoch)
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
             row[name] += count
         row["digest"] = (row["digest"] + digest) & (2**64 - 1)
+
+    def _row(self, epoch: int) -> dict[str, Any]:
+        return self.epochs.setdefault(epoch, {**dict.fromkeys((*COUNTS, "digest"), 0), "protection": ""})
 
 
 @dataclass(frozen=True, slots=True)

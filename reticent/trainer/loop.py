@@ -118,6 +118,7 @@ def train(
         torch.manual_seed(config.seed)
         for epoch in range(1, config.num_epochs + 1):
             epoch_loss, epoch_targets = 0.0, 0
+            ledger.begin_epoch(epoch, protection)
             batches = prefetched(_targets(windows, recipe, ledger, config, epoch, drawn_from))
             for group in _grouped(batches, config.gradient_accumulation_steps):
                 num_targets = sum(targets.num_targets for _, targets in group)
@@ -153,7 +154,7 @@ def train(
             if epoch in keep:
                 checkpoints[epoch] = out / f"epoch-{epoch:04d}"
                 write_model(model, fast_tokenizer, checkpoints[epoch], recipe=recipe, epoch=epoch)
-    write_ledger(out / "ledger.json", ledger, recipe, config, special, dict.fromkeys(ledger.epochs, protection))
+    write_ledger(out / "ledger.json", ledger, recipe, config, special)
     num_tokens = config.num_epochs * store.num_tokens
     return TrainResult(checkpoints, ledger, losses, step, num_tokens, time.perf_counter() - started)
 

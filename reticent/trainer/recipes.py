@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
 
@@ -90,12 +90,12 @@ class Recipe:
 
     @property
     def tokens(self) -> str:
-        """Which tokens of the training documents it reads: train, or train-pseudonymised, train-tag, train-surrogate
-        after the text they are of.
+        """Which tokens of the training documents it needs, by the text they are of. Surrogates are drawn anew in each
+        epoch, so their tokens are made as they are needed.
         """
         if self.text == "pseudonymised":
             return "train-pseudonymised"
-        return "train" if self.context == "keep" else f"train-{self.context}"
+        return "train-tag" if self.context == "tag" else "train"
 
     @property
     def about(self) -> str:
@@ -144,12 +144,13 @@ RECIPES: Mapping[str, Recipe] = {
 }
 
 
-def get_recipe(name: str) -> Recipe:
-    """Return a recipe by name; `PolicyError` lists the known ones."""
+def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
+    """Return a recipe by name; `PolicyError` lists the known ones, and ``also`` other names that would do."""
     try:
         return RECIPES[name]
     except KeyError:
-        raise PolicyError(f"unknown recipe {name!r}; expected one of {', '.join(sorted(RECIPES))}") from None
+        known = ", ".join(sorted([*RECIPES, *also]))
+        raise PolicyError(f"unknown recipe {name!r}; expected one of {known}") from None
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:

@@ -26,30 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
 
 FORMAT = "reticent.ledger/1"
+#: Settings of a training by which its targets are drawn.
+DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
 
 
-def write_ledger(
-    path: Path,
-    ledger: Ledger,
-    recipe: Recipe,
-    config: TrainConfig,
-    special: SpecialIds,
-    protection: Mapping[int, str],
-) -> None:
-    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection.
-
-    Parameters
-    ----------
-    protection : mapping of epoch to `fingerprint_protection` of that epoch's tokens
-    """
-    state = ledger.state()
+def write_ledger(path: Path, ledger: Ledger, recipe: Recipe, config: TrainConfig, special: SpecialIds) -> None:
+    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection."""
     content = {
         "format": FORMAT,
         "recipe": recipe.to_dict(),
         "settings": asdict(config),
         "special": asdict(special),
-        **ledger.to_dict(),
-        "epochs": [{**row, "protection": protection[row["epoch"]]} for row in state["epochs"]],
+        **ledger.state(),
     }
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file, indent=1)
@@ -63,9 +51,8 @@ def read_ledger(path: Path | str) -> dict[str, Any]:
             raise ArtifactError(f"{path}: a ledger of another version; expected {FORMAT}")
         Ledger.from_states(content)
         SpecialIds(**content["special"])
-        wanted = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
-        _ = [content["settings"][name] for name in wanted], content["recipe"]["name"]
-        _ = [content[name] for name in COUNTS], [row["protection"] for row in content["epochs"]]
+        _ = [content["settings"][name] for name in DRAWN], content["recipe"]["name"]
+        _ = [content[name] for name in COUNTS]
     except OSError as error:
         if error.errno is None:  # ours
             raise
@@ -105,7 +92,7 @@ def verify_ledger(
     recipe : Recipe
         What it is said to have been trained with.
     settings : mapping, optional
-        What the training's settings should be (those of the job); each that the ledger has must be the same.
+        What the training's settings should be; of these `DRAWN` are compared.
     progress : callable, optional
         Gets the number of epochs that are done.
     """
@@ -113,10 +100,10 @@ def verify_ledger(
         f"{what} {name}: the ledger says {said.get(name)!r}, the run {expected!r}"
         for what, said, wanted in (
             ("recipe's", content["recipe"], recipe.to_dict()),
-            ("setting", content["settings"], settings or {}),
+            ("setting", content["settings"], {name: settings[name] for name in DRAWN if settings and name in settings}),
         )
         for name, expected in wanted.items()
-        if (what == "recipe's" or name in said) and said.get(name) != expected
+        if said.get(name) != expected
     ]
     rows = {row["epoch"]: row for row in content["epochs"]}
     num_epochs = content["settings"]["num_epochs"]
