@@ -8,7 +8,7 @@ made here, and every batch is checked before it reaches a model: the number of p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,12 +22,14 @@ from reticent.trainer.recipes import DROPPED, Recipe
 from reticent.trainer.windows import Batch, SpecialIds
 
 __all__ = [
+    "COUNTS",
     "Ledger",
+    "ProtectedStore",
     "Targets",
-    "check_protection",
     "draw_targets",
     "fingerprint_protection",
     "make_targets",
+    "protect_store",
     "replacement_ids",
     "with_drops",
 ]
@@ -63,7 +65,7 @@ class Ledger:
 
     @classmethod
     def from_states(cls, *states: Mapping[str, Any]) -> Ledger:
-        """Return the sum of ledgers: that of a run that goes on, or those of the processes that share one."""
+        """Return the sum of ledgers as `state` gave them: one, where a run goes on."""
         ledger = cls()
         for state in states:
             for row in state["epochs"]:
@@ -71,6 +73,18 @@ class Ledger:
                 ledger._add(int(row["epoch"]), counts, int(row["digest"], 16))
                 ledger.begin_epoch(int(row["epoch"]), row["protection"])
         return ledger
+
+    def summed(self, add: Callable[..., Sequence[float]]) -> Ledger:
+        """Return the ledger over all processes; ``add`` sums each of its arguments over them, exact below 2^53."""
+        rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
+        halves = [(row["digest"] & 0xFFFFFFFF, row["digest"] >> 32) for row in rows]
+        numbers = [[*(row[name] for name in COUNTS), *half] for row, half in zip(rows, halves, strict=True)]
+        sums = iter([int(value) for value in add(*(value for row in numbers for value in row))])
+        total = Ledger()
+        for epoch, row in enumerate(rows, 1):
+            total._add(epoch, {name: next(sums) for name in COUNTS}, next(sums) + (next(sums) << 32))
+            total.begin_epoch(epoch, row["protection"])
+        return total
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
         """Keep the fingerprint of what is protected in an epoch (`fingerprint_protection`)."""
@@ -178,6 +192,38 @@ def draw_targets(
     return labels
 
 
+@dataclass(frozen=True, slots=True)
+class ProtectedStore:
+    """Tokens as a recipe trains on them: the goldfish's drops are flagged too.
+
+    ``random_ids`` is what `make_targets` wants; ``fingerprint`` is that of the protection before the drops.
+    """
+
+    store: TokenStore
+    fingerprint: str
+    random_ids: np.ndarray | None
+
+
+def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> ProtectedStore:
+    """Return the tokens of one epoch, checked and ready to be cut into windows.
+
+    Raises
+    ------
+    ArtifactError
+        The store holds values that nobody wrote.
+    TrainingError
+        The recipe protects something and no token is flagged with it; or `replacement_ids` finds none.
+    """
+    store.check()
+    wanted = recipe.protected_flags & ~DROPPED
+    if store.num_tokens and wanted and not np.bitwise_or.reduce(store.flags) & wanted:
+        raise TrainingError(
+            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
+        )
+    drawn_from = replacement_ids(store, recipe, special, vocab_size)
+    return ProtectedStore(with_drops(store, recipe), fingerprint_protection(store, recipe), drawn_from)
+
+
 def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
     """Return the store with the tokens flagged that the recipe's goldfish loss drops; itself where it has none.
 
@@ -211,15 +257,6 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
     if not free.any():
         raise TrainingError(f"recipe {recipe.name}: every id of the vocabulary stands in a protected token")
     return np.flatnonzero(free)
-
-
-def check_protection(store: TokenStore, recipe: Recipe) -> None:
-    """`TrainingError` where the recipe protects something and no token of the store is flagged with it."""
-    wanted = recipe.protected_flags & ~DROPPED
-    if store.num_tokens and wanted and not np.bitwise_or.reduce(store.flags) & wanted:
-        raise TrainingError(
-            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
-        )
 
 
 def fingerprint_protection(store: TokenStore, recipe: Recipe) -> str:
