@@ -15,6 +15,7 @@ from typing import Any
 from reticent.config import ModelSection
 from reticent.errors import PolicyError
 from reticent.preparation import Preparation
+from reticent.trainer.distributed import join_world, launched, leave_world
 
 __all__ = ["STAGES", "Run"]
 
@@ -31,6 +32,10 @@ class Run(Preparation):
         """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        if not launched().is_main:  # the first process does all else, and these wait for its training
+            if STAGES.index(until) >= STAGES.index("train"):
+                self.train()
+            return self.folder
         self.mend()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
@@ -71,10 +76,17 @@ class Run(Preparation):
     # ----------------------------------------------------------------- trainer
 
     def train(self) -> None:
-        """Protected tokens -> one model folder for each recipe and kept epoch."""
+        """Protected tokens -> one model folder for each recipe and kept epoch; goes on where it was interrupted."""
+        from reticent.artifact import wipe_unfinished
+
+        together = join_world()
+        together.wait()  # what is trained on must be there
         for model in self.job.model:
             for name in model.recipes:
                 self._train_one(model, name)
+        if together.is_main:
+            wipe_unfinished(self.folder / "models")  # of a job before this one
+        leave_world()
 
     def _train_one(self, model: ModelSection, recipe_name: str) -> None:
         from reticent.trainer.config import TrainConfig
@@ -83,8 +95,9 @@ class Run(Preparation):
         recipe = self.job.recipe(recipe_name)
         settings = self.job.training(model)
         config = TrainConfig(
-            **settings.model_dump(exclude={"checkpoint_epochs"}),
+            **settings.model_dump(exclude={"checkpoint_epochs", "report_to"}),
             checkpoint_epochs=settings.epochs_kept(),
+            report_to=tuple(settings.report_to),
             seed=self.job.seed,
         )
         tokens = self.fingerprint_of(f"tokens/{model.name}/{recipe.tokens}")
@@ -113,10 +126,11 @@ class Run(Preparation):
 
         self.make(
             f"models/{model.name}/{recipe.name}",
-            {**settings.model_dump(), "recipe": recipe.to_dict(), "seed": self.job.seed},
+            {**settings.what_it_computes(), "recipe": recipe.to_dict(), "seed": self.job.seed},
             inputs,
             build,
             kind="models",
+            resume=not self.fresh,
         )
 
     # ------------------------------------------------------------------- audit
