@@ -129,7 +129,8 @@ def flag_gaps(
             # A word without a token of its own lies somewhere in this run, so both its gaps do.
             last = word_ids[after] if after < end else num_words
             if gaps[first_gap + gap : first_gap + last + 1].any():
-                flags[token:after] |= flag
+                for inside in range(token, after):
+                    flags[inside] |= np.uint8(flag)
             token = after
 
 
