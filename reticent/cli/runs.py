@@ -240,7 +240,12 @@ def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
     if as_json:
         found = {"holds": verdict.holds, "mismatches": verdict.mismatches, "drawn": verdict.counts}
         typer.echo(json.dumps({"ledger": str(ledger), "model": model, "recipe": recipe, **found}, indent=1))
-    elif verdict.holds:
+    elif verdict.holds and verdict.counts is None:
+        typer.echo(
+            f"The ledger holds: {model} {recipe} says it had no violation, on the tokens and with the protection of "
+            "this run. Its targets are not drawn again: the samples of DP-SGD are random."
+        )
+    elif verdict.holds and verdict.counts is not None:
         counts = {name: f"{count:,}" for name, count in verdict.counts.items()}
         typer.echo(
             f"The ledger holds: {model} {recipe} was trained on {counts['targets']} of {counts['eligible']} eligible "

@@ -263,6 +263,9 @@ def _read_shard(shard: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowException, OSError) as error:
             raise ArtifactError(f"{shard}: batch {number} cannot be read ({type(error).__name__})") from None
         offsets = batch.column("input_ids").offsets
+        bounds = offsets.to_numpy(zero_copy_only=False)
+        if bounds[0] < 0 or (np.diff(bounds) < 0).any() or bounds[-1] > len(batch.column("input_ids").values):
+            raise ArtifactError(f"{shard}: the offsets of its documents do not fit its tokens; damaged")
         for name in ("word_ids", "flags", "ngram_starts"):
             if not batch.column(name).offsets.equals(offsets):
                 raise ArtifactError(f"{shard}: column {name} has other lengths than input_ids")

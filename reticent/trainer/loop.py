@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
+from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
@@ -112,6 +112,8 @@ def train(
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
+    if recipe.private and privacy is None:
+        raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
     protected = protect_store(store, recipe, special, len(fast_tokenizer))
     identity = identity_of(model, store, recipe, config, world.size, more=privacy)
     world.wait()  # the first may have had to make the folder, or to empty it

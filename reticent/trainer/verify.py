@@ -30,14 +30,24 @@ FORMAT = "reticent.ledger/1"
 DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
 
 
-def write_ledger(path: Path, ledger: Ledger, recipe: Recipe, config: TrainConfig, special: SpecialIds) -> None:
-    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection."""
+def write_ledger(
+    path: Path,
+    ledger: Ledger,
+    recipe: Recipe,
+    config: TrainConfig,
+    special: SpecialIds,
+    **more: Any,
+) -> None:
+    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection; and
+    ``more`` that is JSON.
+    """
     content = {
         "format": FORMAT,
         "recipe": recipe.to_dict(),
         "settings": asdict(config),
         "special": asdict(special),
         **ledger.state(),
+        **more,
     }
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(content, file, indent=1)
@@ -64,10 +74,14 @@ def read_ledger(path: Path | str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a ledger says that is not so, as sentences; none where it holds. ``counts`` are those drawn again."""
+    """What a ledger says that is not so, as sentences; none where it holds.
+
+    ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
+    tokens, their protection, the recipe and the settings are compared, and that no violation was counted.
+    """
 
     mismatches: list[str]
-    counts: dict[str, int]
+    counts: dict[str, int] | None
 
     @property
     def holds(self) -> bool:
@@ -119,7 +133,8 @@ def verify_ledger(
         wrong.append(f"{content['violations']:,} protected tokens were targets")
     drawn = Ledger()
     for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn), 1):
-        row, again = rows[epoch], drawn.state()["epochs"][-1]
+        row = rows[epoch]
+        again = row if recipe.private else drawn.state()["epochs"][-1]
         if row["protection"] != protection:
             wrong.append(f"epoch {epoch}: the tokens, their flags or what is protected are not those of the run")
         wrong += [
@@ -129,7 +144,7 @@ def verify_ledger(
         ]
         if progress:
             progress(done)
-    return Verdict(wrong, drawn.to_dict())
+    return Verdict(wrong, None if recipe.private else drawn.to_dict())
 
 
 def _drawn_again(
@@ -148,7 +163,8 @@ def _drawn_again(
             store.check()
             protection = fingerprint_protection(store, recipe)
             windows = cut_windows(with_drops(store, recipe), settings["window_length"], special)
-        for numbers in windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch):
+        order = windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch)
+        for numbers in order if not recipe.private else ():
             draw_targets(
                 windows.gather(numbers),
                 recipe,
