@@ -26,9 +26,9 @@ from reticent.errors import ArtifactError
 KEY = bytes(range(32))
 IDENTIFIERS = [
     "«Zyxwvut|NAME»", "«Zyxwvut Qwerty-Uiop|NAME»", "«Qwertz|NAME»'s", "«2019-03-04|DATE»", "«(555) 123-4567|PHONE»",
-    "«a.b@zyx.org|EMAIL»", "«12 Plugh St., Xyzzy|ADDRESS»", "«*|ID»", "sub«way|LOCATION»s", "Zyxwvut",
+    "«a.b@zyx.org|EMAIL»", "«12 Plugh St., Xyzzy|ADDRESS»", "«*|ID»", "sub«way|DATE»s", "Zyxwvut",
 ]  # fmt: skip
-KEPT = ["saw", ", odd (", ") and 5.", "-", "; saw the x-ray:", ". ", ""]
+KEPT = ["saw ", ", odd (", ") and 5. ", "- ", "; saw the x-ray: ", ". ", ""]
 
 
 def chars_of(store: TokenStore) -> list[tuple[str, list[int]]]:
