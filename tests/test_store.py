@@ -211,7 +211,7 @@ def test_fingerprint_of_a_tokenizer_is_of_its_bytes(tmp_path: Path) -> None:
         _ = store_of([1]).tokenizer_path
 
 
-@pytest.mark.parametrize("offsets", [[0, 3, 2, 4], [0, 2, 3, 9]])
+@pytest.mark.parametrize("offsets", [[0, 3, 2, 4]])
 def test_offsets_that_do_not_fit_the_tokens_are_refused_with_the_shard_s_name(
     offsets: list[int], tmp_path: Path
 ) -> None:
