@@ -70,7 +70,7 @@ FORMATS = {
     "index": 2,
     "foundation": 1,
     "tokens": 1,
-    "models": 1,
+    "models": 2,
     "audit": 2,
     "report": 1,
     "guard": 2,

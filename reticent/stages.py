@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from reticent.config import FoundationSection, ModelSection
     from reticent.engine.detect import Detector
     from reticent.job import Run
+    from reticent.preparation import Preparation
 
 __all__ = ["build_foundation", "corpus_section", "find_identifiers", "gather_evidence"]
 
 
-def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
+def find_identifiers(run: Preparation, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
     """Write the spans of all detectors, with ``detect.propagate`` also wherever else in the corpus they stand."""
     from reticent.engine.detect import detect_spans, quarantined_rows
 
@@ -62,7 +63,7 @@ def find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, coun
         united.unlink()
 
 
-def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
+def _check_records(run: Preparation, detector: Any, counts: dict[str, Any]) -> None:
     """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
     with ids of another system.
     """
@@ -83,7 +84,7 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
         )
 
 
-def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[str, Any]) -> None:
+def build_foundation(run: Preparation, model: ModelSection, folder: Path, counts: dict[str, Any]) -> None:
     """Train a tokenizer (or take the given vocabulary) and a small model on text that is nobody's.
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
@@ -165,7 +166,6 @@ def gather_evidence(run: Run) -> dict[str, Any]:
     """Run every attack on every checkpoint of every recipe, and on the base models, and add the corpus section."""
     from reticent.audit.run import AuditConfig, ModelEntry, audit_models
     from reticent.engine.store import open_tokens
-    from reticent.trainer.recipes import get_recipe
 
     job, settings = run.job, run.job.audit
     config = AuditConfig(
@@ -188,7 +188,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
                     ModelEntry(
                         name=name,
                         recipe=name,
-                        objective=get_recipe(name).objective,
+                        objective=model.objective,
                         epoch=epoch,
                         path=path,
                         ledger=_ledger(run, model, name),
@@ -215,7 +215,8 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
         "settings": job.model_dump(
-            mode="json", include={"seed", "dedup", "split", "detect", "index", "protect", "model", "train", "audit"}
+            mode="json",
+            include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
         ),
         "corpus": corpus_section(run),
         "models": results,

@@ -28,6 +28,7 @@ from reticent.trainer.labels import Ledger, Targets, make_targets
 from reticent.trainer.loop import TrainResult, target_loss, train
 from reticent.trainer.models import head_alone, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -306,7 +307,9 @@ def test_ledger_and_metrics_of_a_run_are_exact(tmp_path: Path) -> None:
     eligible = 3 * int(np.count_nonzero(store.flags & 1 == 0))
     protected = 3 * store.num_tokens - eligible
     assert result.ledger == Ledger(eligible=eligible, protected=protected, targets=eligible, violations=0)
-    assert json.loads((tmp_path / "ledger.json").read_text()) == {"recipe": "dppclm", **result.ledger.to_dict()}
+    written = read_ledger(tmp_path / "ledger.json")
+    assert {name: written[name] for name in result.ledger.to_dict()} == result.ledger.to_dict()
+    assert [row["targets"] for row in written["epochs"]] == [eligible // 3] * 3
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     assert [line["loss"] for line in lines] == result.losses
@@ -319,7 +322,7 @@ def test_what_a_run_writes_is_private(tmp_path: Path) -> None:
     folders = [path for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")) if path.is_dir()]
     assert len(folders) == 2
     assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
-    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "ledger.json"]
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(files) > 5
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 

@@ -209,3 +209,33 @@ def test_fingerprint_of_a_tokenizer_is_of_its_bytes(tmp_path: Path) -> None:
     assert a == b != c
     with pytest.raises(ArtifactError, match="built in memory"):
         _ = store_of([1]).tokenizer_path
+
+
+@pytest.mark.parametrize("offsets", [[0, 3, 2, 4]])
+def test_offsets_that_do_not_fit_the_tokens_are_refused_with_the_shard_s_name(
+    offsets: list[int], tmp_path: Path
+) -> None:
+    schema = protected_tokens_schema(1000)
+    columns: list[pa.Array] = [pa.array(["a", "b", "c"]), pa.array([0, 1, 2], pa.uint32())]
+    for name in LISTS:
+        values = pa.array([0, 1, 2, 3], schema.field(name).type.value_type)
+        columns.append(
+            pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=schema.field(name).type)
+        )
+    with pa.OSFile(str(tmp_path / "shard-00000.arrow"), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    with pytest.raises(ArtifactError, match="shard-00000"):
+        open_tokens(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"), [("flags", 4, "flags"), ("flags", 255, "flags"), ("word_ids", -2, "out of order")]
+)
+def test_values_that_nobody_writes_are_found_when_asked_for(name: str, value: int, says: str, tmp_path: Path) -> None:
+    store = store_of([3, 2])
+    store.word_ids[:] = [0, -1, 1, 0, 0]
+    store.check()
+    getattr(store, name)[3] = value
+    write(store, tmp_path)
+    with pytest.raises(ArtifactError, match=rf"{tmp_path.name}.*{says}"):
+        open_tokens(tmp_path).check()

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +24,20 @@ import torch
 import torch.nn.functional as F
 
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
+from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
 from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, on_device, plan_steps
-from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
 from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
-from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_of, special_ids
+from reticent.trainer.models import check_fit, freeze_embeddings, head_alone, load_tokenizer, logits_of, special_ids
 from reticent.trainer.packing import require_packable, who_sees_whom
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
 from reticent.trainer.stopping import stop_kept
+from reticent.trainer.verify import write_ledger
 from reticent.trainer.windows import Batch, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ def train(
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    _check_flags(store, recipe)
+    if recipe.private and privacy is None:
+        raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
+    protected = protect_store(store, recipe, special, len(fast_tokenizer))
     identity = identity_of(model, store, recipe, config, world.size, more=privacy)
     world.wait()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
@@ -121,13 +123,15 @@ def train(
 
     model = model.to(device=device).train()  # type: ignore
     adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
+    if recipe.freeze_embeddings:
+        freeze_embeddings(model)
     causal = recipe.objective == "clm"
     if config.packing:
         require_packable(model, causal=causal)
     network = _prepared(TargetLoss(model, causal=causal), config, world, device)
     optimizer = _optimizer(model, config, device)
     multiple = 64 if device.type == "cuda" else 8
-    windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
+    windows = cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
     num_steps = config.num_epochs * num_steps_of(windows, config, world)
     schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
     if found:
@@ -148,7 +152,7 @@ def train(
 
         def save() -> None:
             reader.read()
-            state.ledger = _summed(ledger, world)
+            state.ledger = ledger.summed(world.sum)
             state.sizes, state.seconds = metrics.sizes(), state.seconds + clock.lap()
             if world.is_main:
                 save_state(out, identity, state, model, optimizer)
@@ -156,9 +160,10 @@ def train(
         while state.epoch <= config.num_epochs:
             clock.begin_epoch()
             if epoch_store is not None:
-                tokens = epoch_store(state.epoch)
-                windows = cut_windows(tokens, config.window_length, special, pad_to_multiple_of=multiple)
-            make = _maker(recipe, config, special.mask, state.epoch)
+                protected = protect_store(epoch_store(state.epoch), recipe, special, len(fast_tokenizer))
+                windows = cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
+            ledger.begin_epoch(state.epoch, protected.fingerprint)
+            make = _maker(recipe, config, special.mask, state.epoch, protected.random_ids)
             plan = plan_steps(windows, config, world, state.epoch)
             steps = iter_steps(windows, plan[state.done :], make, copy.deepcopy(ledger), causal=causal, device=device)
             with closing(prefetched(steps)) as feed:
@@ -207,15 +212,15 @@ def train(
                 state.checkpoints.append(state.epoch)
                 if world.is_main:
                     folder = _folder(out, state.epoch)
-                    write_model(model, fast_tokenizer, folder, recipe=recipe.name, epoch=state.epoch, adapter=adapter)
+                    write_model(model, fast_tokenizer, folder, recipe=recipe, epoch=state.epoch, adapter=adapter)
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
                 save()
     if adapter:
         adapter.merge()
-    total = _summed(ledger, world)
+    total = ledger.summed(world.sum)
     if world.is_main:
-        (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict()}, indent=1))
+        write_ledger(out / "ledger.json", total, recipe, config, special)
         forget_state(out)
     checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
     return TrainResult(
@@ -278,20 +283,22 @@ def _add_gradients(
     return losses
 
 
-def _maker(recipe: Recipe, config: TrainConfig, mask_id: int | None, epoch: int) -> Callable[[Batch, Ledger], Targets]:
+def _maker(
+    recipe: Recipe, config: TrainConfig, mask_id: int | None, epoch: int, random_ids: np.ndarray | None
+) -> Callable[[Batch, Ledger], Targets]:
     def make(batch: Batch, ledger: Ledger) -> Targets:
         return make_targets(
-            batch, recipe, ledger, mask_id=mask_id, mask_share=config.mask_share, seed=config.seed, epoch=epoch
+            batch,
+            recipe,
+            ledger,
+            mask_id=mask_id,
+            mask_share=config.mask_share,
+            seed=config.seed,
+            epoch=epoch,
+            random_ids=random_ids,
         )
 
     return make
-
-
-def _check_flags(store: TokenStore, recipe: Recipe) -> None:
-    if store.num_tokens and recipe.never_target and not np.bitwise_or.reduce(store.flags) & recipe.never_target:
-        raise TrainingError(
-            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
-        )
 
 
 def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: torch.device) -> torch.nn.Module:
@@ -302,12 +309,6 @@ def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: to
         return network
     devices = [device.index] if device.type == "cuda" else None
     return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, broadcast_buffers=False)
-
-
-def _summed(ledger: Ledger, world: World) -> Ledger:
-    """The ledger over all processes."""
-    counts = asdict(ledger)
-    return Ledger(**dict(zip(counts, map(int, world.sum(*counts.values())), strict=True)))
 
 
 def _folder(out: Path, epoch: int) -> Path:

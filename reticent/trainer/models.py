@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_fit",
+    "freeze_embeddings",
     "head_alone",
     "load_model",
     "load_tokenizer",
@@ -210,6 +211,18 @@ def check_fit(
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None and window_length > positions:
         raise TrainingError(f"window_length {window_length} is longer than the model's {positions} positions")
+
+
+def freeze_embeddings(model: PreTrainedModel) -> None:
+    """Keep every row of the vocabulary as it is: input embeddings, output embeddings, bias of the output.
+
+    With tied weights the first two are one matrix, so the output layer is frozen by the same stroke and only the layers
+    between learn; without, the output matrix is frozen too, or words that are never a target would be pushed down in
+    it. What is frozen has no gradient and is not decayed. Embeddings of positions still learn.
+    """
+    for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
+        for parameter in layer.parameters() if layer is not None else ():
+            parameter.requires_grad_(False)
 
 
 def logits_at(

@@ -78,7 +78,7 @@ def save_state(
         for key, value in optimizer.state.get(weight, {}).items():
             tensors[f"optimizer.{name}.{key}"] = value.detach().contiguous()
     temporary = folder / f".{STATE}.tmp"
-    header = {"identity": json.dumps(identity), "state": json.dumps(asdict(state))}
+    header = {"identity": json.dumps(identity), "state": json.dumps({**asdict(state), "ledger": state.ledger.state()})}
     temporary.unlink(missing_ok=True)
     temporary.touch(mode=0o600)
     save_file(tensors, temporary, metadata=header)
@@ -105,8 +105,7 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
         with safe_open(path, "pt") as file:
             header = file.metadata()
         found, values = json.loads(header["identity"]), json.loads(header["state"])
-        ledger = values.pop("ledger")
-        state = State(**values, ledger=Ledger(**ledger))
+        state = State(**{**values, "ledger": Ledger.from_states(values["ledger"])})
     except (SafetensorError, OSError, TypeError, KeyError, ValueError):
         raise ArtifactError(f"{path}: not a readable state of a training; delete it to begin anew") from None
     differs = [key for key in identity if key != "settings" and found.get(key) != identity[key]]

@@ -1,0 +1,160 @@
+"""Tags and surrogates: nothing that replaces an identifier is a target, and no protection of the original is lost."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_tokens import Case, bytelevel
+from tokenizers import Tokenizer
+
+from reticent import _rust
+from reticent.engine.epochs import EpochTokens
+from reticent.engine.protect import Policy
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.tokens import FlaggedWords, TokenMaker
+from reticent.errors import ArtifactError
+
+KEY = bytes(range(32))
+IDENTIFIERS = [
+    "«Zyxwvut|NAME»", "«Zyxwvut Qwerty-Uiop|NAME»", "«Qwertz|NAME»'s", "«2019-03-04|DATE»", "«(555) 123-4567|PHONE»",
+    "«a.b@zyx.org|EMAIL»", "«12 Plugh St., Xyzzy|ADDRESS»", "«*|ID»", "sub«way|DATE»s", "Zyxwvut",
+]  # fmt: skip
+KEPT = ["saw ", ", odd (", ") and 5. ", "- ", "; saw the x-ray: ", ". ", ""]
+
+
+def chars_of(store: TokenStore) -> list[tuple[str, list[int]]]:
+    """Text of each document (ASCII, by byte-level pieces), and the flags of the token each character is in."""
+    decode = Tokenizer.from_str(bytelevel())
+    pieces = [decode.decode([number]) for number in store.input_ids.tolist()]
+    found = []
+    for first, end in itertools.pairwise(store.doc_offsets.tolist()):
+        flags = [int(store.flags[t]) for t in range(first, end) for _ in pieces[t]]
+        found.append(("".join(pieces[first:end]), flags))
+    return found
+
+
+def made(case: Case, style: Any, draw: int = 1, folder: str = "out") -> tuple[TokenStore, dict[str, Any]]:
+    builder = _rust.IndexBuilder()
+    texts = pa.concat_arrays([batch.column("text") for batch in case.corpus.batches(columns=("text",))])
+    builder.add(texts, np.arange(len(texts), dtype=np.uint32))
+    flagged = FlaggedWords(
+        case.corpus, case.individuals, index=builder.finish(), spans=case.spans, policy=Policy(), by_category=True
+    )
+    (case.folder / folder).mkdir()
+    counts = TokenMaker(flagged, bytelevel()).write(case.folder / folder, style=style, key=KEY, draw=draw)
+    return open_tokens(case.folder / folder), counts
+
+
+def test_tags_of_hand_worked_documents(tmp_path: Path) -> None:
+    texts = ["saw «Ann Lee|NAME», odd «5 May|DATE».", "odd: Lee saw «Lee|NAME»'s x", "saw odd"]
+    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
+    case.write()
+    store, counts = made(case, "tag")
+    found = chars_of(store)
+    assert [text for text, _ in found] == ["saw [NAME], odd [DATE].", "odd: [NAME] saw [NAME] x", "saw odd"]
+    direct = ["".join(c for c, f in zip(text, flags, strict=True) if f & DIRECT) for text, flags in found]
+    # The token ". ", ", " or "]," that holds a bracket, or may, is never a target; words beside it are.
+    assert [set(re.findall(r"\w+", text)) for text in direct] == [{"NAME", "DATE"}, {"NAME"}, set()]
+    assert counts["direct"] == 4
+    assert all(flags[text.index("saw")] == 0 for text, flags in found)
+    assert found[1][1][found[1][0].index("x")] == INDIRECT
+
+
+documents = st.lists(st.tuples(st.sampled_from(KEPT), st.sampled_from(IDENTIFIERS)), min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(documents, min_size=1, max_size=3), st.sampled_from(["tag", "rotate"]), st.integers(1, 3))
+def test_what_replaces_is_never_a_target_and_what_stays_keeps_its_flags(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[list[tuple[str, str]]], style: str, epoch: int
+) -> None:
+    marks = itertools.count()
+    marked = [
+        "saw «Zyxwvut|NAME» end",
+        *("".join(f" q{next(marks)} {kept}{name} " for kept, name in parts) + "end" for parts in drawn),
+    ]
+    case = Case(tmp_path_factory.mktemp("case"), [(f"p{i}", text) for i, text in enumerate(marked)])
+    case.write()
+    before, after = chars_of(made(case, None, folder="old")[0]), chars_of(made(case, style, epoch)[0])
+    for (old, old_flags), (new, new_flags), text in zip(before, after, marked, strict=True):
+        assert old == re.sub(r"«(.*?)\|\w+»", r"\1", text)
+        # What stood in a span or was a word of one elsewhere is replaced; everything else stays.
+        pieces = re.split(r"«.*?\|\w+»(?:'s)?|\bZyxwvut\b", text)
+        found = re.fullmatch("(.+?)".join(f"({re.escape(piece)})" for piece in pieces), new, re.DOTALL)
+        assert found is not None, (old, new)
+        for number, piece in enumerate(found.groups()):
+            start, end = found.span(number + 1)
+            if number % 2:
+                assert all(new_flags[at] & DIRECT for at in range(start, end) if not new[at].isspace()), piece
+                assert style != "tag" or re.fullmatch(r"(\[[A-Z]+\])+", piece)
+            else:
+                at_old = old.index(piece.split()[0]) if piece.split() else None
+                for at in range(start, end):
+                    if new[at].isalnum() and at_old is not None and re.match(r" q\d+ ", piece):
+                        was = old_flags[old.index(piece) + at - start]
+                        assert new_flags[at] & was == was
+        assert not re.search(r"Zyxwvut|Qwert|Plugh", new)
+
+
+def test_surrogates_are_new_in_each_epoch_and_the_same_ones_again(tmp_path: Path) -> None:
+    case = Case(tmp_path, [("p0", "saw «Zyxwvut Qwerty|NAME» on «2019-03-04|DATE», odd"), ("p1", "saw «Qwerty|NAME»")])
+    case.write()
+    texts = [[t for t, _ in chars_of(made(case, "rotate", epoch, f"e{i}")[0])] for i, epoch in enumerate((1, 2, 1))]
+    assert texts[0] == texts[2] != texts[1]
+    assert all(not re.search("Zyxwvut|Qwerty", text) for epoch in texts for text in epoch)
+    assert all(text.startswith("saw ") for epoch in texts for text in epoch)
+
+
+def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_wiped(tmp_path: Path) -> None:
+    case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
+    case.write()
+    maker = TokenMaker(FlaggedWords(case.corpus, case.individuals, spans=case.spans, by_category=True), bytelevel())
+    folder = tmp_path / "run" / "epochs"
+    folder.mkdir(parents=True)
+    (folder / "left").write_text("by an interrupted run")
+
+    def make(into: Path, epoch: int) -> None:
+        calls.append(epoch)
+        maker.write(into, style="rotate", key=KEY, draw=epoch)
+
+    with EpochTokens(folder, make, 3) as epoch_store:
+        assert not (folder / "left").exists()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        first, again = epoch_store(1), epoch_store(1)
+        assert first.input_ids.tolist() == again.input_ids.tolist()
+        kept = first.input_ids.tolist()
+        epoch_store(2)
+        third = epoch_store(3)
+        assert {path.name for path in folder.iterdir()} == {"epoch-0003"}
+        assert first.input_ids.tolist() == kept  # mapped, though its file is gone
+    assert calls == [1, 2, 3]
+    assert not folder.exists()
+    assert third.num_documents == 2
+
+
+def test_an_error_in_an_epoch_made_ahead_is_raised_and_the_folder_wiped(tmp_path: Path) -> None:
+    def make(into: Path, epoch: int) -> None:
+        raise ArtifactError(f"epoch {epoch}")
+
+    with pytest.raises(ArtifactError, match="epoch 1"), EpochTokens(tmp_path / "e", make, 3) as epoch_store:
+        epoch_store(1)
+    assert not (tmp_path / "e").exists()
+
+
+def test_documents_without_identifiers_are_the_same_in_every_style(tmp_path: Path) -> None:
+    case = Case(tmp_path, [("p0", ""), ("p1", "saw odd, 5.6"), ("p2", " \n")])
+    case.write()
+    stores = [made(case, style, folder=str(style))[0] for style in (None, "tag", "rotate")]
+    for store in stores[1:]:
+        assert pa.array(store.input_ids).equals(pa.array(stores[0].input_ids))
+        assert store.flags.tolist() == stores[0].flags.tolist()
+        assert store.ngram_starts.tolist() == stores[0].ngram_starts.tolist()
