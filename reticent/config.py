@@ -6,6 +6,7 @@ job as ``job.json``, so that a stage run later starts from the same settings.
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from pathlib import Path
@@ -194,6 +195,11 @@ class FoundationSection(Section):
 class TrainSection(Section):
     """The training loop; names follow transformers' TrainingArguments where one exists."""
 
+    seeds: list[int] | None = Field(
+        default=None,
+        min_length=1,
+        description="train every recipe once with each; of the training alone, the data stay those of the job's seed",
+    )
     num_epochs: int = Field(default=8, ge=1)
     checkpoint_epochs: list[int] | None = Field(
         default=None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last"
@@ -208,6 +214,19 @@ class TrainSection(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainSection:
+        seeds, epochs = self.seeds or [], self.checkpoint_epochs or []
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("seeds: a seed stands twice")
+        if any(not 0 <= seed < 2**63 for seed in seeds):
+            raise ValueError("seeds: expected 0 or more, below 2**63")
+        if any(epoch < 1 for epoch in epochs):
+            raise ValueError("checkpoint_epochs: the first epoch is 1")
+        if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
+            raise ValueError("checkpoint_epochs: expected increasing epochs")
+        return self
 
     def epochs_kept(self) -> tuple[int, ...]:
         """Epochs after which a checkpoint is kept; the last epoch always is."""

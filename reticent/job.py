@@ -9,12 +9,13 @@ Those up to the protected tokens stand in :mod:`reticent.preparation`, training 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from reticent.config import ModelSection
-from reticent.errors import PolicyError
+from reticent.errors import ArtifactError, PolicyError
 from reticent.preparation import Preparation
+from reticent.run_folder import Training
 
 __all__ = ["STAGES", "Run"]
 
@@ -41,8 +42,11 @@ class Run(Preparation):
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
-            getattr(self, stage)()
+        with ExitStack() as stack:
+            for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
+                if stage == "train":
+                    self._begin_experiment(stack, scoring=STAGES.index(until) >= STAGES.index("audit"))
+                getattr(self, stage)()
         if alone:
             self._tell_mended({})
         self.keep_job()
@@ -70,32 +74,85 @@ class Run(Preparation):
 
     # ----------------------------------------------------------------- trainer
 
-    def train(self) -> None:
-        """Protected tokens -> one model folder for each recipe and kept epoch."""
-        for model in self.job.model:
-            for name in model.recipes:
-                self._train_one(model, name)
+    def _begin_experiment(self, stack: ExitStack, *, scoring: bool) -> None:
+        """Show how far the whole is from here on. Base models are measured first: what does not fit into one is found
+        out before hours of training, and how fast it is scored is known for the expected end.
+        """
+        from reticent.evidence import measure, plan_steps
+        from reticent.plan import Plan
 
-    def _train_one(self, model: ModelSection, recipe_name: str) -> None:
+        steps = list(plan_steps(self, scoring=scoring))
+        done = [step.name for step, is_done in steps if is_done]
+        plan = Plan((step for step, _ in steps), done=done, earlier=self.timings.read())
+        stack.enter_context(self.progress.experiment(plan))
+        for model in self.job.model if scoring else ():
+            measure(self, model, only_base=True)
+
+    def train(self) -> None:
+        """Protected tokens -> one model folder for each recipe, seed and kept epoch."""
+        for training in self.trainings():
+            self._train_one(training)
+
+    def settings_and_inputs(self, training: Training) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what a training depends on.
+
+        The seed is of the training alone: the order of the windows, the masks, what of the model is new. Split, index
+        and protection stay those of the job's seed, so that what differs between seeds is the training, on the same
+        members. A recipe that does not look at the flags does not depend on them.
+        """
+        from reticent.trainer.recipes import get_recipe
+
+        recipe, settings = get_recipe(training.recipe), self.job.training(training.model)
+        seed = self.job.seed if training.seed is None else training.seed
+        tokens = self._tokens_of(training)
+        read = (
+            {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
+        )
+        return (
+            {**settings.model_dump(exclude={"seeds"}), "recipe": recipe.name, "seed": seed},
+            {**read, **self._base_input(training.model)},
+        )
+
+    @staticmethod
+    def _tokens_of(training: Training) -> str:
+        from reticent.trainer.recipes import get_recipe
+
+        variant = "train-pseudonymised" if get_recipe(training.recipe).text == "pseudonymised" else "train"
+        return f"tokens/{training.model.name}/{variant}"
+
+    def _make_room(self, training: Training) -> None:
+        """What was trained without ``seeds`` is the training with the job's seed, and goes into its place. The other
+        way round nothing is moved: several trainings would have to go.
+        """
+        from reticent.artifact import nest_artifact
+
+        place = self.folder / "models" / training.model.name / training.recipe
+        if training.seed is not None:
+            nest_artifact(place, f"seed-{self.job.seed}")
+        elif any(place.glob("seed-*")):
+            raise ArtifactError(
+                f"{place}: holds trainings of several seeds; keep train.seeds in the job, or choose another place"
+            )
+
+    def _train_one(self, training: Training) -> None:
         from reticent.engine.store import open_tokens
         from reticent.trainer.config import TrainConfig
         from reticent.trainer.recipes import get_recipe
 
-        recipe = get_recipe(recipe_name)
+        model, recipe = training.model, get_recipe(training.recipe)
         if recipe.objective != model.objective:
             raise PolicyError(
                 f"model {model.name}: recipe {recipe.name} is {recipe.objective}, "
                 f"the model's objective is {model.objective}"
             )
-        settings = self.job.training(model)
-        variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
-        tokens = f"tokens/{model.name}/{variant}"
+        self._make_room(training)
+        settings, tokens = self.job.training(model), self._tokens_of(training)
+        artifact_config, inputs = self.settings_and_inputs(training)
         config = TrainConfig(
-            **settings.model_dump(exclude={"checkpoint_epochs"}),
+            **settings.model_dump(exclude={"checkpoint_epochs", "seeds"}),
             checkpoint_epochs=settings.epochs_kept(),
-            seed=self.job.seed,
+            seed=artifact_config["seed"],
         )
-        inputs = {"tokens": self.fingerprint_of(tokens), **self._base_input(model)}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             from reticent.trainer.loop import train
@@ -114,32 +171,23 @@ class Run(Preparation):
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
-        self.make(
-            f"models/{model.name}/{recipe.name}",
-            {**settings.model_dump(), "recipe": recipe.name, "seed": self.job.seed},
-            inputs,
-            build,
-            kind="models",
-        )
+        self.make(training.name, artifact_config, inputs, build, kind="models")
 
     # ------------------------------------------------------------------- audit
 
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
+        from reticent.evidence import gather_evidence, measure, pieces_of, wipe_stale_pieces
+
         settings = self.job.audit
-        inputs: dict[str, str] = {}
+        inputs = {training.name: self.fingerprint_of(training.name) for training in self.trainings()}
         for model in self.job.model:
-            inputs |= {
-                f"tokens:{model.name}:{v}": self.fingerprint_of(f"tokens/{model.name}/{v}") for v in ("train", "audit")
-            }
-            inputs |= {f"{key}:{model.name}": value for key, value in self._base_input(model).items()}
-            inputs |= {
-                f"model:{model.name}:{r}": self.fingerprint_of(f"models/{model.name}/{r}") for r in model.recipes
-            }
+            measure(self, model)
+            inputs |= {f"tokens/{model.name}/train": self.fingerprint_of(f"tokens/{model.name}/train")}
+            inputs |= {piece.name: self.fingerprint_of(piece.name) for piece in pieces_of(self, model)}
+        wipe_stale_pieces(self)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            from reticent.stages import gather_evidence
-
             evidence = gather_evidence(self)
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))

@@ -90,6 +90,20 @@ class TokenStore:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
         return self.path / "tokenizer.json"
 
+    def text_fingerprint(self) -> str:
+        """Hash of all that training sees but the flags, which a recipe that protects nothing does not look at.
+
+        Cost: one pass over the tokens.
+        """
+        digest = hashlib.sha256()
+        for name in ("input_ids", "word_ids", "doc_offsets", "individual"):
+            column = getattr(self, name)
+            digest.update(f"{name} {column.dtype.str} {len(column)} ".encode())
+            digest.update(np.ascontiguousarray(column).data)
+        if self.path is not None:
+            digest.update(self.tokenizer_path.read_bytes())
+        return digest.hexdigest()
+
     def select(self, documents: np.ndarray) -> TokenStore:
         """Return the store of these document numbers, in this order (copies)."""
         documents = np.asarray(documents, dtype=np.int64)

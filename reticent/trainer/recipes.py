@@ -33,6 +33,11 @@ class Recipe:
     text: Literal["original", "pseudonymised"] = "original"
     never_target: int = 0
 
+    @property
+    def uses_flags(self) -> bool:
+        """Whether training looks at the flags; where not, another protection changes nothing for the recipe."""
+        return self.never_target != 0
+
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
     return [Recipe(name=f"{prefix}{o}{suffix}", objective=o, **more) for o in ("mlm", "clm")]  # type: ignore[arg-type]
