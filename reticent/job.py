@@ -185,9 +185,9 @@ class Run(Preparation):
             measure(self, model)
             inputs |= {f"tokens/{model.name}/train": self.fingerprint_of(f"tokens/{model.name}/train")}
             inputs |= {piece.name: self.fingerprint_of(piece.name) for piece in pieces_of(self, model)}
-        wipe_stale_pieces(self)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
+            wipe_stale_pieces(self)
             evidence = gather_evidence(self)
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
