@@ -143,11 +143,7 @@ def _documents(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, referenc
         "",
         "[split]",
         "heldout = 0.4     # share of the individuals who are never trained on: the audit compares members with them",
-        *(
-            ["reference = 0.2   # share whose documents pre-train the small foundation models below"]
-            if reference
-            else []
-        ),
+        *(["reference = 0.2   # share whose documents pre-train the small models below"] if reference else []),
         "",
         "[detect]          # direct identifiers: names, dates, numbers. See `reticent detect --help`",
         *_fields(detect, {}),
@@ -158,7 +154,7 @@ def _documents(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, referenc
 def _protection() -> list[str]:
     return [
         "[index]",
-        "max_n = 3         # n-grams are counted up to this length, so that the report can say what longer ones give away",
+        "max_n = 3         # n-grams are counted up to this length: the report says what longer ones give away",
         "",
         "[protect]",
         "k = 2             # an indirect identifier is what fewer than k individuals use",
@@ -172,9 +168,7 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
     name, kind = ("bert", "bert") if objective == "mlm" else ("gpt2", "gpt2")
     head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"  # {_OBJECTIVES[objective]}']
     if bases:
-        head += [f"base = {_toml(bases[objective])}", *_HUB] if bases is size.bases else [
-            f"base = {_toml(bases[objective])}"
-        ]  # fmt: skip
+        head += [f"base = {_toml(bases[objective])}  # a folder, or a name on the hub (HF_HUB_OFFLINE=0 downloads it)"]
     head += ["recipes = ["]
     for recipe in RECIPES.values():
         if recipe.objective != objective:
@@ -197,28 +191,26 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
 
 
 _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-like"}
-_HUB = ("                  # a folder, or a name on the hub: HF_HUB_OFFLINE=0 allows the download",)
 
 
 def _training(size: Size) -> list[str]:
+    steps = "falls linearly to 0" + ("" if size.bases else "; small models take larger steps")
     return [
         "[train]",
+        "# Each recipe once a seed: the order of the documents and the masks change, who is a member does not.",
         f"seeds = {list(size.seeds)}",
-        "                  # each recipe once a seed: order of the documents, masks. Who is a member does not change",
+        "# What is attacked: leaks and utility against the length of training.",
         f"num_epochs = {size.epochs[-1]}",
         f"checkpoint_epochs = {list(size.epochs)}",
-        "                  # what is attacked: leaks and utility against the length of training",
-        f"window_length = {size.window_length}",
-        "                  # tokens the model sees at once",
+        f"window_length = {size.window_length}      # tokens the model sees at once",
         "batch_size = 16",
-        f"learning_rate = {size.learning_rate:g}",
-        "                  # falls linearly to 0" + ("" if size.bases else "; small models take larger steps"),
-        f'device = "{size.device}"' + ("   # refused at once where there is none" if size.device == "cuda" else ""),
+        f"learning_rate = {size.learning_rate:g}   # {steps}",
+        f'device = "{size.device}"'
+        + ("         # refused at once where there is none" if size.device == "cuda" else ""),
         "",
         "[audit]",
         'attacks = ["loss", "reference", "zlib", "min_k"]',
-        f"num_bootstrap = {size.num_bootstrap}",
-        "                  # resamples of the individuals behind each interval",
+        f"num_bootstrap = {size.num_bootstrap}     # resamples of the individuals behind each interval",
         "",
     ]
 
@@ -226,7 +218,7 @@ def _training(size: Size) -> list[str]:
 def _fields(section: Mapping[str, Any], about: Mapping[str, str]) -> list[str]:
     """Lines of one table; what is None is left to its default."""
     lines = [(name, f"{name} = {_toml(value)}") for name, value in section.items() if value is not None]
-    return [f"{line:<18}# {about[name]}" if name in about else line for name, line in lines]
+    return [f"{line}  # {about[name]}" if name in about else line for name, line in lines]
 
 
 def _toml(value: Any) -> str:

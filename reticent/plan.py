@@ -226,7 +226,7 @@ def span_of(seconds: float) -> str:
     """Return a duration in the two units that matter."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 100:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
     if minutes < 100:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -55,7 +55,7 @@ def new_job(
     columns: ColumnOptions,
     found: DetectOptions,
 ) -> None:
-    """Print the job file of the paper's experiment: every recipe at 4, 8, 16, 32 and 64 epochs, 3 seeds, then the audit.
+    """Print the job file of the paper's experiment: all recipes, 4 to 64 epochs, 3 seeds, then the audit.
 
     reticent new-job notes.parquet --individual-id patient_id > job.toml;  read it, change it;  reticent run job.toml
     """
@@ -67,6 +67,8 @@ def new_job(
         job = job_from_source(source, Path(out), columns, found, marked=True)
         given = job.model_dump(exclude_defaults=True, include={"corpus", "detect"})
         corpus, detect = given["corpus"], {"detectors": job.detect.detectors, **given.get("detect", {})}
+        if found.records:
+            detect["records"] = found.records  # the short form, for people to read
     elif found.detector or found.spans or found.records or _says_something(columns):
         raise PolicyError("SOURCE is missing: the options are about documents")
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
