@@ -54,8 +54,7 @@ SIZES: Mapping[str, Size] = {
     ),
     "cpu": Size(
         about="about an hour on 2 CPU cores with the generated hospital; small models, pre-trained here first",
-        synth="--individuals 120 --words-per-document 80 --documents-per-individual 2 --public-documents 3000 "
-        "--language en",
+        synth="--individuals 120 --words-per-document 80 --public-documents 3000 --language en",
         device="cpu", window_length=160, learning_rate=2e-3,
         foundation={"vocab_size": 3000, "hidden_size": 128, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
     ),
@@ -120,7 +119,9 @@ def experiment_job(
 def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
     hospital = [f"#     reticent synth {HOSPITAL} {chosen.synth}", "#"] if generated else []
     return [
-        f"# The experiment of the paper at size {size}: {chosen.about}.",
+        f"# The experiment of the paper at size {size}:",
+        f"# {chosen.about}.",
+        "#",
         "# Every recipe is trained with every seed, every checkpoint is attacked, and one report compares them all.",
         "#",
         *(["# The documents are a hospital that does not exist. Generate it first:", "#"] if generated else []),
