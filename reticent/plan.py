@@ -107,8 +107,9 @@ class Plan:
         for name, entry in (earlier or {}).items():
             if name in self.steps and entry["work"]:
                 self._count(self._earlier, self.steps[name], entry["work"], entry["seconds"])
-        self._started = self._began_at = self._share = 0.0
-        self._first = -1.0
+        #: Share at the first report of the running step, and when that was; None before it.
+        self._seen: float | None = None
+        self._seen_at = self._started = self._began = self._share = 0.0
 
     @staticmethod
     def _count(into: dict[tuple[str, ...], list[float]], step: Step, work: float, seconds: float) -> None:
@@ -121,14 +122,14 @@ class Plan:
         """Begin a step; a name that is no step of the plan is left alone."""
         self.running = self.steps.get(name)
         self.done.discard(name)
-        self._started, self._first, self._share = self._clock(), -1.0, 0.0
+        self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
-    def advance(self, share: float) -> None:
-        """Say how far the running step is, from 0 to 1; a resumed one does not begin at 0."""
+    def advance(self, share: float, began: float = 0.0) -> None:
+        """Say how far the running step is, from 0 to 1; the first report also says where a resumed one began."""
         if self.running is None:
             return
-        if self._first < 0:
-            self._first, self._began_at = share, self._clock()
+        if self._seen is None:
+            self._seen, self._seen_at, self._began = share, self._clock(), began
         self._share = share
 
     def finish(self) -> float | None:
@@ -136,7 +137,7 @@ class Plan:
         step, self.running = self.running, None
         if step is None:
             return None
-        work = step.work * (1 - max(self._resumed_at, 0.0))
+        work = step.work * (1 - self._began)
         self._count(self._measured, step, work, self._clock() - self._started)
         self.done.add(step.name)
         return work
@@ -149,11 +150,6 @@ class Plan:
         """Count a step as done that was found to be up to date."""
         if name in self.steps:
             self.done.add(name)
-
-    @property
-    def _resumed_at(self) -> float:
-        """Share at which the running step began: its first report comes after one step of its own, so a little is 0."""
-        return self._first if self._first > ENOUGH else 0.0
 
     def speed(self, step: Step) -> float | None:
         """Tokens a second of a step like this one; None until one was measured."""
@@ -170,9 +166,9 @@ class Plan:
     def _own_speed(self) -> float | None:
         """Speed of the running step, once enough of it was seen."""
         assert self.running is not None
-        if self._first < 0:
+        if self._seen is None:
             return None
-        share, seconds = self._share - self._first, self._clock() - self._began_at
+        share, seconds = self._share - self._seen, self._clock() - self._seen_at
         return self.running.work * share / seconds if share >= ENOUGH and seconds >= ENOUGH_SECONDS else None
 
     def remaining_seconds(self) -> float | None:

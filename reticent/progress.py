@@ -96,12 +96,13 @@ class Progress:
         task = bars.add_task(description, total=total, note="", unit=unit)
 
         def advance(done: Any = None, total: int | None = None, note: str = "") -> None:
+            reported = done
             if isinstance(done, dict):  # the training loop reports its step as a dictionary
                 note = " ".join(f"{k} {done[k]:.3g}" for k in ("epoch", "loss") if k in done)
                 done, total = done.get("step", 0), done.get("num_steps", total)
             total = total if total is not None else bars.tasks[bars.task_ids.index(task)].total
             bars.update(task, completed=done, total=total, note=note)
-            self._advance_plan(done, total)
+            self._advance_plan(reported, total)
 
         try:
             yield advance
@@ -113,10 +114,12 @@ class Progress:
     def _advance_plan(self, done: Any, total: int | None) -> None:
         if self.plan is None or self.plan.running is None:
             return
-        if isinstance(done, dict):
+        began = 0
+        if isinstance(done, dict):  # of the training loop, which may go on where it stopped, and reports every step
             done, total = done.get("step", 0), done.get("num_steps", total)
+            began = max(done - 1, 0)
         if total and done is not None:
-            self.plan.advance(done / total)
+            self.plan.advance(done / total, began / total)
             self._show_plan()
 
     def _new_bars(self) -> Any:

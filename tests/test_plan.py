@@ -56,8 +56,8 @@ def test_what_is_left_takes_as_long_as_its_like_took() -> None:
 
 def test_a_recipe_goes_by_its_own_speed_and_else_by_its_models() -> None:
     clock = Clock()
-    plan = Plan([step("a"), step("d", recipe="dp-mlm"), step("a2"), step("d2", recipe="dp-mlm"), step("p", recipe="pp")],
-                clock=clock)  # fmt: skip
+    steps = [step("a"), step("d", recipe="dp-mlm"), step("a2"), step("d2", recipe="dp-mlm"), step("p", recipe="pp")]
+    plan = Plan(steps, clock=clock)
     run(plan, clock, "a", 10.0)
     assert plan.remaining_seconds() == pytest.approx(40.0)  # 100 tokens a second, as nothing else is known of dp-mlm
     run(plan, clock, "d", 30.0)
@@ -89,7 +89,7 @@ def test_a_resumed_training_counts_only_what_it_did_itself() -> None:
     clock = Clock()
     plan = Plan([step("a"), step("b")], clock=clock)
     plan.start("a")
-    plan.advance(0.75)
+    plan.advance(0.76, began=0.75)
     clock.now += 10.0
     plan.advance(1.0)
     assert plan.finish() == 250.0
@@ -119,8 +119,8 @@ def test_what_is_up_to_date_is_done_and_what_is_made_again_is_not_until_it_is() 
 
 def test_speeds_of_earlier_runs_count_until_there_are_own_ones() -> None:
     clock = Clock()
-    plan = Plan([step("a"), step("b"), step("c")], done=["a"], earlier={"a": {"seconds": 20.0, "work": 1000.0}},
-                clock=clock)  # fmt: skip
+    earlier = {"a": {"seconds": 20.0, "work": 1000.0}}
+    plan = Plan([step("a"), step("b"), step("c")], done=["a"], earlier=earlier, clock=clock)
     assert plan.remaining_seconds() == pytest.approx(40.0)
     run(plan, clock, "b", 5.0)
     assert plan.remaining_seconds() == pytest.approx(5.0)
