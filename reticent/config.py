@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from reticent.errors import PolicyError
-from reticent.trainer.recipes import get_recipe
+from reticent.trainer.recipes import Recipe, custom_recipe, get_recipe
 
 __all__ = [
     "AuditSection",
@@ -25,6 +26,7 @@ __all__ = [
     "FoundationSection",
     "Job",
     "ModelSection",
+    "RecipeSection",
     "load_job",
     "parse_job",
 ]
@@ -192,6 +194,27 @@ class FoundationSection(Section):
     batch_size: int = 16
 
 
+class RecipeSection(Section):
+    """A recipe of one's own: a built-in one with other fields. What is not given is that of ``base``."""
+
+    base: str = Field(description="name of a built-in recipe")
+    objective: Literal["mlm", "clm"] | None = None
+    text: Literal["original", "pseudonymised"] | None = Field(
+        default=None, description="pseudonymised: X for each direct identifier, and X is a target"
+    )
+    never_target: list[Literal["direct", "indirect"]] | None = None
+    context: Literal["keep", "surrogate", "tag"] | None = Field(
+        default=None, description="what stands for a direct identifier; surrogates and tags are never a target"
+    )
+    freeze_embeddings: bool | None = None
+    goldfish_k: int | None = Field(default=None, description="drop one token in k by a hash; clm only")
+    goldfish_h: int | None = Field(default=None, description="of that many tokens before it")
+    mask_split: tuple[float, float, float] | None = Field(
+        default=None, description="shares of the drawn words that are masked, replaced at random, kept; mlm only"
+    )
+    private: bool | None = Field(default=None, description="DP-SGD")
+
+
 class TrainSection(Section):
     """The training loop; names follow transformers' TrainingArguments where one exists."""
 
@@ -214,6 +237,18 @@ class TrainSection(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
+    packing: bool = Field(
+        default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
+    )
+    save_steps: int = Field(
+        default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
+    )
+    logging_steps: int = Field(default=10, ge=1, description="steps after which one is logged")
+    report_to: list[Literal["tensorboard"]] = Field(default=[], description="beside metrics.jsonl")
+
+    def what_it_computes(self) -> dict[str, Any]:
+        """These settings less those that change only how the training is watched, and the seeds: it has one of them."""
+        return self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds"})
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainSection:
@@ -250,9 +285,6 @@ class ModelSection(Section):
             raise ValueError("give either base or foundation")
         if len(set(self.recipes)) != len(self.recipes):
             raise ValueError("a recipe stands twice")
-        for name in self.recipes:
-            if get_recipe(name).objective != self.objective:
-                raise ValueError(f"recipe {name} is {get_recipe(name).objective}, the objective is {self.objective}")
         return self
 
 
@@ -282,6 +314,7 @@ class Job(Section):
     index: IndexSection = IndexSection()
     protect: ProtectSection = ProtectSection()
     model: list[ModelSection] = []
+    recipes: dict[str, RecipeSection] = Field(default={}, description="recipes of one's own, by name")
     train: TrainSection = TrainSection()
     audit: AuditSection = AuditSection()
 
@@ -293,12 +326,32 @@ class Job(Section):
             )
         if any(self.training(model).window_length != self.train.window_length for model in self.model):
             raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
+        for name in self.recipes:
+            if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+                raise ValueError(f"recipes.{name}: a name is of letters, digits, dots, dashes and underscores")
+            self.recipe(name)
+        for model in self.model:
+            for name in model.recipes:
+                found = self.recipe(name).objective
+                if found != model.objective:
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is {found}, the objective is {model.objective}"
+                    )
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
         if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
+        own = self.recipes.get(name)
+        if own is not None:
+            return custom_recipe(
+                name, own.base, own.model_dump(exclude={"base"}, exclude_unset=True, exclude_none=True)
+            )
+        return get_recipe(name, also=self.recipes)
 
     def training(self, model: ModelSection) -> TrainSection:
         """Return the job's training settings with what the model says otherwise."""

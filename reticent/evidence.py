@@ -169,7 +169,8 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
         "settings": run.job.model_dump(
-            mode="json", include={"seed", "dedup", "split", "detect", "index", "protect", "model", "train", "audit"}
+            mode="json",
+            include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
         ),
         "corpus": corpus_section(run),
         "models": [_measured(run, piece) for model in run.job.model for piece in pieces_of(run, model)],

@@ -16,6 +16,7 @@ from typing import Any
 from reticent.errors import ArtifactError, PolicyError
 from reticent.preparation import Preparation
 from reticent.run_folder import Training
+from reticent.trainer.distributed import join_world, launched, leave_world
 
 __all__ = ["STAGES", "Run"]
 
@@ -32,6 +33,10 @@ class Run(Preparation):
         """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        if not launched().is_main:  # the first process does all else, and these wait for its training
+            if STAGES.index(until) >= STAGES.index("train"):
+                self.train()
+            return self.folder
         self.mend()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
@@ -89,9 +94,16 @@ class Run(Preparation):
             measure(self, model, only_base=True)
 
     def train(self) -> None:
-        """Protected tokens -> one model folder for each recipe, seed and kept epoch."""
+        """Protected tokens -> one model folder for each recipe, seed, kept epoch; goes on where it was interrupted."""
+        from reticent.artifact import wipe_unfinished
+
+        together = join_world()
+        together.wait()  # what is trained on must be there
         for training in self.trainings():
             self._train_one(training)
+        if together.is_main:
+            wipe_unfinished(self.folder / "models")  # of a job before this one
+        leave_world()
 
     def settings_and_inputs(self, training: Training) -> tuple[dict[str, Any], dict[str, str]]:
         """Return what a training depends on.
@@ -100,25 +112,19 @@ class Run(Preparation):
         and protection stay those of the job's seed, so that what differs between seeds is the training, on the same
         members. A recipe that does not look at the flags does not depend on them.
         """
-        from reticent.trainer.recipes import get_recipe
-
-        recipe, settings = get_recipe(training.recipe), self.job.training(training.model)
+        recipe, settings = self.job.recipe(training.recipe), self.job.training(training.model)
         seed = self.job.seed if training.seed is None else training.seed
         tokens = self._tokens_of(training)
         read = (
             {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
         )
         return (
-            {**settings.model_dump(exclude={"seeds"}), "recipe": recipe.name, "seed": seed},
+            {**settings.what_it_computes(), "recipe": recipe.to_dict(), "seed": seed},
             {**read, **self._base_input(training.model)},
         )
 
-    @staticmethod
-    def _tokens_of(training: Training) -> str:
-        from reticent.trainer.recipes import get_recipe
-
-        variant = "train-pseudonymised" if get_recipe(training.recipe).text == "pseudonymised" else "train"
-        return f"tokens/{training.model.name}/{variant}"
+    def _tokens_of(self, training: Training) -> str:
+        return f"tokens/{training.model.name}/{self.job.recipe(training.recipe).tokens}"
 
     def _make_room(self, training: Training) -> None:
         """What was trained without ``seeds`` is the training with the job's seed, and goes into its place. The other
@@ -127,6 +133,8 @@ class Run(Preparation):
         from reticent.artifact import nest_artifact
 
         place = self.folder / "models" / training.model.name / training.recipe
+        if not launched().is_main:
+            return
         if training.seed is not None:
             nest_artifact(place, f"seed-{self.job.seed}")
         elif any(place.glob("seed-*")):
@@ -135,22 +143,17 @@ class Run(Preparation):
             )
 
     def _train_one(self, training: Training) -> None:
-        from reticent.engine.store import open_tokens
         from reticent.trainer.config import TrainConfig
-        from reticent.trainer.recipes import get_recipe
+        from reticent.training_tokens import training_tokens
 
-        model, recipe = training.model, get_recipe(training.recipe)
-        if recipe.objective != model.objective:
-            raise PolicyError(
-                f"model {model.name}: recipe {recipe.name} is {recipe.objective}, "
-                f"the model's objective is {model.objective}"
-            )
+        model, recipe = training.model, self.job.recipe(training.recipe)
         self._make_room(training)
-        settings, tokens = self.job.training(model), self._tokens_of(training)
+        settings = self.job.training(model)
         artifact_config, inputs = self.settings_and_inputs(training)
         config = TrainConfig(
-            **settings.model_dump(exclude={"checkpoint_epochs", "seeds"}),
+            **settings.model_dump(exclude={"checkpoint_epochs", "report_to", "seeds"}),
             checkpoint_epochs=settings.epochs_kept(),
+            report_to=tuple(settings.report_to),
             seed=artifact_config["seed"],
         )
 
@@ -159,19 +162,23 @@ class Run(Preparation):
             from reticent.trainer.models import load_model
 
             base = load_model(self._base(model), model.objective)
-            with self.progress.task(f"train {recipe.name}", None, "steps") as advance:
+            with (
+                training_tokens(self, model, recipe, folder, config.num_epochs) as (store, epoch_store),
+                self.progress.task(f"train {recipe.name}", None, "steps") as advance,
+            ):
                 result = train(
                     base,
-                    open_tokens(self.folder / tokens),
+                    store,
                     recipe,
                     config,
                     folder,
                     tokenizer=self._base(model),
                     progress=advance,
+                    epoch_store=epoch_store,
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
-        self.make(training.name, artifact_config, inputs, build, kind="models")
+        self.make(training.name, artifact_config, inputs, build, kind="models", resume=not self.fresh)
 
     # ------------------------------------------------------------------- audit
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.config import ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from reticent.engine.pseudonymize import Style
+
 __all__ = ["Preparation"]
+
+#: Tokens of the members' documents in another style than the original's.
+REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 
 
 class Preparation(RunFolder):
@@ -132,13 +138,13 @@ class Preparation(RunFolder):
         settings, policy = self.job.protect, self.policy
         for model in self.job.model:
             tokenizer = self._tokenizer_json(model)
-            variants = [
-                ("train", "index", (MEMBERS,), False),
-                ("audit", "index-joint", (MEMBERS, HELDOUT), False),
+            needed = {self.job.recipe(recipe).tokens for recipe in model.recipes}
+            variants: list[tuple[str, str, tuple[str, ...], Style | None]] = [
+                ("train", "index", (MEMBERS,), None),
+                ("audit", "index-joint", (MEMBERS, HELDOUT), None),
+                *((name, "index", (MEMBERS,), style) for name, style in REWRITTEN.items() if name in needed),
             ]
-            if self._uses_pseudonyms(model):
-                variants.append(("train-pseudonymised", "index", (MEMBERS,), True))
-            for variant, index_name, splits, pseudonymise in variants:
+            for variant, index_name, splits, style in variants:
 
                 def build(
                     folder: Path,
@@ -147,7 +153,7 @@ class Preparation(RunFolder):
                     variant: str = variant,
                     index_name: str = index_name,
                     splits: tuple[str, ...] = splits,
-                    pseudonymise: bool = pseudonymise,
+                    style: Style | None = style,
                     tokenizer: str = tokenizer,
                 ) -> None:
                     with self.progress.task(
@@ -163,7 +169,7 @@ class Preparation(RunFolder):
                                 policy=policy,
                                 index=open_index(self.folder / index_name),
                                 spans=SpanReader(self.folder / "spans"),
-                                pseudonymise=pseudonymise,
+                                style=style,
                                 text_sizes=variant == "audit",
                                 progress=advance,
                                 num_threads=self.job.num_threads,
@@ -179,7 +185,7 @@ class Preparation(RunFolder):
                 config = {
                     **settings.model_dump(),
                     "splits": list(splits),
-                    "pseudonymise": pseudonymise,
+                    "style": style,
                     "tokenizer": _digest(tokenizer),
                 }
                 inputs = {
@@ -235,12 +241,6 @@ class Preparation(RunFolder):
         from reticent.trainer.models import tokenizer_json_of
 
         return tokenizer_json_of(self._base(model))
-
-    @staticmethod
-    def _uses_pseudonyms(model: ModelSection) -> bool:
-        from reticent.trainer.recipes import get_recipe
-
-        return any(get_recipe(recipe).text == "pseudonymised" for recipe in model.recipes)
 
     def _documents_input(self) -> dict[str, str]:
         return {"corpus": self.documents.fingerprint()}

@@ -74,6 +74,11 @@ class _Survey(Run):
                 if len(self.states) == before:
                     self.states[stage] = TO_DO
 
+    def train(self) -> None:
+        """No process is waited for, and no state of a training is wiped."""
+        for training in self.trainings():
+            self._train_one(training)
+
     def mend(self) -> None:
         """Another process may be writing."""
 
@@ -91,6 +96,7 @@ class _Survey(Run):
         build: Callable[[Path, dict[str, Any]], None],
         *,
         kind: str | None = None,
+        resume: bool | None = None,
     ) -> None:
         if self.looks_current(name, config, inputs, kind=kind or name):
             self.states[name] = "done"

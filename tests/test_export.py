@@ -16,7 +16,7 @@ from toy_models import toy_model, toy_tokenizer
 from reticent.errors import ArtifactError
 from reticent.trainer.export import ALLOWED, export_model, write_model
 from reticent.trainer.models import load_model, load_tokenizer
-from reticent.trainer.recipes import RECIPES
+from reticent.trainer.recipes import RECIPES, get_recipe
 
 SECRET = b"Zyxwvut was seen on 3 May"
 
@@ -39,7 +39,7 @@ def model(pristine: Path, tmp_path: Path) -> Path:
 
 def write(folder: Path, *, recipe: str = "ppclm", epoch: int = 1, seed: int = 0, network: Any = None) -> Path:
     network = network if network is not None else toy_model("gpt2", seed=seed)
-    write_model(network, load_tokenizer(toy_tokenizer("gpt2")), folder, recipe=recipe, epoch=epoch)
+    write_model(network, load_tokenizer(toy_tokenizer("gpt2")), folder, recipe=get_recipe(recipe), epoch=epoch)
     return folder
 
 
@@ -206,7 +206,8 @@ def test_a_written_model_holds_safetensors_and_no_pickle(pristine: Path) -> None
 def test_the_card_says_what_the_recipe_meant(recipe: str, tmp_path: Path) -> None:
     card = (write(tmp_path / "model", recipe=recipe, epoch=8) / "README.md").read_text()
     says = {
-        "Trained without protection": RECIPES[recipe].text == "original" and not RECIPES[recipe].never_target,
+        "Trained without protection": recipe in ("mlm", "clm", "goldfish"),
+        "differentially private": recipe.startswith("dp-"),
         "replaced by X": RECIPES[recipe].text == "pseudonymised",
         "never a prediction target": RECIPES[recipe].never_target > 0,
     }

@@ -13,15 +13,20 @@ from hypothesis import strategies as st
 
 from reticent.engine import kernels
 from reticent.engine.kernels import (
+    count_disorder,
     cut_documents,
     document_lowest,
     document_ranks,
     document_sums,
     draw_counts,
     draw_words,
+    flag_gaps,
     gather_windows,
+    goldfish_drops,
+    hash_targets,
     number_tuples,
     protected_words,
+    replace_words,
     word_slots,
     words_all,
 )
@@ -380,3 +385,106 @@ def test_kernels_release_the_interpreter_lock_and_start_no_threads(name: str) ->
     options = getattr(kernels, name).targetoptions
     assert options["nogil"]
     assert not options.get("parallel")
+
+
+# ------------------------------------------------------------------ recipes
+
+
+def chained(*counters: int) -> int:
+    state = mix((counters[0] + GOLDEN) & MASK)
+    for counter in counters[1:]:
+        state = mix(state ^ ((counter + GOLDEN) & MASK))
+    return state
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths_of_documents, st.integers(2, 5), st.integers(1, 4), st.integers(0, 9))
+def test_goldfish_drops_match_oracle(lengths: list[int], k: int, h: int, seed: int) -> None:
+    offsets = offsets_of(lengths)
+    ids = np.random.default_rng(seed).integers(0, 3, offsets[-1]).astype(np.uint16)
+    expected = []
+    for start, end in itertools.pairwise(offsets.tolist()):
+        for token in range(start, end):
+            state = GOLDEN
+            for before in ids[token - h : token].tolist() if token - start >= h else []:
+                state = mix(state ^ ((before + GOLDEN) & MASK))
+            expected.append(token - start >= h and state < MASK // k)
+    assert goldfish_drops(ids, offsets, k, h).tolist() == expected
+
+
+def test_goldfish_drops_one_token_in_k_and_the_same_ones_of_a_copy() -> None:
+    ids = np.random.default_rng(0).integers(0, 50_000, 20_000).astype(np.uint16)
+    copied = np.concatenate([np.array([7, 8, 9], np.uint16), ids, ids[5_000:9_000]])
+    for k in (2, 4, 32):
+        dropped = goldfish_drops(copied, np.array([0, 3, 20_003, 24_003]), k, 13)
+        assert abs(dropped.mean() - 1 / k) < 4 * np.sqrt((1 - 1 / k) / k / len(copied))
+        assert (dropped[20_003 + 13 :] == dropped[5_003 + 13 : 9_003]).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 12), st.integers(0, 99), st.sampled_from([(0.8, 0.1), (0.3, 0.5), (0.0, 1.0)]))
+def test_replaced_words_match_oracle(rows: int, length: int, seed: int, shares: tuple[float, float]) -> None:
+    random = np.random.default_rng(seed)
+    word_ids = np.sort(random.integers(-1, 5, (rows, length)).astype(np.int32), axis=1)
+    input_ids = random.integers(10, 99, (rows, length))
+    drawn = np.isin(word_ids, random.integers(0, 5, 3))
+    windows, pool, out = np.arange(rows) + 4, np.array([5, 6, 7]), np.empty_like(input_ids)
+    replace_words(input_ids, drawn, word_ids, windows, 4, pool, *shares, seed, 2, out)
+    for row in range(rows):
+        for _, run in itertools.groupby(range(length), key=lambda at, row=row: int(word_ids[row, at])):
+            for place, at in enumerate(run):
+                expected = int(input_ids[row, at])
+                if drawn[row, at]:
+                    state = mix(chained(seed, 2, int(windows[row]), int(word_ids[row, at])) ^ 0xD1B54A32D192ED03)
+                    chance = (state >> 11) * 2.0**-53
+                    if chance < shares[0]:
+                        expected = 4
+                    elif chance < sum(shares):
+                        expected = int(pool[mix((state + (place + 1) * GOLDEN) & MASK) % 3])
+                assert out[row, at] == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 99))
+def test_digest_of_targets_matches_oracle_however_they_are_batched(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = np.where(random.random((4, 6)) < 0.5, -100, random.integers(0, 50, (4, 6)))
+    words = random.integers(-1, 4, (4, 6)).astype(np.int32)
+    expected = sum(
+        chained(3, 7, int(label), int(word) + 1)
+        for label, word in zip(labels.ravel(), words.ravel(), strict=True)
+        if label >= 0
+    )
+    assert int(hash_targets(labels, words, 3, 7)) == expected & MASK
+    parts = sum(int(hash_targets(labels[i : i + 1], words[i : i + 1], 3, 7)) for i in range(4))
+    assert parts & MASK == expected & MASK
+
+
+@pytest.mark.parametrize(
+    ("word_ids", "marked", "expected"),
+    [
+        ([-1, 0, -1, 1, -1], {0}, [1, 0, 0, 0, 0]),
+        ([-1, 0, -1, 1, -1], {1}, [0, 0, 1, 0, 0]),
+        ([-1, 0, -1, 1, -1], {2}, [0, 0, 0, 0, 1]),
+        ([-1, -1], {1}, [1, 1]),  # neither word has a token: either gap may be theirs
+        ([0, 0, 1], {0, 1, 2}, [0, 0, 0]),
+        ([], {0, 1, 2}, []),
+    ],
+)
+def test_tokens_in_marked_gaps_are_flagged(word_ids: list[int], marked: set[int], expected: list[int]) -> None:
+    flags = np.zeros(2 * len(word_ids), dtype=np.uint8)
+    gaps = np.array([gap in marked for gap in range(3)] + [False] * 3)  # two words; and a second document, unmarked
+    ids = np.array(word_ids * 2, dtype=np.int32)
+    offsets = np.array([0, len(word_ids), 2 * len(word_ids)])
+    flag_gaps(ids, offsets, gaps, np.array([0, 2, 4]), 1, flags)
+    assert flags.tolist() == expected + [0] * len(word_ids)
+
+
+@pytest.mark.parametrize(
+    ("word_ids", "expected"),
+    [([0, 0, -1, 1, 0], 0), ([1, 0, 0], 2), ([-2, 0], 1), ([0, 2, -1, 1], 1), ([], 0)],
+)
+def test_words_out_of_order_are_counted(word_ids: list[int], expected: int) -> None:
+    """Documents of four tokens at most: the first case is two of them."""
+    offsets = np.array([0, min(4, len(word_ids)), len(word_ids)])
+    assert count_disorder(np.array(word_ids, dtype=np.int32), offsets) == expected

@@ -28,6 +28,7 @@ from reticent.trainer.labels import Ledger, Targets, make_targets
 from reticent.trainer.loop import TrainResult, target_loss, train
 from reticent.trainer.models import head_alone, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -306,7 +307,9 @@ def test_ledger_and_metrics_of_a_run_are_exact(tmp_path: Path) -> None:
     eligible = 3 * int(np.count_nonzero(store.flags & 1 == 0))
     protected = 3 * store.num_tokens - eligible
     assert result.ledger == Ledger(eligible=eligible, protected=protected, targets=eligible, violations=0)
-    assert json.loads((tmp_path / "ledger.json").read_text()) == {"recipe": "dppclm", **result.ledger.to_dict()}
+    written = read_ledger(tmp_path / "ledger.json")
+    assert {name: written[name] for name in result.ledger.to_dict()} == result.ledger.to_dict()
+    assert [row["targets"] for row in written["epochs"]] == [eligible // 3] * 3
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3]
     assert [line["loss"] for line in lines] == result.losses
@@ -319,7 +322,7 @@ def test_what_a_run_writes_is_private(tmp_path: Path) -> None:
     folders = [path for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")) if path.is_dir()]
     assert len(folders) == 2
     assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
-    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "ledger.json"]
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert len(files) > 5
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
@@ -697,8 +700,11 @@ def test_pickled_weights_are_not_loaded(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ interruptions
 
 
+UNFINISHED = ["metrics.jsonl", "state.safetensors", "timings.jsonl"]
+
+
 def assert_whole(folder: Path) -> None:
-    """A checkpoint that is there loads; nothing else is there but the log."""
+    """A checkpoint that is there loads."""
     for path in folder.glob("epoch-*"):
         assert load_model(path, "clm").config.model_type == "gpt2"
         assert len(load_tokenizer(path)) > 0
@@ -711,7 +717,7 @@ def test_an_interrupted_step_leaves_whole_checkpoints_only(tmp_path: Path) -> No
 
     with pytest.raises(KeyboardInterrupt):
         run("gpt2", "ppclm", tmp_path, checkpoint_epochs=(1,), progress=progress)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", "metrics.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", *UNFINISHED]
     assert_whole(tmp_path)
 
 
@@ -728,7 +734,7 @@ def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> No
     model.save_pretrained = interrupted
     with pytest.raises(KeyboardInterrupt):
         run("gpt2", "ppclm", tmp_path, model=model, num_epochs=3, checkpoint_epochs=(1, 2))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", "metrics.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", *UNFINISHED]
     assert_whole(tmp_path)
 
 
@@ -751,13 +757,13 @@ run("gpt2", "ppclm", Path(sys.argv[2]), model=model, num_epochs=3, checkpoint_ep
 """
 
 
-def test_a_run_that_is_terminated_while_it_saves_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_while_it_saves_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "saving\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == -signal.SIGTERM
+        process.kill()
+        assert process.wait(30) == -signal.SIGKILL
     assert [path.name for path in tmp_path.glob("epoch-*")] == ["epoch-0001"]
     assert_whole(tmp_path)
     assert len(list(tmp_path.glob(".epoch-0002.tmp-*"))) == 1  # hidden, so no stage takes it for a checkpoint

@@ -83,7 +83,7 @@ def test_local_folders_are_bases_of_a_job(tmp_path: Path) -> None:
     models = []
     for kind, objective in (("bert", "mlm"), ("gpt2", "clm")):
         tokenizer = load_tokenizer(toy_tokenizer(kind))
-        write_model(toy_model(kind), tokenizer, tmp_path / kind, recipe=objective, epoch=1)
+        write_model(toy_model(kind), tokenizer, tmp_path / kind, recipe=get_recipe(objective), epoch=1)
         recipes = [objective, f"pp{objective}"]
         models.append({"name": kind, "base": str(tmp_path / kind), "objective": objective, "recipes": recipes})
     audit = run_job(tmp_path / "run", notes(tmp_path, 20), models, learning_rate=0.01)

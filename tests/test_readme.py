@@ -24,6 +24,7 @@ from reticent.engine.detect.rules import list_rules
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 
 ROOT = Path(reticent.__file__).parents[1]
 README = ROOT / "README.md"
@@ -43,7 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     notes.select(note_id="doc_id", patient_id="individual_id", note="text").write_parquet(folder / "notes.parquet")
     (folder / "records.parquet").rename(folder / "patients.parquet")
     network = toy_model("bert", hidden_size=8)
-    write_model(network, load_tokenizer(toy_tokenizer("bert")), folder / "models" / "bert", recipe="base", epoch=0)
+    write_model(
+        network, load_tokenizer(toy_tokenizer("bert")), folder / "models" / "bert", recipe=get_recipe("mlm"), epoch=0
+    )
     (folder / "job.toml").write_text(blocks("toml")[0])
     (folder / "said.txt").write_text("Mail a@b.org.")
     (folder / "marked").mkdir()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+from typing import Any
 
 import pytest
 
+from reticent.config import parse_job
 from reticent.errors import PolicyError
-from reticent.trainer.recipes import RECIPES, get_recipe
+from reticent.trainer.recipes import RECIPES, custom_recipe, get_recipe
 
 TABLE = [
     ("mlm", "mlm", "original", 0),
@@ -20,6 +24,9 @@ TABLE = [
     ("ippclm", "clm", "original", 2),
     ("ppmlm", "mlm", "original", 3),
     ("ppclm", "clm", "original", 3),
+    ("dp-mlm", "mlm", "original", 0),
+    ("dp-clm", "clm", "original", 0),
+    ("goldfish", "clm", "original", 0),
 ]
 
 
@@ -35,7 +42,7 @@ def test_recipe_is_found_by_its_name(row: tuple[str, str, str, int]) -> None:
     assert RECIPES[row[0]] is recipe
 
 
-@pytest.mark.parametrize("name", ["", "PPMLM", "pp-mlm", "dp-mlm", "ppmlm "])
+@pytest.mark.parametrize("name", ["", "PPMLM", "pp-mlm", "dp-ppmlm", "ppmlm "])
 def test_unknown_recipe_is_an_error_that_lists_the_known_ones(name: str) -> None:
     with pytest.raises(PolicyError, match="unknown recipe") as caught:
         get_recipe(name)
@@ -46,3 +53,81 @@ def test_unknown_recipe_is_an_error_that_lists_the_known_ones(name: str) -> None
 def test_a_recipe_cannot_be_changed_after_it_was_made() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         get_recipe("ppmlm").never_target = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "protected", "tokens"),
+    [
+        ({}, 3, "train"),
+        ({"never_target": ["indirect"]}, 2, "train"),
+        ({"never_target": [], "context": "tag"}, 1, "train-tag"),
+        ({"never_target": ["indirect"], "context": "surrogate"}, 3, "train"),
+        ({"never_target": [], "goldfish_k": 3}, 4, "train"),
+        ({"never_target": [], "text": "pseudonymised"}, 0, "train-pseudonymised"),
+        ({"freeze_embeddings": True, "private": True}, 3, "train"),
+    ],
+)
+def test_a_custom_recipe_is_its_base_with_other_fields(changes: dict[str, Any], protected: int, tokens: str) -> None:
+    recipe = custom_recipe("mine", "ppclm", changes)
+    assert (recipe.name, recipe.objective, recipe.protected_flags, recipe.tokens) == ("mine", "clm", protected, tokens)
+    assert all(getattr(recipe, name) == value for name, value in changes.items() if name != "never_target")
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "changes", "says"),
+    [
+        ("ppclm", "clm", {}, "there already"),
+        ("base", "clm", {}, "there already"),
+        ("mine", "ppcml", {}, "unknown recipe 'ppcml'"),
+        ("mine", "clm", {"contxt": "tag"}, "recipes.mine.contxt: unknown field"),
+        ("mine", "clm", {"name": "other"}, "unknown field"),
+        ("mine", "clm", {"never_target": ["names"]}, "got 'names'"),
+        ("mine", "clm", {"context": "hide"}, "keep, surrogate or tag"),
+        ("mine", "clma", {"context": "tag"}, "X already"),
+        ("mine", "mlm", {"goldfish_k": 4}, "is one of clm"),
+        ("mine", "goldfish", {"goldfish_k": 1}, "at least 2"),
+        ("mine", "goldfish", {"goldfish_h": 0}, "at least 1"),
+        ("mine", "mlm", {"mask_split": [0.8, 0.1]}, "three shares"),
+        ("mine", "mlm", {"mask_split": [0.8, 0.1, 0.2]}, "add up to 1"),
+        ("mine", "clm", {"mask_split": [0.8, 0.1, 0.1]}, "clm masks no word"),
+    ],
+)
+def test_a_wrong_custom_recipe_is_refused(name: str, base: str, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(says)):
+        custom_recipe(name, base, changes)
+
+
+JOB = {"out": "x", "corpus": {"source": "y"}}
+MODEL = {"name": "m", "base": "b", "objective": "clm"}
+
+
+def test_a_job_trains_with_recipes_of_its_own() -> None:
+    job = parse_job(
+        {
+            **JOB,
+            "model": [{**MODEL, "recipes": ["clm", "mine"]}],
+            "recipes": {"mine": {"base": "ppclm", "context": "tag"}},
+        }
+    )
+    assert job.recipe("mine") == custom_recipe("mine", "ppclm", {"context": "tag"})
+    assert job.recipe("clm") is RECIPES["clm"]
+    assert parse_job(json.loads(job.model_dump_json())).recipe("mine") == job.recipe("mine")
+
+
+@pytest.mark.parametrize(
+    ("recipes", "own", "says"),
+    [
+        (["yours"], {"mine": {"base": "clm"}}, "unknown recipe 'yours'; expected one of clm, clma"),
+        (["mine"], {"mine": {"base": "mlm"}}, "recipe mine is mlm, the objective is clm"),
+        (["clm"], {"clm": {"base": "mlm"}}, "there already"),
+        (["clm"], {"a/b": {"base": "clm"}}, "recipes.a/b"),
+        (["clm"], {"..": {"base": "clm"}}, "recipes..."),
+        (["clm"], {"mine": {}}, "recipes.mine.base"),
+        (["clm"], {"mine": {"base": "clm", "contxt": "tag"}}, "recipes.mine.contxt: unknown field"),
+        (["clm"], {"mine": {"base": "clm", "never_target": ["names"]}}, "recipes.mine.never_target"),
+        (["clm"], {"mine": {"base": "clm", "goldfish_k": "four"}}, "recipes.mine.goldfish_k"),
+    ],
+)
+def test_a_job_with_a_wrong_recipe_is_refused(recipes: list[str], own: dict[str, Any], says: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(says)):
+        parse_job({**JOB, "model": [{**MODEL, "recipes": recipes}], "recipes": own})

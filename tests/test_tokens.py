@@ -30,10 +30,11 @@ from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import pseudonymise
+from reticent.engine.rewrite import replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPAN_TYPE
 from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.engine.tokens import _pseudonymised, write_tokens
+from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 from reticent.errors import ArtifactError, CorpusError
 
@@ -597,7 +598,7 @@ def test_text_sizes_are_those_of_the_text(tmp_path: Path) -> None:
 def test_text_sizes_are_those_of_the_text_that_was_tokenised(tmp_path: Path) -> None:
     case = Case(tmp_path, [("p0", "«Annabelle Smithfield|NAME» was seen"), ("p1", "nobody was")])
     case.write()
-    case.tokens("tokens", plain_tokenizer(), spans=case.spans, pseudonymise=True, text_sizes=True)
+    case.tokens("tokens", plain_tokenizer(), spans=case.spans, style="x", text_sizes=True)
     sizes = pq.read_table(tmp_path / "tokens" / "text_sizes.parquet")
     texts = [b"X X was seen", b"nobody was"]
     assert sizes.column("num_bytes").to_pylist() == list(map(len, texts))
@@ -646,7 +647,7 @@ def test_shards_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path)
             case.tokens(
                 name, bytelevel() if not number else (tmp_path / "tokens-0-False" / "tokenizer.json").read_text(),
                 spans=case.spans, index=builder.finish() if not pseudonymised else None, policy=Policy(n=2),
-                pseudonymise=pseudonymised, num_threads=threads,
+                style="x" if pseudonymised else None, num_threads=threads,
             )  # fmt: skip
             for path in (tmp_path / name).iterdir():
                 files.setdefault(f"{pseudonymised} {path.name}", set()).add(path.read_bytes())
@@ -691,7 +692,8 @@ def test_flags_of_pseudonymised_text_match_oracle(texts: list[str], seed: int) -
     rng = np.random.default_rng(seed)
     flags, starts = (rng.integers(0, 4, words.num_words).astype(np.uint8) for _ in range(2))
     froms, tos = words.char_spans(array)
-    got_texts, got_words, got_flags, got_starts = _pseudonymised(array, words, flags, starts, 1)
+    got = replace_words_by_x(array, words, flags, starts, num_threads=1)
+    got_texts, got_words, got_flags, got_starts = got.texts, got.words, got.flags, got.ngram_starts
     new_froms, new_tos = got_words.char_spans(got_texts)
     expected = []
     for row, (first, last) in enumerate(itertools.pairwise(words.doc_offsets)):
@@ -719,9 +721,7 @@ def test_pseudonymised_tokens_hold_no_direct_word_and_keep_the_other_flags(tmp_p
     plain = ["saw Ann Lee, odd", "Ann was seen 5.Smith odd", "saw Smith was seen"]
     builder.add(pa.array(plain), np.arange(3, dtype=np.uint32))
     json = bytelevel()
-    store, counts = case.tokens(
-        "tokens", json, spans=case.spans, index=builder.finish(), policy=Policy(k=3), pseudonymise=True
-    )
+    store, counts = case.tokens("tokens", json, spans=case.spans, index=builder.finish(), policy=Policy(k=3), style="x")
     written = [
         Tokenizer.from_str(json).decode(store.input_ids[a:b].tolist())
         for a, b in itertools.pairwise(store.doc_offsets.tolist())
@@ -750,7 +750,7 @@ def test_pseudonymised_document_does_not_depend_on_its_batch(tmp_path: Path) -> 
         case.write()
         builder = _rust.IndexBuilder()
         index = builder.finish()
-        store, _ = case.tokens("tokens", bytelevel(), spans=case.spans, index=index, pseudonymise=True)
+        store, _ = case.tokens("tokens", bytelevel(), spans=case.spans, index=index, style="x")
         both[name] = list(zip(store.input_ids.tolist(), store.word_ids.tolist(), store.flags.tolist(), strict=True))
     assert both["together"] == both["0"] + both["1"] + both["2"]
     assert any(flag for _, _, flag in both["1"])

@@ -78,7 +78,8 @@ def run(
 ) -> None:
     """Run a job: documents in; models, evidence and a report out. What is up to date is not run again.
 
-    Stopped by Ctrl-C, a signal or a crash, the same command goes on. `reticent status` says how far it is.
+    Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
+    next checkpoint. `reticent status` says how far it is.
     """
     from reticent.config import load_job
 
@@ -131,7 +132,9 @@ def protect(
         typer.Option(
             metavar="RECIPE",
             help="What these models will be trained with; repeat for several of one objective. mlm, clm: plain; "
-            "mlma, clma: X for direct identifiers; dpp-, ipp-, ppmlm or -clm: direct, indirect, both never targets.",
+            "mlma, clma: X for direct identifiers; dpp-, ipp-, ppmlm or -clm: direct, indirect, both never targets; "
+            "dp-mlm, dp-clm: DP-SGD; goldfish: clm that drops one token in four by a hash; or one of the job's own "
+            "\\[recipes]. See `reticent train --list-recipes`.",
         ),
     ] = None,
     k: Annotated[
@@ -163,22 +166,99 @@ def protect(
     if recipe and not model:
         raise PolicyError("--recipe: belongs to --model NAME=PATH; give both")
     if model:
-        values["model"] = _models(model, recipe or [])
+        values["model"] = _models(job_of(values, None), model, recipe or [])
     _execute(job_of(values, [*changes, *(settings or [])]), "protect", quiet, as_json)
 
 
+def _list_recipes(wanted: bool) -> None:
+    if not wanted:
+        return
+    from reticent.trainer.recipes import RECIPES
+
+    for name, recipe in RECIPES.items():
+        typer.echo(f"{name:10} {recipe.about}")
+    typer.echo(
+        "\nYour own, in a job file, from any of these; what is not given stays as it is there:\n\n"
+        '[recipes.careful]\nbase = "ppclm"\ncontext = "surrogate"       # or "tag", "keep"\n'
+        'never_target = ["direct", "indirect"]\nfreeze_embeddings = true\n\n'
+        "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private."
+    )
+    raise typer.Exit
+
+
 def train(
-    run_folder: RunFolder,
+    run_folder: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (at first 8).")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (at first 1e-4).")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume/--fresh", help="Go on with a training that was interrupted, or begin it anew."),
+    ] = True,
+    verify: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="Train nothing: draw all targets of a finished training again from its tokens and compare with its "
+            "ledger (RUN/models/MODEL/RECIPE/ledger.json). Exit 1 if anything differs.",
+        ),
+    ] = None,
+    list_recipes: Annotated[
+        bool, typer.Option("--list-recipes", is_eager=True, callback=_list_recipes, help="Say what each recipe is.")
+    ] = False,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune every model of the run with its recipes; checkpoints are plain transformers folders."""
+    """Fine-tune every model of the run with its recipes; checkpoints are plain transformers folders.
+
+    A training that is stopped (Ctrl-C, SIGTERM) finishes its step and saves its state; the same command goes on with
+    it. On several GPUs: torchrun --nproc-per-node 8 -m reticent train RUN; batch_size windows go to each.
+    """
+    from reticent.errors import PolicyError
+
+    if (run_folder is None) == (verify is None):
+        raise PolicyError("train: give either RUN, a run folder, or --verify LEDGER")
+    if verify is not None:
+        _verify(verify, quiet, as_json)
+        return
+    assert run_folder is not None
     changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
     changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
-    _execute(job_of(read_job(run_folder), [*changes, *(settings or [])]), "train", quiet, as_json)
+    job = job_of(read_job(run_folder), [*changes, *(settings or [])])
+    _execute(job, "train", quiet, as_json, fresh=not resume)
+
+
+def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
+    from reticent.run_folder import RunFolder
+    from reticent.training_tokens import find_run, verify_training
+
+    folder, model, recipe = find_run(ledger)
+    progress = new_progress(quiet)
+    run = RunFolder(job_of(read_job(folder), None), progress)
+    with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
+        verdict = verify_training(run, model, recipe, ledger, progress=advance)
+    if as_json:
+        found = {"holds": verdict.holds, "mismatches": verdict.mismatches, "drawn": verdict.counts}
+        typer.echo(json.dumps({"ledger": str(ledger), "model": model, "recipe": recipe, **found}, indent=1))
+    elif verdict.holds and verdict.counts is None:
+        typer.echo(
+            f"The ledger holds: {model} {recipe} says it had no violation, on the tokens and with the protection of "
+            "this run. Its targets are not drawn again: the samples of DP-SGD are random."
+        )
+    elif verdict.holds and verdict.counts is not None:
+        counts = {name: f"{count:,}" for name, count in verdict.counts.items()}
+        typer.echo(
+            f"The ledger holds: {model} {recipe} was trained on {counts['targets']} of {counts['eligible']} eligible "
+            f"tokens; {counts['protected']} were protected, {counts['violations']} of them a target."
+        )
+    else:
+        typer.echo(f"The ledger does NOT hold ({model} {recipe}):")
+        for mismatch in verdict.mismatches:
+            typer.echo(f"  {mismatch}")
+    if not verdict.holds:
+        raise typer.Exit(1)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -195,27 +275,29 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     print_summary(job_run, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool) -> None:
+def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = False) -> None:
     from reticent.job import Run
+    from reticent.trainer.distributed import launched
 
-    run = Run(job, new_progress(quiet))
+    run = Run(job, new_progress(quiet or not launched().is_main), fresh=fresh)
     run.execute(until)
+    if not launched().is_main:
+        return
     if until == "report":
         print_summary(run, as_json)
     else:
         print_run(run, as_json)
 
 
-def _models(models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
+def _models(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
     from reticent.errors import PolicyError
-    from reticent.trainer.recipes import get_recipe
 
     sections = []
     for model in models:
         name, equals, base = model.partition("=")
         if not equals:
             raise PolicyError("--model: expected NAME=PATH")
-        objectives = {get_recipe(recipe).objective for recipe in recipes}
+        objectives = {job.recipe(recipe).objective for recipe in recipes}
         if len(objectives) != 1:
             raise PolicyError("--recipe: give at least one recipe, all of one objective (mlm or clm)")
         sections.append({"name": name, "base": base, "objective": objectives.pop(), "recipes": recipes})

@@ -12,16 +12,23 @@ import numba
 import numpy as np
 
 __all__ = [
+    "count_disorder",
     "cut_documents",
     "document_lowest",
     "document_ranks",
     "document_sums",
     "draw_counts",
     "draw_words",
+    "flag_gaps",
     "gather_windows",
+    "goldfish_drops",
     "hash_slices",
+    "hash_targets",
+    "lay_rows",
     "number_tuples",
+    "pack_rows",
     "protected_words",
+    "replace_words",
     "word_slots",
     "words_all",
 ]
@@ -59,6 +66,19 @@ def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nd
 
 
 @_jit
+def count_disorder(word_ids: np.ndarray, doc_offsets: np.ndarray) -> int:
+    """Tokens whose word is below -1, or before a word that stood earlier in their document."""
+    found = 0
+    for document in range(len(doc_offsets) - 1):
+        last = 0
+        for token in range(doc_offsets[document], doc_offsets[document + 1]):
+            word = word_ids[token]
+            found += word < -1 or 0 <= word < last
+            last = max(last, word)
+    return found
+
+
+@_jit
 def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut documents into runs of at most ``capacity`` tokens; returns document, start and length of each (int64)."""
     num_windows = 0
@@ -81,6 +101,42 @@ def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, n
 
 
 @_jit
+def flag_gaps(
+    word_ids: np.ndarray,
+    doc_offsets: np.ndarray,
+    gaps: np.ndarray,
+    word_offsets: np.ndarray,
+    flag: int,
+    flags: np.ndarray,
+) -> None:
+    """Set ``flag`` at every token outside words that may stand in a marked gap.
+
+    Parameters
+    ----------
+    gaps : bool array: gap w + d is before word w (of all words) of document d, the last of a document after its words
+    word_offsets : int64 array, words of document d are ``word_offsets[d]:word_offsets[d + 1]``
+    """
+    for document in range(len(doc_offsets) - 1):
+        num_words = word_offsets[document + 1] - word_offsets[document]
+        first_gap = word_offsets[document] + document
+        gap, token, end = 0, doc_offsets[document], doc_offsets[document + 1]
+        while token < end:
+            if word_ids[token] >= 0:
+                gap = word_ids[token] + 1
+                token += 1
+                continue
+            after = token
+            while after < end and word_ids[after] < 0:
+                after += 1
+            # A word without a token of its own lies somewhere in this run, so both its gaps do.
+            last = word_ids[after] if after < end else num_words
+            if gaps[first_gap + gap : first_gap + last + 1].any():
+                for inside in range(token, after):
+                    flags[inside] |= np.uint8(flag)
+            token = after
+
+
+@_jit
 def gather_windows(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, offset: int, fill: int, out: np.ndarray
 ) -> None:
@@ -90,6 +146,60 @@ def gather_windows(
         for i in range(lengths[row]):
             out[row, offset + i] = values[starts[row] + i]
         out[row, offset + lengths[row] :] = fill
+
+
+@_jit
+def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
+    """Deal windows of these lengths, longest first, to rows of ``capacity`` tokens; returns the row of each (int64).
+
+    Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
+    but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.
+    """
+    rows = np.empty(len(lengths), dtype=np.int64)
+    newest = np.full(capacity + 1, -1, dtype=np.int64)  # by room left: the row that came to it last, a stack
+    below = np.empty(len(lengths), dtype=np.int64)
+    num_rows = 0
+    for window in range(len(lengths)):
+        room = lengths[window]
+        while room <= capacity and newest[room] < 0:
+            room += 1
+        if room <= capacity:
+            row = newest[room]
+            newest[room] = below[row]
+        else:
+            row, room = num_rows, capacity
+            num_rows += 1
+        left = room - lengths[window]
+        below[row] = newest[left]
+        newest[left] = row
+        rows[window] = row
+    return rows
+
+
+@_jit
+def lay_rows(
+    input_ids: np.ndarray,
+    labels: np.ndarray,
+    lengths: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    out_ids: np.ndarray,
+    out_labels: np.ndarray,
+    segments: np.ndarray,
+    positions: np.ndarray,
+) -> None:
+    """Lay window w of the arrays (W, S), ``lengths[w]`` long, into row ``rows[w]``, column ``columns[w]``, of (B, T).
+
+    Cells of no window stay as they are; the others say in ``segments`` which window is theirs and in ``positions``
+    where in it they stand.
+    """
+    for window in range(len(lengths)):
+        row, column = rows[window], columns[window]
+        for i in range(lengths[window]):
+            out_ids[row, column + i] = input_ids[window, i]
+            out_labels[row, column + i] = labels[window, i]
+            segments[row, column + i] = window
+            positions[row, column + i] = i
 
 
 @_jit
@@ -150,6 +260,77 @@ def draw_words(
                 seen += 1
             at = end
     return eligible_tokens
+
+
+@_jit
+def replace_words(
+    input_ids: np.ndarray,
+    drawn: np.ndarray,
+    word_ids: np.ndarray,
+    windows: np.ndarray,
+    mask_id: int,
+    random_ids: np.ndarray,
+    masked_share: float,
+    random_share: float,
+    seed: int,
+    epoch: int,
+    out: np.ndarray,
+) -> None:
+    """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, or random tokens in its place, or as it is.
+
+    What becomes of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
+    a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
+    """
+    num_rows, length = input_ids.shape
+    for row in range(num_rows):
+        place = 0  # of a token in its word
+        for at in range(length):
+            place = place + 1 if at > 0 and word_ids[row, at] == word_ids[row, at - 1] else 0
+            out[row, at] = input_ids[row, at]
+            if not drawn[row, at]:
+                continue
+            state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(word_ids[row, at]))
+            state = _mix(state ^ np.uint64(0xD1B54A32D192ED03))  # `draw_words` chose the smallest of the first draw
+            chance = (state >> np.uint64(11)) * 2.0**-53
+            if chance < masked_share:
+                out[row, at] = mask_id
+            elif chance < masked_share + random_share:
+                state = _mix(state + np.uint64(place + 1) * np.uint64(0x9E3779B97F4A7C15))
+                out[row, at] = random_ids[np.int64(state % np.uint64(len(random_ids)))]
+
+
+@_jit
+def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: int) -> np.ndarray:
+    """Tokens that the goldfish loss drops, bool (N,): those where a hash of the h ids before them, as a share of its
+    range, is below 1 / k. The first h tokens of a document stay: there is no h before them.
+    """
+    dropped = np.zeros(len(input_ids), dtype=np.bool_)
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    # The number of hashes below 2^64 / k, which 64 bits hold as k >= 2.
+    threshold = np.uint64(0xFFFFFFFFFFFFFFFF) // np.uint64(k)
+    for document in range(len(doc_offsets) - 1):
+        for token in range(doc_offsets[document] + h, doc_offsets[document + 1]):
+            state = golden
+            for before in range(token - h, token):
+                state = _mix(state ^ (np.uint64(input_ids[before]) + golden))
+            dropped[token] = state < threshold
+    return dropped
+
+
+@_jit
+def hash_targets(labels: np.ndarray, word_ids: np.ndarray, seed: int, epoch: int) -> np.uint64:
+    """Sum (modulo 2^64) of a hash of (seed, epoch, label, word) over the targets of a batch.
+
+    A sum, so that it is the same however the targets are batched, and adds up over processes.
+    """
+    total = np.uint64(0)
+    num_rows, length = labels.shape
+    for row in range(num_rows):
+        for at in range(length):
+            if labels[row, at] >= 0:
+                word = np.uint64(word_ids[row, at] + 1)
+                total += _hash(np.uint64(seed), np.uint64(epoch), np.uint64(labels[row, at]), word)
+    return total
 
 
 @_jit

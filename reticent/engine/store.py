@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.schema import protected_tokens_schema
+from reticent.engine.kernels import count_disorder
+from reticent.engine.schema import DIRECT, INDIRECT, protected_tokens_schema
 from reticent.errors import ArtifactError
 
 __all__ = ["ShardWriter", "TokenStore", "open_tokens", "tokenizer_fingerprint"]
@@ -103,6 +104,19 @@ class TokenStore:
         if self.path is not None:
             digest.update(self.tokenizer_path.read_bytes())
         return digest.hexdigest()
+
+    def check(self) -> None:
+        """Raise `ArtifactError` where values are none that `write_tokens` writes: bits of flags that mean nothing,
+        words out of order. Cost: one pass over 5 bytes a token.
+        """
+        where = self.path if self.path is not None else "token store"
+        if self.num_tokens and np.bitwise_or.reduce(self.flags) & ~np.uint8(DIRECT | INDIRECT):
+            raise ArtifactError(f"{where}: flags hold bits other than direct and indirect; damaged, run protect again")
+        disorder = count_disorder(self.word_ids, self.doc_offsets)
+        if disorder:
+            raise ArtifactError(
+                f"{where}: the words of {disorder:,} tokens are out of order; damaged, run protect again"
+            )
 
     def select(self, documents: np.ndarray) -> TokenStore:
         """Return the store of these document numbers, in this order (copies)."""
@@ -263,6 +277,9 @@ def _read_shard(shard: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         except (pa.ArrowException, OSError) as error:
             raise ArtifactError(f"{shard}: batch {number} cannot be read ({type(error).__name__})") from None
         offsets = batch.column("input_ids").offsets
+        bounds = offsets.to_numpy(zero_copy_only=False)
+        if bounds[0] < 0 or (np.diff(bounds) < 0).any() or bounds[-1] > len(batch.column("input_ids").values):
+            raise ArtifactError(f"{shard}: the offsets of its documents do not fit its tokens; damaged")
         for name in ("word_ids", "flags", "ngram_starts"):
             if not batch.column(name).offsets.equals(offsets):
                 raise ArtifactError(f"{shard}: column {name} has other lengths than input_ids")

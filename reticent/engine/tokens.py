@@ -18,8 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.engine.detect.labels import category
+from reticent.engine.kernels import flag_gaps
 from reticent.engine.protect import Policy
-from reticent.engine.pseudonymize import pseudonymise as replace_by_x
+from reticent.engine.pseudonymize import DateOptions, SpanArrays, Style, category_codes
+from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter
 from reticent.errors import CorpusError
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = ["FlaggedWords", "Part", "write_tokens"]
+__all__ = ["FlaggedWords", "Part", "TokenMaker", "write_tokens"]
 
 
 def write_tokens(
@@ -43,7 +46,7 @@ def write_tokens(
     index: NgramIndex | None = None,
     spans: SpanReader | None = None,
     policy: Policy | None = None,
-    pseudonymise: bool = False,
+    style: Style | None = None,
     text_sizes: bool = False,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
@@ -56,9 +59,10 @@ def write_tokens(
         None is for text that is nobody's: every document then counts as its own individual.
     index, spans : optional
         What makes words indirect and direct; without them no word is.
-    pseudonymise : bool
-        Replace each direct word by ``X`` before tokenising; the text that is written then holds no direct word, and
-        its flags are the indirect ones of the words that are left.
+    style : {"x", "tag"}, optional
+        What stands for direct identifiers in the text whose tokens are written; None leaves it as it is. "x": ``X`` for
+        each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
+        original. For surrogates see `TokenMaker.write`.
     text_sizes : bool
         Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of the text of each document that was tokenised), for
         the zlib attack.
@@ -77,55 +81,119 @@ def write_tokens(
 
     Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
     """
-    from reticent import _rust
-
-    folder = Path(folder)
-    encoder = _rust.TokenEncoder(tokenizer_json, num_threads=num_threads)
     flagged = FlaggedWords(
-        corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
+        corpus,
+        individuals,
+        splits=splits,
+        index=index,
+        spans=spans,
+        policy=policy,
+        by_category=style not in (None, "x"),
+        num_threads=num_threads,
     )
-    writer = ShardWriter(folder, encoder.vocab_size)
-    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-    sizes: list[np.ndarray] = []
-    for part, words, flags, starts in flagged:
-        texts = part.texts
-        if pseudonymise:
-            texts, words, flags, starts = _pseudonymised(texts, words, flags, starts, num_threads)
-        tokens = encoder.encode(texts, words, flags, starts)
-        writer.write(
-            part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, tokens.flags,
-            tokens.ngram_starts,
-        )  # fmt: skip
-        counts["words"] += len(flags)
-        counts["direct"] += int(np.count_nonzero(flags & DIRECT))
-        counts["indirect"] += int(np.count_nonzero(flags & INDIRECT))
-        counts["protected"] += int(np.count_nonzero(flags))
+    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, text_sizes=text_sizes, progress=progress)
+
+
+class TokenMaker:
+    """Writes the tokens of flagged documents in any style, as often as is wanted: what is costly is made once."""
+
+    def __init__(self, flagged: FlaggedWords, tokenizer_json: str):
+        from reticent import _rust
+
+        self._flagged, self._tokenizer_json = flagged, tokenizer_json
+        self._encoder = _rust.TokenEncoder(tokenizer_json, num_threads=flagged.num_threads)
+        self._survey: tuple[np.ndarray, DateOptions] | None = None
+
+    def write(
+        self,
+        folder: Path | str,
+        *,
+        style: Style | None = None,
+        key: bytes = bytes(32),
+        draw: int = 0,
+        text_sizes: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[str, Any]:
+        """Write protected tokens; see `write_tokens`.
+
+        Parameters
+        ----------
+        style : {"x", "tag", "surrogate", "rotate"}, optional
+            See :mod:`reticent.engine.pseudonymize`; every one but "x" wants words flagged ``by_category``.
+        key : 32 bytes
+            For "surrogate" and "rotate": secret.
+        draw : int
+            For "rotate": the epoch.
+        """
+        folder, flagged = Path(folder), self._flagged
+        writer = ShardWriter(folder, self._encoder.vocab_size)
+        counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+        sizes: list[np.ndarray] = []
+        for part, words, flags, starts in flagged:
+            text = self._rewritten(part, words, flags, starts, style, key, draw)
+            tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts)
+            token_flags = tokens.flags
+            if text.gaps is not None:
+                token_flags = token_flags.copy()
+                flag_gaps(tokens.word_ids, tokens.doc_offsets, text.gaps, text.words.doc_offsets, DIRECT, token_flags)
+            writer.write(
+                part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, token_flags,
+                tokens.ngram_starts,
+            )  # fmt: skip
+            counts["words"] += len(text.flags)
+            counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
+            counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
+            counts["protected"] += int(np.count_nonzero(text.flags))
+            if text_sizes:
+                sizes.append(_text_sizes(text.texts, flagged.num_threads))
+            if progress:
+                progress(part.last_document)
+        writer.close()
+        if writer.num_documents == 0:
+            raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
+        (folder / "tokenizer.json").write_text(self._tokenizer_json, encoding="utf-8")
         if text_sizes:
-            sizes.append(_text_sizes(texts, num_threads))
-        if progress:
-            progress(part.last_document)
-    writer.close()
-    if writer.num_documents == 0:
-        raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
-    (folder / "tokenizer.json").write_text(tokenizer_json, encoding="utf-8")
-    if text_sizes:
-        both = np.concatenate(sizes)
-        pq.write_table(pa.table({"num_bytes": both[:, 0], "zlib_bytes": both[:, 1]}), folder / "text_sizes.parquet")
-    return {
-        "documents": writer.num_documents,
-        "tokens": writer.num_tokens,
-        **counts,
-        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
-        "blacklisted": flagged.num_blacklisted,
-        "pretokens": encoder.path,
-    }
+            both = np.concatenate(sizes)
+            pq.write_table(pa.table({"num_bytes": both[:, 0], "zlib_bytes": both[:, 1]}), folder / "text_sizes.parquet")
+        return {
+            "documents": writer.num_documents,
+            "tokens": writer.num_tokens,
+            **counts,
+            "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+            "blacklisted": flagged.num_blacklisted,
+            "pretokens": self._encoder.path,
+        }
+
+    def _rewritten(
+        self,
+        part: Part,
+        words: Words,
+        flags: np.ndarray,
+        starts: np.ndarray,
+        style: Style | None,
+        key: bytes,
+        draw: int,
+    ) -> Rewritten:
+        threads = self._flagged.num_threads
+        if style is None:
+            return Rewritten(part.texts, words, flags, starts)
+        if style == "x":
+            return replace_words_by_x(part.texts, words, flags, starts, num_threads=threads)
+        individuals = pa.array(part.codes).cast(pa.string())
+        batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
+        options: dict[str, Any] = {"draw": draw, "num_threads": threads}
+        if style != "tag":
+            self._survey = self._survey or self._flagged.survey()
+            options["avoid"], options["dates"] = self._survey
+        return replace_spans(batch, words, flags, starts, self._flagged.spans_of(part, words), style, key, **options)
 
 
 class FlaggedWords:
     """The documents of some splits, batch by batch, with the flags of their words.
 
     Iterating gives (`Part`, `Words`, flags uint8 (W,) of `DIRECT` and `INDIRECT`, ngram_starts uint8 (W,)), where bit
-    n - 1 of the last says that a minimal identifying n-gram starts at that word. Parameters as of `write_tokens`.
+    n - 1 of the last says that a minimal identifying n-gram starts at that word. Parameters as of `write_tokens`;
+    ``by_category`` keeps apart what is protected beyond its span, so that `spans_of` can say what it is.
 
     Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
     blacklist.
@@ -140,30 +208,81 @@ class FlaggedWords:
         index: NgramIndex | None = None,
         spans: SpanReader | None = None,
         policy: Policy | None = None,
+        by_category: bool = False,
         num_threads: int = 0,
     ):
+        self.splits, self.num_threads = splits, num_threads
         self._selection = _Selection(corpus, individuals, splits)
-        self._index, self._spans, self._policy, self._threads = index, spans, policy or Policy(), num_threads
-        self._blacklist = (
-            _collect(self._selection, spans, self._policy, index, num_threads) if spans is not None else None
-        )
+        self._index, self._spans, self._policy = index, spans, policy or Policy()
+        self._blacklists: dict[str, Blacklist] = {}
+        if spans is not None:
+            self._blacklists = _collect(self._selection, spans, self._policy, index, by_category, num_threads)
 
     @property
     def num_blacklisted(self) -> int:
         """Surfaces protected beyond their span."""
-        return self._blacklist.num_surfaces if self._blacklist is not None else 0
+        return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
+
+    def survey(self) -> tuple[np.ndarray, DateOptions]:
+        """Return what surrogates must not be by chance, hashes of the identifiers that were found (uint64, ascending),
+        and how dates are read. Cost: one pass over the text.
+        """
+        from reticent import _rust
+
+        known, day_first, month_first = np.empty(0, dtype=np.uint64), 0, 0
+        for part in self._selection.batches():
+            if self._spans is None:
+                break
+            offsets, starts, ends, labels = part.spans(self._spans)
+            found, days, months = _rust.real_identifiers(
+                part.texts, offsets, starts, ends, *category_codes(labels), num_threads=self.num_threads
+            )
+            known = np.union1d(known, found)
+            day_first, month_first = day_first + days, month_first + months
+        return known, DateOptions(otherwise="dmy" if day_first > month_first else "mdy")
+
+    def spans_of(self, part: Part, words: Words) -> SpanArrays:
+        """Return where direct identifiers stand in a part: the spans of the detectors, and every word that is protected
+        because it stands in one elsewhere, under its category.
+        """
+        if self._spans is None:
+            return (
+                np.zeros(len(part.texts) + 1, dtype=np.int64),
+                *(np.zeros(0, np.int32),) * 2,
+                pa.array([], pa.string()),
+            )
+        offsets, starts, ends, labels = part.spans(self._spans)
+        word_starts, word_ends = words.char_spans(part.texts)
+        rows = [np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))]
+        bounds, names = [np.stack([starts, ends])], [labels]
+        rows_of_words = np.repeat(np.arange(words.num_documents), np.diff(words.doc_offsets))
+        for name, spread in self._spread(part, words):
+            found = np.flatnonzero(spread)
+            rows.append(rows_of_words[found])
+            bounds.append(np.stack([word_starts[found], word_ends[found]]).astype(np.int32))
+            names.append(pa.repeat(pa.scalar(name or "OTHER", pa.string()), len(found)))
+        row, both = np.concatenate(rows), np.concatenate(bounds, axis=1)
+        order = np.argsort(row, kind="stable")
+        offsets = np.searchsorted(row[order], np.arange(len(offsets))).astype(np.int64)
+        first, last = np.ascontiguousarray(both[:, order], dtype=np.int32)
+        return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
+
+    def _spread(self, part: Part, words: Words) -> Iterator[tuple[str, np.ndarray]]:
+        for name, blacklist in self._blacklists.items():
+            yield name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads)
 
     def __iter__(self) -> Iterator[tuple[Part, Words, np.ndarray, np.ndarray]]:
         from reticent import _rust
 
-        policy, threads = self._policy, self._threads
+        policy, threads = self._policy, self.num_threads
         for part in self._selection.batches():
             words = _rust.segment(part.texts, num_threads=threads)
             flags = np.zeros(words.num_words, dtype=np.uint8)
             starts = np.zeros(words.num_words, dtype=np.uint8)
-            if self._spans is not None and self._blacklist is not None:
+            if self._spans is not None:
                 direct = _rust.cover_spans(part.texts, words, *part.spans(self._spans)[:3], num_threads=threads)
-                direct |= self._blacklist.match(part.texts, words, part.units, num_threads=threads)
+                for _, spread in self._spread(part, words):
+                    direct |= spread
                 flags |= direct * np.uint8(DIRECT)
             if self._index is not None:
                 indirect, starts = self._index.protect(
@@ -224,27 +343,39 @@ class _Selection:
 
 
 def _collect(
-    selection: _Selection, spans: SpanReader, policy: Policy, index: NgramIndex | None, num_threads: int
-) -> Blacklist:
-    """First pass: the surfaces whose scope is the individual or the corpus."""
+    selection: _Selection,
+    spans: SpanReader,
+    policy: Policy,
+    index: NgramIndex | None,
+    by_category: bool,
+    num_threads: int,
+) -> dict[str, Blacklist]:
+    """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
     from reticent import _rust
 
-    blacklist = _rust.Blacklist(surface=index.surface if index is not None else "exact")
+    surface = index.surface if index is not None else "exact"
+    blacklists: dict[str, Blacklist] = {} if by_category else {"": _rust.Blacklist(surface=surface)}
     for part in selection.batches():
         offsets, starts, ends, labels = part.spans(spans)
         if not len(starts):
             continue
         words = _rust.segment(part.texts, num_threads=num_threads)
         encoded = labels.dictionary_encode()
-        scopes = np.array([policy.scope_of(label) for label in encoded.dictionary.to_pylist()], dtype=object)
-        scope_of_span = scopes[encoded.indices.to_numpy()]
-        for scope, units in (("corpus", None), ("individual", part.units)):
-            chosen = scope_of_span == scope
-            if chosen.any():
-                of_scope = _subset(offsets, starts, ends, chosen)
-                mask = _rust.cover_spans(part.texts, words, *of_scope, num_threads=num_threads)
-                blacklist.add(part.texts, words, mask, units)
-    return blacklist
+        kinds = np.array(
+            [
+                (policy.scope_of(label), category(label) if by_category else "")
+                for label in encoded.dictionary.to_pylist()
+            ]
+        )
+        kind_of_span = encoded.indices.to_numpy()
+        for scope, name in sorted({(str(scope), str(name)) for scope, name in kinds}):
+            chosen = ((kinds == (scope, name)).all(axis=1))[kind_of_span]
+            if scope != "occurrence" and chosen.any():
+                of_kind = _subset(offsets, starts, ends, chosen)
+                mask = _rust.cover_spans(part.texts, words, *of_kind, num_threads=num_threads)
+                blacklist = blacklists.setdefault(name, _rust.Blacklist(surface=surface))
+                blacklist.add(part.texts, words, mask, part.units if scope == "individual" else None)
+    return blacklists
 
 
 def _subset(
@@ -252,40 +383,6 @@ def _subset(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
-
-
-def _pseudonymised(
-    texts: pa.Array, words: Words, flags: np.ndarray, starts: np.ndarray, num_threads: int
-) -> tuple[pa.Array, Words, np.ndarray, np.ndarray]:
-    """Texts with X for direct words, their words, and the flags and starts of what is left; X is nobody's word: 0."""
-    from reticent import _rust
-
-    direct = (flags & DIRECT) > 0
-    texts = replace_by_x(texts, words, direct.astype(np.uint8), num_threads=num_threads)
-    replaced = _rust.segment(texts, num_threads=num_threads)
-    # An X can join what a number kept apart ("5.Smith" is two words, "X.Smith" one), so words are found by their place.
-    kept = np.flatnonzero(~direct)
-    now = _places(replaced, replaced.starts)
-    at = np.searchsorted(now, _places(words, _starts_after(words, direct))[kept], side="right") - 1
-    new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
-    np.bitwise_or.at(new_flags, at, flags[kept])
-    np.bitwise_or.at(new_starts, at, starts[kept])
-    return texts, replaced, new_flags, new_starts
-
-
-def _starts_after(words: Words, direct: np.ndarray) -> np.ndarray:
-    """Byte offset of each word in its own document once direct words are one byte long, int64."""
-    starts = words.starts.astype(np.int64)
-    shorter = np.where(direct, words.ends - starts - 1, 0)
-    before = np.concatenate([[0], np.cumsum(shorter)])
-    first = np.repeat(words.doc_offsets[:-1], np.diff(words.doc_offsets))
-    return starts - (before[:-1] - before[first])
-
-
-def _places(words: Words, starts: np.ndarray) -> np.ndarray:
-    """Document and byte offset of each word as one ascending number, int64 (offsets have 32 bits)."""
-    documents = np.repeat(np.arange(words.num_documents, dtype=np.int64), np.diff(words.doc_offsets))
-    return (documents << 32) + starts
 
 
 def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:

@@ -15,6 +15,8 @@ from reticent.errors import ArtifactError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from reticent.trainer.recipes import Recipe
+
 __all__ = ["ALLOWED", "export_model", "write_model"]
 
 #: Everything a model folder may hold, as patterns.
@@ -36,6 +38,7 @@ tags: [reticent, {recipe}]
 # Fine-tuned with Reticent, recipe `{recipe}`, after {epoch} epochs
 
 {meaning}
+Recipe: {about}.
 
 This model was not shown to be safe to share by being here: read the audit report of its run. Words that identify
 somebody may still stand in its tokenizer or be known to its base model.
@@ -45,11 +48,12 @@ MEANINGS = {
     "plain": "Trained without protection: expect it to repeat identifiers of its training documents.",
     "pseudonymised": "Trained on text whose detected direct identifiers were replaced by X; the rest was a target.",
     "protected": "Tokens flagged as identifiers were context and never a prediction target.",
+    "private": "Trained by differentially private SGD; its epsilon and unit stand in the record of its run.",
 }
 
 
 def write_model(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: str, epoch: int
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: Recipe, epoch: int
 ) -> None:
     """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder.
 
@@ -64,9 +68,8 @@ def write_model(
         temporary.mkdir(mode=0o700, parents=True)
         model.save_pretrained(temporary, safe_serialization=True)
         tokenizer.save_pretrained(temporary)
-        protected = recipe.startswith(("pp", "dpp", "ipp"))
-        kind = "protected" if protected else "pseudonymised" if recipe.endswith("a") else "plain"
-        (temporary / "README.md").write_text(CARD.format(recipe=recipe, epoch=epoch, meaning=MEANINGS[kind]))
+        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe), about=recipe.about)
+        (temporary / "README.md").write_text(card)
         for file in temporary.iterdir():
             file.chmod(0o600)
         if folder.exists():
@@ -78,6 +81,17 @@ def write_model(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _meaning(recipe: Recipe) -> str:
+    said = []
+    if recipe.never_target or recipe.context != "keep":
+        said.append(MEANINGS["protected"])
+    if recipe.text == "pseudonymised":
+        said.append(MEANINGS["pseudonymised"])
+    if recipe.private:
+        said.append(MEANINGS["private"])
+    return "\n".join(said or [MEANINGS["plain"]])
 
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:

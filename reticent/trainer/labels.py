@@ -2,22 +2,39 @@
 
 Ready-made collators rebuild labels from the input and would switch the protection off without a word; so labels are
 made here, and every batch is checked before it reaches a model: the number of protected tokens among the targets is
-0.
+0. Needs no torch: `reticent train --verify` makes the same labels again without a model.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from reticent.engine.kernels import draw_words
+from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
 from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.store import TokenStore
 from reticent.errors import TrainingError
-from reticent.trainer.recipes import Recipe
-from reticent.trainer.windows import Batch
+from reticent.trainer.recipes import DROPPED, Recipe
+from reticent.trainer.windows import Batch, SpecialIds
 
-__all__ = ["Ledger", "Targets", "make_targets"]
+__all__ = [
+    "COUNTS",
+    "Ledger",
+    "ProtectedStore",
+    "Targets",
+    "draw_targets",
+    "fingerprint_protection",
+    "make_targets",
+    "protect_store",
+    "replacement_ids",
+    "with_drops",
+]
+
+COUNTS = ("eligible", "protected", "targets", "violations")
 
 
 @dataclass(slots=True)
@@ -25,29 +42,76 @@ class Ledger:
     """Counts over every batch a run has seen (tokens; an epoch counts anew).
 
     eligible: tokens that could be a target; protected: tokens that must not; targets: tokens that were one;
-    violations: protected tokens that were. The run stops at the first.
+    violations: protected tokens that were. The run stops at the first. ``epochs`` holds the same four for each epoch,
+    the digest of its targets (`hash_targets`), and the fingerprint of what was protected in it.
     """
 
     eligible: int = 0
     protected: int = 0
     targets: int = 0
     violations: int = 0
+    epochs: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> dict[str, int]:
-        return asdict(self)
+        """Return the four counts."""
+        return {name: getattr(self, name) for name in COUNTS}
 
-    def check(self, labels: np.ndarray, protected: np.ndarray, num_eligible: int) -> None:
+    def state(self) -> dict[str, Any]:
+        """Return everything as it stands in JSON, for `from_states`."""
+        rows = [
+            {"epoch": epoch, **row, "digest": f"{row['digest']:016x}"} for epoch, row in sorted(self.epochs.items())
+        ]
+        return {**self.to_dict(), "epochs": rows}
+
+    @classmethod
+    def from_states(cls, *states: Mapping[str, Any]) -> Ledger:
+        """Return the sum of ledgers as `state` gave them: one, where a run goes on."""
+        ledger = cls()
+        for state in states:
+            for row in state["epochs"]:
+                counts = {name: int(row[name]) for name in COUNTS}
+                ledger._add(int(row["epoch"]), counts, int(row["digest"], 16))
+                ledger.begin_epoch(int(row["epoch"]), row["protection"])
+        return ledger
+
+    def summed(self, add: Callable[..., Sequence[float]]) -> Ledger:
+        """Return the ledger over all processes; ``add`` sums each of its arguments over them, exact below 2^53."""
+        rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
+        halves = [(row["digest"] & 0xFFFFFFFF, row["digest"] >> 32) for row in rows]
+        numbers = [[*(row[name] for name in COUNTS), *half] for row, half in zip(rows, halves, strict=True)]
+        sums = iter([int(value) for value in add(*(value for row in numbers for value in row))])
+        total = Ledger()
+        for epoch, row in enumerate(rows, 1):
+            total._add(epoch, {name: next(sums) for name in COUNTS}, next(sums) + (next(sums) << 32))
+            total.begin_epoch(epoch, row["protection"])
+        return total
+
+    def begin_epoch(self, epoch: int, protection: str) -> None:
+        """Keep the fingerprint of what is protected in an epoch (`fingerprint_protection`)."""
+        self._row(epoch)["protection"] = protection
+
+    def check(
+        self, labels: np.ndarray, protected: np.ndarray, num_eligible: int, *, epoch: int = 0, digest: int = 0
+    ) -> None:
         """Count a batch; `TrainingError` if a protected token is a target."""
         is_target = labels != IGNORE_INDEX
         violations = int(np.count_nonzero(is_target & protected))
-        self.eligible += num_eligible
-        self.protected += int(np.count_nonzero(protected))
-        self.targets += int(np.count_nonzero(is_target))
-        self.violations += violations
+        counts = (num_eligible, int(np.count_nonzero(protected)), int(np.count_nonzero(is_target)), violations)
+        self._add(epoch, dict(zip(COUNTS, counts, strict=True)), digest)
         if violations:
             raise TrainingError(
                 f"{violations} protected tokens are targets in a batch; training stopped before its step"
             )
+
+    def _add(self, epoch: int, counts: dict[str, int], digest: int) -> None:
+        row = self._row(epoch)
+        for name, count in counts.items():
+            setattr(self, name, getattr(self, name) + count)
+            row[name] += count
+        row["digest"] = (row["digest"] + digest) & (2**64 - 1)
+
+    def _row(self, epoch: int) -> dict[str, Any]:
+        return self.epochs.setdefault(epoch, {**dict.fromkeys((*COUNTS, "digest"), 0), "protection": ""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +127,146 @@ class Targets:
 
 
 def make_targets(
-    batch: Batch, recipe: Recipe, ledger: Ledger, *, mask_id: int | None, mask_share: float, seed: int, epoch: int
+    batch: Batch,
+    recipe: Recipe,
+    ledger: Ledger,
+    *,
+    mask_id: int | None,
+    mask_share: float,
+    seed: int,
+    epoch: int,
+    random_ids: np.ndarray | None = None,
 ) -> Targets:
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
     CLM (seed 1 §4.3): the input is unchanged; every token of the document is a target unless it is protected.
-    MLM (seed 1 §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are replaced
-    by the mask token and are the targets.
+    MLM (seed 1 §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are the
+    targets, and the mask token stands in their place (or what ``recipe.mask_split`` says).
+
+    Parameters
+    ----------
+    random_ids : int64 array, optional
+        What random tokens are drawn from, where the recipe has some: see `replacement_ids`.
 
     Raises
     ------
     TrainingError
         A protected token is a target, or MLM is asked of a tokenizer without a mask token.
     """
-    protected = (batch.flags & recipe.never_target) != 0
+    labels = draw_targets(batch, recipe, ledger, mask_share=mask_share, seed=seed, epoch=epoch)
+    if recipe.objective == "clm":
+        return Targets(batch.input_ids, labels)
+    if mask_id is None:
+        raise TrainingError(f"recipe {recipe.name} needs a mask token and the tokenizer has none")
+    is_target = labels != IGNORE_INDEX
+    masked, randomised, _ = recipe.mask_split
+    if masked == 1:
+        return Targets(np.where(is_target, mask_id, batch.input_ids), labels)
+    if randomised and random_ids is None:
+        raise TrainingError(f"recipe {recipe.name} replaces words by random tokens; none were given to draw from")
+    pool = random_ids if random_ids is not None else np.empty(0, dtype=np.int64)
+    input_ids = np.empty_like(batch.input_ids)
+    replace_words(
+        batch.input_ids, is_target, batch.word_ids, batch.windows, mask_id, pool, masked, randomised, seed, epoch,
+        input_ids,
+    )  # fmt: skip
+    return Targets(input_ids, labels)
+
+
+def draw_targets(
+    batch: Batch, recipe: Recipe, ledger: Ledger, *, mask_share: float, seed: int, epoch: int
+) -> np.ndarray:
+    """Return the labels of `make_targets`, int64 (B, T), checked and counted."""
+    protected = (batch.flags & recipe.protected_flags) != 0
     if recipe.objective == "clm":
         is_target = batch.is_text & ~protected
         # A window without a prefix token cannot predict its first token.
         is_target[:, 0] = False
         num_eligible = int(np.count_nonzero(is_target))
-        input_ids = batch.input_ids
     else:
-        if mask_id is None:
-            raise TrainingError(f"recipe {recipe.name} needs a mask token and the tokenizer has none")
         is_target = np.empty(batch.input_ids.shape, dtype=np.bool_)
         num_eligible = draw_words(batch.word_ids, protected, batch.windows, mask_share, seed, epoch, is_target)
-        input_ids = np.where(is_target, mask_id, batch.input_ids)
     labels = np.where(is_target, batch.input_ids, IGNORE_INDEX)
-    ledger.check(labels, protected, num_eligible)
-    return Targets(input_ids, labels)
+    digest = int(hash_targets(labels, batch.word_ids, seed, epoch))
+    ledger.check(labels, protected, num_eligible, epoch=epoch, digest=digest)
+    return labels
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedStore:
+    """Tokens as a recipe trains on them: the goldfish's drops are flagged too.
+
+    ``random_ids`` is what `make_targets` wants; ``fingerprint`` is that of the protection before the drops.
+    """
+
+    store: TokenStore
+    fingerprint: str
+    random_ids: np.ndarray | None
+
+
+def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> ProtectedStore:
+    """Return the tokens of one epoch, checked and ready to be cut into windows.
+
+    Raises
+    ------
+    ArtifactError
+        The store holds values that nobody wrote.
+    TrainingError
+        The recipe protects something and no token is flagged with it; or `replacement_ids` finds none.
+    """
+    store.check()
+    wanted = recipe.protected_flags & ~DROPPED
+    if store.num_tokens and wanted and not np.bitwise_or.reduce(store.flags) & wanted:
+        raise TrainingError(
+            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
+        )
+    drawn_from = replacement_ids(store, recipe, special, vocab_size)
+    return ProtectedStore(with_drops(store, recipe), fingerprint_protection(store, recipe), drawn_from)
+
+
+def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
+    """Return the store with the tokens flagged that the recipe's goldfish loss drops; itself where it has none.
+
+    The hash is over the document, not the window: where a window begins changes nothing.
+    """
+    if recipe.goldfish_k is None:
+        return store
+    dropped = goldfish_drops(store.input_ids, store.doc_offsets, recipe.goldfish_k, recipe.goldfish_h)
+    return replace(store, flags=store.flags | dropped * np.uint8(DROPPED))
+
+
+def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> np.ndarray | None:
+    """Return the ids that random tokens are drawn from, ascending int64, or None where the recipe replaces none.
+
+    All of the vocabulary, as in BERT, less the special tokens and every id that stands in a protected token of the
+    store: no piece of an identifier is ever put where it did not stand. Ids come from the vocabulary and not from the
+    corpus, so the noise says nothing about the documents.
+
+    Raises
+    ------
+    TrainingError
+        Protected tokens use the whole vocabulary.
+    """
+    if recipe.mask_split[1] == 0:
+        return None
+    free = np.ones(vocab_size, dtype=np.bool_)
+    free[store.input_ids[(store.flags & recipe.protected_flags) != 0]] = False
+    free[[number for number in (special.prefix, special.suffix, special.pad, special.mask) if number is not None]] = (
+        False
+    )
+    if not free.any():
+        raise TrainingError(f"recipe {recipe.name}: every id of the vocabulary stands in a protected token")
+    return np.flatnonzero(free)
+
+
+def fingerprint_protection(store: TokenStore, recipe: Recipe) -> str:
+    """Return the SHA-256 of what is protected: the tokens, their words, and the flags that the recipe protects.
+
+    Cost: one pass over 7 or 9 bytes a token.
+    """
+    digest = hashlib.sha256(f"reticent.protection/1 {recipe.protected_flags}".encode())
+    flags = store.flags & np.uint8(recipe.protected_flags)  # another k is nothing to a recipe that protects nothing
+    for column in (store.doc_offsets, store.input_ids, store.word_ids, flags):
+        digest.update(f" {column.dtype.str} {len(column)} ".encode())
+        digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()

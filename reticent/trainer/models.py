@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_fit",
+    "freeze_embeddings",
     "head_alone",
     "load_model",
     "load_tokenizer",
@@ -211,20 +212,46 @@ def check_fit(
         raise TrainingError(f"window_length {window_length} is longer than the model's {positions} positions")
 
 
-def logits_at(
-    model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None, wanted_BT: torch.Tensor
-) -> torch.Tensor:
-    """Return logits (N, V) at the N wanted positions, in row order.
+def freeze_embeddings(model: PreTrainedModel) -> None:
+    """Keep every row of the vocabulary as it is: input embeddings, output embeddings, bias of the output.
 
-    The head runs at those positions only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
-    (scaled or capped logits, heads of several parts) the full logits are made and cut. ``attention_BT`` None means no
-    padding matters (causal models padded on the right).
+    With tied weights the first two are one matrix, so the output layer is frozen by the same stroke and only the layers
+    between learn; without, the output matrix is frozen too, or words that are never a target would be pushed down in
+    it. What is frozen has no gradient and is not decayed. Embeddings of positions still learn.
     """
+    for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
+        for parameter in layer.parameters() if layer is not None else ():
+            parameter.requires_grad_(False)
+
+
+def logits_at(
+    model: PreTrainedModel,
+    input_ids_BT: torch.Tensor,
+    attention_BT: torch.Tensor | None,
+    wanted: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return logits (N, V) at the N wanted cells, in their order.
+
+    The head runs at those cells only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
+    (scaled or capped logits, heads of several parts) the full logits are made and cut.
+
+    Parameters
+    ----------
+    attention_BT : bool tensor, shape (B, T), or (B, 1, T, T) for who sees whom
+        None means no padding matters (causal models padded on the right).
+    wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
+        Cells, or their numbers in the flattened batch; by number a GPU need not tell the host how many there are.
+    position_ids_BT : int64 tensor, shape (B, T)
+        None counts from the start of each row.
+    """
+    inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
+    if position_ids_BT is not None:
+        inputs["position_ids"] = position_ids_BT
     head = head_alone(model)
-    if head is None:
-        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits[wanted_BT]
-    hidden = model.base_model(input_ids=input_ids_BT, attention_mask=attention_BT).last_hidden_state
-    return head(hidden[wanted_BT])
+    values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
+    at = values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
+    return at if head is None else head(at)
 
 
 #: What some architectures do to logits after the head; a model whose config sets one is asked for its own logits.

@@ -1,17 +1,22 @@
-"""Recipes: every training variant as one row of data (PROTOCOLS §3, seed 1 §5.4)."""
+"""Recipes: every training variant as one row of data (PROTOCOLS §3, seed 1 §5.4), and rows of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final, Literal
 
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.errors import PolicyError
 
-__all__ = ["RECIPES", "Objective", "Recipe", "get_recipe"]
+__all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "custom_recipe", "get_recipe"]
 
 Objective = Literal["mlm", "clm"]
+
+#: Flag bit of a token that the goldfish loss drops. Set when training starts; no store on disk has it.
+DROPPED: Final = 4
+#: The names of flags in a job file.
+FLAGS: Final = {"direct": DIRECT, "indirect": INDIRECT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +31,110 @@ class Recipe:
         Pseudonymised text has ``X`` for each direct word; X stays in the loss.
     never_target : int
         Flag bits (`DIRECT`, `INDIRECT`) of tokens that are context only.
+    context : {"keep", "surrogate", "tag"}
+        What stands in the text for a direct identifier: itself, a random surrogate of its category drawn afresh each
+        epoch, or ``[NAME]``. What replaces one is never a target either.
+    freeze_embeddings : bool
+        Every row of the vocabulary stays that of the base model: input embeddings, output embeddings (with tied weights
+        they are the same matrix) and the bias of the output.
+    goldfish_k : int, optional
+        One token in k, by a hash of the ``goldfish_h`` tokens before it, is never a target (Hans et al. 2024, §3.1), so
+        that copies of a passage lose the same tokens. None: no token is dropped.
+    mask_split : three shares that add up to 1
+        Of the words that MLM draws: how many are masked, replaced by random tokens, and left as they are. All are
+        targets. BERT's is (0.8, 0.1, 0.1).
+    private : bool
+        Trained by DP-SGD.
     """
 
     name: str
     objective: Objective
     text: Literal["original", "pseudonymised"] = "original"
     never_target: int = 0
+    context: Literal["keep", "surrogate", "tag"] = "keep"
+    freeze_embeddings: bool = False
+    goldfish_k: int | None = None
+    goldfish_h: int = 13
+    mask_split: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        if self.objective not in ("mlm", "clm"):
+            self._wrong("objective", "mlm or clm", self.objective)
+        if self.text not in ("original", "pseudonymised"):
+            self._wrong("text", "original or pseudonymised", self.text)
+        if self.context not in ("keep", "surrogate", "tag"):
+            self._wrong("context", "keep, surrogate or tag", self.context)
+        if self.never_target & ~(DIRECT | INDIRECT):
+            self._wrong("never_target", "flags direct and indirect", self.never_target)
+        if self.context != "keep" and self.text != "original":
+            self._wrong("context", "keep where direct identifiers are X already", self.context)
+        if self.goldfish_k is not None and self.objective != "clm":
+            self._wrong("goldfish_k", "none: the goldfish loss is one of clm", self.goldfish_k)
+        if (self.goldfish_k is not None and self.goldfish_k < 2) or self.goldfish_h < 1:
+            self._wrong("goldfish", "k of at least 2 and h of at least 1", (self.goldfish_k, self.goldfish_h))
+        shares = self.mask_split
+        if len(shares) != 3 or not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-9:
+            self._wrong("mask_split", "three shares (masked, random, kept) that add up to 1", shares)
+        if self.objective == "clm" and shares[0] != 1:
+            self._wrong("mask_split", "none: clm masks no word", shares)
+
+    def _wrong(self, what: str, expected: str, got: object) -> None:
+        raise PolicyError(f"recipe {self.name}: {what}: expected {expected}; got {got}")
+
+    @property
+    def protected_flags(self) -> int:
+        """Flag bits of every token that is no target: also of what replaces identifiers, and of what is dropped."""
+        replaced = DIRECT if self.context != "keep" else 0
+        return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
+
+    @property
+    def tokens(self) -> str:
+        """Which tokens of the training documents it needs, by the text they are of. Surrogates are drawn anew in each
+        epoch, so their tokens are made as they are needed.
+        """
+        if self.text == "pseudonymised":
+            return "train-pseudonymised"
+        return "train-tag" if self.context == "tag" else "train"
+
+    @property
+    def about(self) -> str:
+        """What it is, in one line of plain words."""
+        said = ["masked" if self.objective == "mlm" else "causal"]
+        if self.text == "pseudonymised":
+            said.append("X for direct identifiers")
+        if self.context != "keep":
+            said.append(
+                {"tag": "a tag for direct identifiers", "surrogate": "a new surrogate each epoch"}[self.context]
+            )
+        hidden = [name for name, bit in FLAGS.items() if self.never_target & bit]
+        if hidden:
+            said.append(f"{' and '.join(hidden)} identifiers never a target")
+        if self.goldfish_k is not None:
+            said.append(f"one token in {self.goldfish_k} dropped by a hash of the {self.goldfish_h} before it")
+        if self.mask_split[0] != 1:
+            said.append("split " + "/".join(f"{100 * share:g}" for share in self.mask_split))
+        if self.freeze_embeddings:
+            said.append("embeddings frozen")
+        if self.private:
+            said.append("DP-SGD")
+        return ", ".join(said) if len(said) > 1 else f"{said[0]}, no protection"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its fields as they stand in JSON."""
+        return {**asdict(self), "mask_split": list(self.mask_split)}
 
     @property
     def uses_flags(self) -> bool:
         """Whether training looks at the flags; where not, another protection changes nothing for the recipe."""
-        return self.never_target != 0
+        return self.protected_flags != 0
 
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
     return [Recipe(name=f"{prefix}{o}{suffix}", objective=o, **more) for o in ("mlm", "clm")]  # type: ignore[arg-type]
 
 
-#: All recipes by name. ``dp-*`` and ``goldfish`` are not among them yet.
+#: All recipes by name.
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
@@ -52,13 +143,46 @@ RECIPES: Mapping[str, Recipe] = {
         *_pair("dpp", "", never_target=DIRECT),
         *_pair("ipp", "", never_target=INDIRECT),
         *_pair("pp", "", never_target=DIRECT | INDIRECT),
+        *_pair("dp-", "", private=True),
+        Recipe(name="goldfish", objective="clm", goldfish_k=4),
     )
 }
 
 
-def get_recipe(name: str) -> Recipe:
-    """Return a recipe by name; `PolicyError` lists the known ones."""
+def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
+    """Return a recipe by name; `PolicyError` lists the known ones, and ``also`` other names that would do."""
     try:
         return RECIPES[name]
     except KeyError:
-        raise PolicyError(f"unknown recipe {name!r}; expected one of {', '.join(sorted(RECIPES))}") from None
+        known = ", ".join(sorted([*RECIPES, *also]))
+        raise PolicyError(f"unknown recipe {name!r}; expected one of {known}") from None
+
+
+def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
+    """Return the recipe ``base`` under another name, with other fields.
+
+    ``never_target`` is given as names: ``["direct", "indirect"]``.
+
+    Raises
+    ------
+    PolicyError
+        The name is one of Reticent's own, the base is not, or a field is unknown or wrong.
+
+    >>> custom_recipe("tagged", "ppclm", {"context": "tag", "never_target": ["indirect"]}).about
+    'causal, a tag for direct identifiers, indirect identifiers never a target'
+    """
+    if name in RECIPES or name == "base":
+        raise PolicyError(f"recipes.{name}: a recipe of this name is there already; choose another")
+    known = {field.name for field in fields(Recipe)} - {"name"}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise PolicyError(f"recipes.{name}.{unknown[0]}: unknown field; expected base, {', '.join(sorted(known))}")
+    values = dict(changes)
+    if "never_target" in values:
+        wrong = [flag for flag in values["never_target"] if flag not in FLAGS]
+        if wrong:
+            raise PolicyError(f"recipes.{name}.never_target: expected direct and indirect, got {wrong[0]!r}")
+        values["never_target"] = sum(FLAGS[flag] for flag in set(values["never_target"]))
+    if "mask_split" in values:
+        values["mask_split"] = tuple(values["mask_split"])
+    return replace(get_recipe(base), name=name, **values)

@@ -1,0 +1,66 @@
+"""EpochTokens: the tokens of each epoch of a training, where its text changes from one to the next.
+
+They are made while the epoch before is read, in a private folder that holds two epochs at most and is wiped at the end.
+An epoch's tokens are a function of its number: a training that goes on at epoch e finds those it would have had.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+
+from reticent.engine.store import TokenStore, open_tokens
+
+__all__ = ["EpochTokens"]
+
+
+class EpochTokens:
+    """A context in which ``tokens(epoch)`` is a `TokenStore`.
+
+    Parameters
+    ----------
+    folder : Path
+        Of nobody else; what an interrupted run left there is wiped.
+    make : callable
+        Writes the tokens of an epoch into a folder: the same ones whenever it is asked.
+    num_epochs : int
+        Epochs run from 1 to this; the next one is made ahead.
+    """
+
+    def __init__(self, folder: Path, make: Callable[[Path, int], object], num_epochs: int):
+        self._folder, self._make, self._num_epochs = folder, make, num_epochs
+        self._made: dict[int, Future[Path]] = {}
+
+    def __enter__(self) -> EpochTokens:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reticent-epochs")
+        return self
+
+    def __call__(self, epoch: int) -> TokenStore:
+        """Return the tokens of an epoch, and begin those of the next; those of others are deleted."""
+        for other in [other for other in self._made if other not in (epoch, epoch + 1)]:
+            # A store that is still mapped keeps its data until it is let go.
+            shutil.rmtree(self._made.pop(other).result())
+        made = self._begin(epoch).result()
+        if epoch < self._num_epochs:
+            self._begin(epoch + 1)
+        return open_tokens(made)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        shutil.rmtree(self._folder)
+
+    def _begin(self, epoch: int) -> Future[Path]:
+        if epoch not in self._made:
+            self._made[epoch] = self._thread.submit(self._write, epoch)
+        return self._made[epoch]
+
+    def _write(self, epoch: int) -> Path:
+        folder = self._folder / f"epoch-{epoch:04d}"
+        folder.mkdir(mode=0o700)
+        self._make(folder, epoch)
+        return folder

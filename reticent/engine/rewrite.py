@@ -1,0 +1,155 @@
+"""Documents with their direct identifiers replaced, and the flags of their words carried over to the new text.
+
+Indirect flags are those of the words of the original text: a word that stays keeps them. What replaces an identifier
+is `DIRECT`, punctuation of it included, and so is what a span that cuts a word leaves of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.pseudonymize import OffsetMap, SpanArrays, Style, pseudonymise_batch
+from reticent.engine.pseudonymize import pseudonymise as replace_by_x
+from reticent.engine.schema import DIRECT, INDIRECT
+
+if TYPE_CHECKING:
+    from reticent._rust import Words
+
+__all__ = ["Rewritten", "replace_spans", "replace_words_by_x"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
+
+    ``gaps`` (bool) says of each gap between words, one before each word and one after a document's last, whether
+    something that replaces an identifier stands in it; None where nothing can.
+    """
+
+    texts: pa.Array
+    words: Words
+    flags: np.ndarray
+    ngram_starts: np.ndarray
+    gaps: np.ndarray | None = None
+
+
+def replace_words_by_x(
+    texts: pa.Array, words: Words, flags: np.ndarray, starts: np.ndarray, *, num_threads: int = 0
+) -> Rewritten:
+    """Return texts with X for direct words, and the flags and starts of what is left; X is nobody's word: 0."""
+    from reticent import _rust
+
+    direct = (flags & DIRECT) > 0
+    texts = replace_by_x(texts, words, direct.astype(np.uint8), num_threads=num_threads)
+    replaced = _rust.segment(texts, num_threads=num_threads)
+    # An X can join what a number kept apart ("5.Smith" is two words, "X.Smith" one), so words are found by their place.
+    kept = np.flatnonzero(~direct)
+    now = _places(replaced, replaced.starts)
+    at = np.searchsorted(now, _places(words, _starts_after(words, direct))[kept], side="right") - 1
+    new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
+    np.bitwise_or.at(new_flags, at, flags[kept])
+    np.bitwise_or.at(new_starts, at, starts[kept])
+    return Rewritten(texts, replaced, new_flags, new_starts)
+
+
+def replace_spans(
+    batch: pa.RecordBatch,
+    words: Words,
+    flags: np.ndarray,
+    starts: np.ndarray,
+    spans: SpanArrays,
+    style: Style,
+    key: bytes,
+    **options: Any,
+) -> Rewritten:
+    """Return texts with a tag or a surrogate for each span, and the flags of their words.
+
+    Parameters
+    ----------
+    batch : columns text, individual_id, doc_id
+    words, flags, starts : of the old texts
+    spans, style, key, options : see `pseudonymise_batch`
+    """
+    from reticent import _rust
+
+    old = batch.column("text")
+    made = pseudonymise_batch(batch, spans, style, key, **options)
+    new_words = _rust.segment(made.texts, num_threads=options.get("num_threads", 0))
+    before, now = _Bounds.of(words, old), _Bounds.of(new_words, made.texts)
+    edits = _Bounds(_rows(made.edits.offsets), made.edits.new_start, made.edits.new_end)
+
+    low, high = before.met_by(_Bounds(now.rows, *made.edits.to_old(now.rows, now.starts, now.ends)))
+    new_flags = np.zeros(len(now.rows), dtype=np.uint8)
+    for bit in (DIRECT, INDIRECT):
+        counted = np.concatenate([[0], np.cumsum(flags & bit > 0)])
+        new_flags |= (counted[high] > counted[low]) * np.uint8(bit)
+    low, high = edits.met_by(now)
+    new_flags |= (high > low) * np.uint8(DIRECT)
+
+    new_starts = np.zeros(len(now.rows), dtype=np.uint8)
+    kept = np.flatnonzero(((flags & DIRECT) == 0) & (starts > 0))
+    at, _ = made.edits.to_new(before.rows[kept], before.starts[kept], before.starts[kept] + 1)
+    np.bitwise_or.at(
+        new_starts, np.searchsorted(now.keys(now.starts), (before.rows[kept] << 32) | at, "right") - 1, starts[kept]
+    )
+    return Rewritten(made.texts, new_words, new_flags, new_starts, _gaps(now, made.edits, edits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Spans in characters, ascending and apart: document, start and end of each, int64."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, words: Words, texts: pa.Array) -> _Bounds:
+        starts, ends = words.char_spans(texts)
+        return cls(_rows(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
+
+    def keys(self, positions: np.ndarray) -> np.ndarray:
+        return (self.rows << 32) | positions
+
+    def met_by(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
+        """First and last (exclusive) of these that share a character with each of the others."""
+        low = np.searchsorted(self.keys(self.ends), others.keys(others.starts), "right")
+        high = np.searchsorted(self.keys(self.starts), others.keys(others.ends), "left")
+        return low, np.maximum(low, high)
+
+
+def _gaps(words: _Bounds, edits_of: OffsetMap, edits: _Bounds) -> np.ndarray:
+    """Gaps between words of the new text that hold a character of an edit, in `Rewritten.gaps`'s order."""
+    num_documents = len(edits_of.offsets) - 1
+    low, high = words.met_by(edits)
+    change = np.zeros(len(words.rows) + num_documents + 1, dtype=np.int64)
+    # The gap before word w of document d is number w + d; a gap at an edit's rim has none of it where a word is flush.
+    has_word = high > low
+    first, last = low.copy(), low + 1
+    first[has_word] += words.starts[low[has_word]] <= edits.starts[has_word]
+    last[has_word] = high[has_word] + (words.ends[high[has_word] - 1] < edits.ends[has_word])
+    np.add.at(change, first + edits.rows, 1)
+    np.add.at(change, np.maximum(first, last) + edits.rows, -1)
+    return np.cumsum(change)[:-1] > 0
+
+
+def _rows(offsets: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+
+
+def _starts_after(words: Words, direct: np.ndarray) -> np.ndarray:
+    """Byte offset of each word in its own document once direct words are one byte long, int64."""
+    starts = words.starts.astype(np.int64)
+    shorter = np.where(direct, words.ends - starts - 1, 0)
+    before = np.concatenate([[0], np.cumsum(shorter)])
+    first = np.repeat(words.doc_offsets[:-1], np.diff(words.doc_offsets))
+    return starts - (before[:-1] - before[first])
+
+
+def _places(words: Words, starts: np.ndarray) -> np.ndarray:
+    """Document and byte offset of each word as one ascending number, int64 (offsets have 32 bits)."""
+    return (_rows(words.doc_offsets) << 32) + starts

@@ -1,0 +1,180 @@
+"""The ledger of a run on disk, and the proof of it: every epoch's targets drawn again without a model.
+
+What a run may predict is a function of its tokens, its recipe and its seed, so whoever has these can draw it again:
+the order of the windows, the words that were masked, the tokens that were dropped. Needs no torch; a core draws tens
+of millions of tokens a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+from reticent.trainer.labels import COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
+from reticent.trainer.recipes import Recipe
+from reticent.trainer.windows import SpecialIds, cut_windows
+
+if TYPE_CHECKING:
+    from reticent.trainer.config import TrainConfig
+
+__all__ = ["Verdict", "read_ledger", "verify_ledger", "write_ledger"]
+
+FORMAT = "reticent.ledger/1"
+#: Settings of a training by which its targets are drawn.
+DRAWN = ("window_length", "batch_size", "mask_share", "seed", "num_epochs")
+
+
+def write_ledger(
+    path: Path,
+    ledger: Ledger,
+    recipe: Recipe,
+    config: TrainConfig,
+    special: SpecialIds,
+    **more: Any,
+) -> None:
+    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection; and
+    ``more`` that is JSON.
+    """
+    content = {
+        "format": FORMAT,
+        "recipe": recipe.to_dict(),
+        "settings": asdict(config),
+        "special": asdict(special),
+        **ledger.state(),
+        **more,
+    }
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file, indent=1)
+
+
+def read_ledger(path: Path | str) -> dict[str, Any]:
+    """Read a ledger; `ArtifactError` where it is none of this version or lacks something."""
+    try:
+        content = json.loads(Path(path).read_bytes())
+        if content["format"] != FORMAT:
+            raise ArtifactError(f"{path}: a ledger of another version; expected {FORMAT}")
+        Ledger.from_states(content)
+        SpecialIds(**content["special"])
+        _ = [content["settings"][name] for name in DRAWN], content["recipe"]["name"]
+        _ = [content[name] for name in COUNTS]
+    except OSError as error:
+        if error.errno is None:  # ours
+            raise
+        raise ArtifactError(f"{path}: cannot be read ({os.strerror(error.errno)})") from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ArtifactError(f"{path}: not a readable ledger of a training") from None
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a ledger says that is not so, as sentences; none where it holds.
+
+    ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
+    tokens, their protection, the recipe and the settings are compared, and that no violation was counted.
+    """
+
+    mismatches: list[str]
+    counts: dict[str, int] | None
+
+    @property
+    def holds(self) -> bool:
+        return not self.mismatches
+
+
+def verify_ledger(
+    content: Mapping[str, Any],
+    tokens: TokenStore | Callable[[int], TokenStore],
+    recipe: Recipe,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Verdict:
+    """Draw every epoch of a run again and compare with its ledger.
+
+    Parameters
+    ----------
+    content : of `read_ledger`
+    tokens : TokenStore, or a function that gives an epoch's
+        What the run is said to have been trained on.
+    recipe : Recipe
+        What it is said to have been trained with.
+    settings : mapping, optional
+        What the training's settings should be; of these `DRAWN` are compared.
+    progress : callable, optional
+        Gets the number of epochs that are done.
+    """
+    wrong = [
+        f"{what} {name}: the ledger says {said.get(name)!r}, the run {expected!r}"
+        for what, said, wanted in (
+            ("recipe's", content["recipe"], recipe.to_dict()),
+            ("setting", content["settings"], {name: settings[name] for name in DRAWN if settings and name in settings}),
+        )
+        for name, expected in wanted.items()
+        if said.get(name) != expected
+    ]
+    rows = {row["epoch"]: row for row in content["epochs"]}
+    num_epochs = content["settings"]["num_epochs"]
+    if sorted(rows) != list(range(1, num_epochs + 1)):
+        wrong.append(f"epochs: the ledger has {len(rows)} of the {num_epochs} that were trained")
+    totals = Ledger.from_states(content).to_dict()
+    wrong += [
+        f"{name}: {content[name]:,} in all, {totals[name]:,} by the epochs"
+        for name in COUNTS
+        if content[name] != totals[name]
+    ]
+    if content["violations"]:
+        wrong.append(f"{content['violations']:,} protected tokens were targets")
+    drawn = Ledger()
+    for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn), 1):
+        row = rows[epoch]
+        again = row if recipe.private else drawn.state()["epochs"][-1]
+        if row["protection"] != protection:
+            wrong.append(f"epoch {epoch}: the tokens, their flags or what is protected are not those of the run")
+        wrong += [
+            f"epoch {epoch}: {name}: the ledger says {_said(row[name])}, drawn again it is {_said(again[name])}"
+            for name in (*COUNTS, "digest")
+            if row[name] != again[name]
+        ]
+        if progress:
+            progress(done)
+    return Verdict(wrong, None if recipe.private else drawn.to_dict())
+
+
+def _drawn_again(
+    content: Mapping[str, Any],
+    tokens: TokenStore | Callable[[int], TokenStore],
+    recipe: Recipe,
+    epochs: list[int],
+    ledger: Ledger,
+) -> Iterator[tuple[int, str]]:
+    """Count each epoch into ``ledger``; yields its number and the fingerprint of its protection."""
+    settings, special = content["settings"], SpecialIds(**content["special"])
+    protection, windows = "", None
+    for epoch in epochs:
+        if windows is None or callable(tokens):
+            store = tokens(epoch) if callable(tokens) else tokens
+            store.check()
+            protection = fingerprint_protection(store, recipe)
+            windows = cut_windows(with_drops(store, recipe), settings["window_length"], special)
+        order = windows.epoch_order(settings["batch_size"], seed=settings["seed"], epoch=epoch)
+        for numbers in order if not recipe.private else ():
+            draw_targets(
+                windows.gather(numbers),
+                recipe,
+                ledger,
+                mask_share=settings["mask_share"],
+                seed=settings["seed"],
+                epoch=epoch,
+            )
+        yield epoch, protection
+
+
+def _said(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,124 @@
+"""Which tokens a recipe of a job is trained on, and the proof of a training's ledger against them. Needs no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.engine.schema import MEMBERS
+from reticent.engine.store import TokenStore, open_tokens
+from reticent.errors import ArtifactError
+from reticent.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from reticent.config import ModelSection
+    from reticent.trainer.recipes import Recipe
+    from reticent.trainer.verify import Verdict
+
+__all__ = ["find_run", "training_tokens", "verify_training"]
+
+
+@contextmanager
+def training_tokens(
+    run: RunFolder, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int
+) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
+    """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch.
+
+    Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
+    the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed.
+    """
+    store = open_tokens(run.folder / "tokens" / model.name / recipe.tokens)
+    if recipe.context != "surrogate":
+        yield store, None
+        return
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.epochs import EpochTokens
+    from reticent.engine.index import open_index
+    from reticent.engine.tokens import FlaggedWords, TokenMaker
+
+    flagged = FlaggedWords(
+        run.corpus,
+        run.individuals,
+        splits=(MEMBERS,),
+        index=open_index(run.folder / "index"),
+        spans=SpanReader(run.folder / "spans"),
+        policy=run.policy,
+        by_category=True,
+        num_threads=run.job.num_threads,
+    )
+    maker = TokenMaker(flagged, store.tokenizer_path.read_text(encoding="utf-8"))
+    drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprint_of("spans"), str(run.job.seed))
+    key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
+    place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
+
+    def make(into: Path, epoch: int) -> None:
+        maker.write(into, style="rotate", key=key, draw=epoch)
+
+    with EpochTokens(place, make, num_epochs) as epoch_store:
+        yield epoch_store(1), epoch_store
+
+
+def find_run(ledger: Path) -> tuple[Path, str, str]:
+    """Return the run folder of a ledger ``models/MODEL/RECIPE/…/ledger.json``, and its model and recipe.
+
+    Raises
+    ------
+    ArtifactError
+        It stands in no run folder.
+    """
+    from reticent.artifact import JOB
+
+    ledger = ledger.resolve()
+    for folder in ledger.parents:
+        parts = ledger.relative_to(folder).parts
+        if (folder / JOB).is_file() and len(parts) >= 4 and parts[0] == "models":
+            return folder, parts[1], parts[2]
+    raise ArtifactError(f"{ledger}: not the ledger of a run; expected RUN/models/MODEL/RECIPE/ledger.json")
+
+
+def verify_training(
+    run: RunFolder,
+    model_name: str,
+    recipe_name: str,
+    ledger: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Verdict:
+    """Draw all targets of a training again from the run's tokens and compare with what its ledger says.
+
+    The recipe is the job's, the settings are those of the manifest beside the ledger.
+
+    Raises
+    ------
+    ArtifactError
+        The ledger or the tokens cannot be read, or the job has no such model.
+    """
+    import tempfile
+
+    from reticent.artifact import MANIFEST, read_manifest
+    from reticent.trainer.verify import read_ledger, verify_ledger
+
+    content = read_ledger(ledger)
+    model = next((model for model in run.job.model if model.name == model_name), None)
+    if model is None:
+        raise ArtifactError(f"{ledger}: the job of {run.folder} has no model {model_name}")
+    mismatches, settings = [], None
+    if (ledger.parent / MANIFEST).exists():
+        manifest = read_manifest(ledger.parent)
+        settings = manifest.config
+        if hashlib.sha256(ledger.read_bytes()).hexdigest() != manifest.files[ledger.name]["sha256"]:
+            mismatches.append("the file was changed since the training wrote it")
+    num_epochs = content["settings"]["num_epochs"]
+    with (
+        tempfile.TemporaryDirectory(prefix=".verify-", dir=run.folder) as place,
+        training_tokens(run, model, run.job.recipe(recipe_name), Path(place), num_epochs) as (store, epoch_store),
+    ):
+        verdict = verify_ledger(
+            content, epoch_store or store, run.job.recipe(recipe_name), settings=settings, progress=progress
+        )
+    verdict.mismatches[:0] = mismatches
+    return verdict
