@@ -43,9 +43,11 @@ __all__ = [
     "is_current",
     "make_private_folder",
     "mend_folder",
+    "nest_artifact",
     "read_manifest",
     "require_kind",
     "unfinished_path",
+    "wipe_artifact",
     "wipe_unfinished",
     "write_artifact",
     "write_private",
@@ -71,6 +73,7 @@ FORMATS = {
     "foundation": 1,
     "tokens": 1,
     "models": 2,
+    "measures": 1,
     "audit": 2,
     "report": 1,
     "guard": 2,
@@ -286,6 +289,29 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def wipe_artifact(path: Path) -> None:
+    """Delete an artefact, so that it is gone whole; its lock stays. Nothing is done where there is none."""
+    if (path / MANIFEST).exists():
+        with _locked(path):
+            _wipe(path)
+
+
+def nest_artifact(path: Path, name: str) -> None:
+    """Move the artefact at ``path`` to ``path/name``; nothing is done where there is none.
+
+    Two renames in a row; a crash before them leaves it where it was.
+    """
+    if not (path / MANIFEST).exists():
+        return
+    with _locked(path):
+        aside, nested = _aside(path), _temporary(path)
+        nested.mkdir(mode=0o700)
+        path.rename(aside)  # from where `_mend` brings it back
+        nested.rename(path)
+        aside.rename(path / name)
+        _sync(path.parent)
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Write a file (0600) whole or not at all, whatever kills the writer."""
     with _locked(path):
@@ -464,7 +490,7 @@ def _interrupted(folder: Path) -> list[Path]:
                     found.add(real / match[1])
             elif (real / entry).is_symlink() and _leftovers(there := Path(os.path.realpath(real / entry))):
                 found.add(there)
-        deepest = len(Path(name).relative_to(folder).parts) == 2  # tokens/MODEL/VARIANT
+        deepest = len(Path(name).relative_to(folder).parts) == 3  # models/MODEL/RECIPE/seed-0
         folders[:] = [entry for entry in folders if not entry.startswith(".") and not deepest]
     return sorted(found)
 

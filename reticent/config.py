@@ -6,6 +6,7 @@ job as ``job.json``, so that a stage run later starts from the same settings.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tomllib
@@ -229,6 +230,11 @@ class RecipeSection(Section):
 class TrainSection(Section):
     """The training loop; names follow transformers' TrainingArguments where one exists."""
 
+    seeds: list[int] | None = Field(
+        default=None,
+        min_length=1,
+        description="train every recipe once with each; of the training alone, the data stay those of the job's seed",
+    )
     num_epochs: int = Field(default=8, ge=1)
     checkpoint_epochs: list[int] | None = Field(
         default=None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last"
@@ -255,8 +261,21 @@ class TrainSection(Section):
     report_to: list[Literal["tensorboard"]] = Field(default=[], description="beside metrics.jsonl")
 
     def what_it_computes(self) -> dict[str, Any]:
-        """These settings less those that change only how the training is watched."""
-        return self.model_dump(exclude={"save_steps", "logging_steps", "report_to"})
+        """These settings less those that change only how the training is watched, and the seeds: it has one of them."""
+        return self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds"})
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainSection:
+        seeds, epochs = self.seeds or [], self.checkpoint_epochs or []
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("seeds: a seed stands twice")
+        if any(not 0 <= seed < 2**63 for seed in seeds):
+            raise ValueError("seeds: expected 0 or more, below 2**63")
+        if any(epoch < 1 for epoch in epochs):
+            raise ValueError("checkpoint_epochs: the first epoch is 1")
+        if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
+            raise ValueError("checkpoint_epochs: expected increasing epochs")
+        return self
 
     def settings(self, seed: int) -> TrainConfig:
         """The trainer's own settings."""

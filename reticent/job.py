@@ -9,12 +9,13 @@ Those up to the protected tokens stand in :mod:`reticent.preparation`, training 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from reticent.config import ModelSection
-from reticent.errors import PolicyError
+from reticent.errors import ArtifactError, PolicyError
 from reticent.preparation import Preparation
+from reticent.run_folder import Training
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 __all__ = ["STAGES", "Run"]
@@ -46,8 +47,11 @@ class Run(Preparation):
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
         self.prepare_folder()
-        for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
-            getattr(self, stage)()
+        with ExitStack() as stack:
+            for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
+                if stage == "train":
+                    self._begin_experiment(stack, scoring=STAGES.index(until) >= STAGES.index("audit"))
+                getattr(self, stage)()
         if alone:
             self._tell_mended({})
         self.keep_job()
@@ -75,27 +79,77 @@ class Run(Preparation):
 
     # ----------------------------------------------------------------- trainer
 
+    def _begin_experiment(self, stack: ExitStack, *, scoring: bool) -> None:
+        """Show how far the whole is from here on. Base models are measured first: what does not fit into one is found
+        out before hours of training, and how fast it is scored is known for the expected end.
+        """
+        from reticent.evidence import measure, plan_steps
+        from reticent.plan import Plan
+
+        steps = list(plan_steps(self, scoring=scoring))
+        done = [step.name for step, is_done in steps if is_done]
+        plan = Plan((step for step, _ in steps), done=done, earlier=self.timings.read())
+        stack.enter_context(self.progress.experiment(plan))
+        for model in self.job.model if scoring else ():
+            measure(self, model, only_base=True)
+
     def train(self) -> None:
-        """Protected tokens -> one model folder for each recipe and kept epoch; goes on where it was interrupted."""
+        """Protected tokens -> one model folder for each recipe, seed, kept epoch; goes on where it was interrupted."""
         from reticent.artifact import wipe_unfinished
 
         together = join_world()
         together.wait()  # what is trained on must be there
-        for model in self.job.model:
-            for name in model.recipes:
-                self._train_one(model, name)
+        for training in self.trainings():
+            self._train_one(training)
         if together.is_main:
             wipe_unfinished(self.folder / "models")  # of a job before this one
         leave_world()
 
-    def _train_one(self, model: ModelSection, recipe_name: str) -> None:
+    def settings_and_inputs(self, training: Training) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what a training depends on.
+
+        The seed is of the training alone: the order of the windows, the masks, what of the model is new. Split, index
+        and protection stay those of the job's seed, so that what differs between seeds is the training, on the same
+        members. A recipe that does not look at the flags does not depend on them.
+        """
+        recipe, settings = self.job.recipe(training.recipe), self.job.training(training.model)
+        seed = self.job.seed if training.seed is None else training.seed
+        tokens = self._tokens_of(training)
+        read = (
+            {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
+        )
+        return (
+            {**settings.what_it_computes(), "recipe": recipe.to_dict(), "seed": seed},
+            {**read, **self._base_input(training.model)},
+        )
+
+    def _tokens_of(self, training: Training) -> str:
+        return f"tokens/{training.model.name}/{self.job.recipe(training.recipe).tokens}"
+
+    def _make_room(self, training: Training) -> None:
+        """What was trained without ``seeds`` is the training with the job's seed, and goes into its place. The other
+        way round nothing is moved: several trainings would have to go.
+        """
+        from reticent.artifact import nest_artifact
+
+        place = self.folder / "models" / training.model.name / training.recipe
+        if not launched().is_main:
+            return
+        if training.seed is not None:
+            nest_artifact(place, f"seed-{self.job.seed}")
+        elif any(place.glob("seed-*")):
+            raise ArtifactError(
+                f"{place}: holds trainings of several seeds; keep train.seeds in the job, or choose another place"
+            )
+
+    def _train_one(self, training: Training) -> None:
         from reticent.training_tokens import training_tokens
 
-        recipe = self.job.recipe(recipe_name)
+        model, recipe = training.model, self.job.recipe(training.recipe)
+        self._make_room(training)
         settings = self.job.training(model)
-        config = settings.settings(self.job.seed)
-        tokens = self.fingerprint_of(f"tokens/{model.name}/{recipe.tokens}")
-        inputs = {"tokens": tokens, **self._base_input(model)}
+        artifact_config, inputs = self.settings_and_inputs(training)
+        config = settings.settings(artifact_config["seed"])
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             from reticent.trainer.loop import train
@@ -118,33 +172,23 @@ class Run(Preparation):
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
 
-        self.make(
-            f"models/{model.name}/{recipe.name}",
-            {**settings.what_it_computes(), "recipe": recipe.to_dict(), "seed": self.job.seed},
-            inputs,
-            build,
-            kind="models",
-            resume=not self.fresh,
-        )
+        self.make(training.name, artifact_config, inputs, build, kind="models", resume=not self.fresh)
 
     # ------------------------------------------------------------------- audit
 
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
+        from reticent.evidence import gather_evidence, measure, pieces_of, wipe_stale_pieces
+
         settings = self.job.audit
-        inputs: dict[str, str] = {}
+        inputs = {training.name: self.fingerprint_of(training.name) for training in self.trainings()}
         for model in self.job.model:
-            inputs |= {
-                f"tokens:{model.name}:{v}": self.fingerprint_of(f"tokens/{model.name}/{v}") for v in ("train", "audit")
-            }
-            inputs |= {f"{key}:{model.name}": value for key, value in self._base_input(model).items()}
-            inputs |= {
-                f"model:{model.name}:{r}": self.fingerprint_of(f"models/{model.name}/{r}") for r in model.recipes
-            }
+            measure(self, model)
+            inputs |= {f"tokens/{model.name}/train": self.fingerprint_of(f"tokens/{model.name}/train")}
+            inputs |= {piece.name: self.fingerprint_of(piece.name) for piece in pieces_of(self, model)}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            from reticent.stages import gather_evidence
-
+            wipe_stale_pieces(self)
             evidence = gather_evidence(self)
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))

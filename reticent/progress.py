@@ -1,7 +1,8 @@
 """What a person sees while a job runs: a line for each stage, a bar while it works. Logs go to stderr.
 
-Bars are drawn on a terminal only; elsewhere each stage is one line when it starts and one when it ends. Nothing
-here ever sees text of a document: stages hand over counts.
+Bars are drawn on a terminal only; elsewhere each stage is one line when it starts and one when it ends, and an
+experiment says now and then how far it is as a whole. Nothing here ever sees text of a document: stages hand over
+counts.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.plan import Plan
 
 __all__ = ["Progress"]
+
+#: Seconds between two lines about a whole experiment where there is no terminal.
+SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_DRAWINGS = 0.25
 
 
 class Progress:
@@ -22,63 +30,150 @@ class Progress:
         self.quiet = quiet
         #: Seconds each stage took, in the order they ended.
         self.seconds: dict[str, float] = {}
+        #: Trainings and scorings of the experiment that runs, if one does.
+        self.plan: Plan | None = None
+        self._bars: Any = None
+        self._whole: Any = None
+        self._last_line = -SECONDS_BETWEEN_LINES
+        self._up_to_date: dict[str, int] = {}
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
         """Announce a stage; on the way out print its time and ``counts`` (filled while it ran)."""
+        self._tell_up_to_date()
         started = time.perf_counter()
+        if self.plan is not None:
+            self.plan.start(name)
+            self._show_plan()
         if not self._terminal():
             self._say(f"{name} …")
-        yield
+        try:
+            yield
+        except BaseException:
+            if self.plan is not None:
+                self.plan.stop()
+            raise
         self.seconds[name] = time.perf_counter() - started
         self._say(f"{name}: {_shown(counts) or 'done'} ({self.seconds[name]:.1f} s)")
 
     @contextmanager
+    def experiment(self, plan: Plan) -> Iterator[None]:
+        """Show how far the whole of ``plan`` is, and its expected end, while the stages of the block run."""
+        self.plan = plan
+        try:
+            if not self._terminal():
+                yield
+            else:
+                with self._new_bars() as self._bars:
+                    self._whole = self._bars.add_task("all", total=len(plan.steps), note="", unit="")
+                    yield
+            self._tell_up_to_date()
+        finally:
+            self.plan = self._bars = self._whole = None
+
+    def _show_plan(self) -> None:
+        """Redraw the line about the whole, or print it where it is due."""
+        if self.plan is None:
+            return
+        now, terminal = time.monotonic(), self._whole is not None
+        if now - self._last_line < (SECONDS_BETWEEN_DRAWINGS if terminal else SECONDS_BETWEEN_LINES):
+            return
+        self._last_line = now
+        if terminal:
+            self._bars.update(self._whole, completed=len(self.plan.done), note=self.plan.note())
+        elif self.plan.left:
+            self._say(f"whole experiment: {self.plan.line()}")
+
+    @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Callable[..., None]]:
         """Yield ``advance(done, total=None, note="")``: how far this task is, in ``unit``."""
-        if not self._terminal():
-            yield lambda *args, **kwargs: None
+        bars = self._bars or (self._new_bars() if self._terminal() else None)
+        if bars is None:
+            yield lambda done=None, total_=None, note="", **_: self._advance_plan(done, total_ or total)
             return
+        if bars is not self._bars:
+            bars.start()
+        task = bars.add_task(description, total=total, note="", unit=unit)
+
+        def advance(done: Any = None, total: int | None = None, note: str = "") -> None:
+            reported = done
+            if isinstance(done, dict):  # the training loop reports its step as a dictionary
+                note = " ".join(f"{k} {done[k]:.3g}" for k in ("epoch", "loss") if k in done)
+                done, total = done.get("step", 0), done.get("num_steps", total)
+            total = total if total is not None else bars.tasks[bars.task_ids.index(task)].total
+            bars.update(task, completed=done, total=total, note=note)
+            self._advance_plan(reported, total)
+
+        try:
+            yield advance
+        finally:
+            bars.remove_task(task)
+            if bars is not self._bars:
+                bars.stop()
+
+    def _advance_plan(self, done: Any, total: int | None) -> None:
+        if self.plan is None or self.plan.running is None:
+            return
+        began = 0
+        if isinstance(done, dict):  # of the training loop, which may go on where it stopped, and reports every step
+            done, total = done.get("step", 0), done.get("num_steps", total)
+            began = max(done - 1, 0)
+        if total and done is not None:
+            self.plan.advance(done / total, began / total)
+            self._show_plan()
+
+    def _new_bars(self) -> Any:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
+        from rich.text import Text
 
-        bars = Bars(
+        class Remaining(TimeRemainingColumn):
+            """The whole experiment says its expected end itself: its steps are not of one length."""
+
+            def render(self, task: Any) -> Text:
+                return Text("") if task.description == "all" else super().render(task)
+
+        return Bars(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[unit]}"),
+            Remaining(),
+            TextColumn("{task.fields[note]}", markup=False),
             console=Console(stderr=True),
             transient=True,
         )
-        with bars:
-            task = bars.add_task(description, total=total, note="")
-
-            def advance(done: Any = None, total: int | None = None, note: str = "") -> None:
-                if isinstance(done, dict):  # the training loop reports its step as a dictionary
-                    note = " ".join(f"{k} {done[k]:.3g}" for k in ("epoch", "loss") if k in done)
-                    done, total = done.get("step", 0), done.get("num_steps", total)
-                bars.update(
-                    task,
-                    completed=done,
-                    total=total if total is not None else bars.tasks[task].total,
-                    note=note,
-                )
-
-            yield advance
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Say that a stage is up to date and was not run again."""
+        """Say that a stage is up to date and was not run again; the many scorings of a model are one line."""
+        if self.plan is not None:
+            self.plan.skip(name)
+            self._show_plan()
+        if name.startswith("measures/"):
+            of = "/".join(name.split("/")[:2])
+            self._up_to_date[of] = self._up_to_date.get(of, 0) + 1
+            return
+        self._tell_up_to_date()
         self._say(f"{name}: up to date" + (f" ({shown})" if (shown := _shown(counts)) else ""))
+
+    def _tell_up_to_date(self) -> None:
+        told, self._up_to_date = self._up_to_date, {}
+        for name, number in told.items():
+            self._say(f"{name}: {number:,} up to date")
 
     def warn(self, message: str) -> None:
         """Print a warning even when quiet."""
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        self._print(f"warning: {message}")
 
     def _say(self, line: str) -> None:
         if not self.quiet:
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if self._bars is not None:  # above the bars, which stay below what is said
+            self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
             print(line, file=sys.stderr, flush=True)
 
     def _terminal(self) -> bool:

@@ -8,21 +8,39 @@ those less the ones in quarantine.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.config import Job, ModelSection
+from reticent.plan import Timings
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
     from reticent.engine.dedup import DedupConfig
     from reticent.engine.protect import Policy
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "Training"]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One training of a job: a recipe on a model, with one of the seeds of ``[train]`` (None: the job's own)."""
+
+    model: ModelSection
+    recipe: str
+    seed: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of its artefact."""
+        folder = f"models/{self.model.name}/{self.recipe}"
+        return folder if self.seed is None else f"{folder}/seed-{self.seed}"
 
 
 class RunFolder:
@@ -46,6 +64,7 @@ class RunFolder:
         self._fingerprints: dict[Path, str] = {}
         self._job_kept = False
         self._mended = False
+        self.timings = Timings(self.folder)
 
     @property
     def whole_corpus(self) -> Any:
@@ -115,9 +134,23 @@ class RunFolder:
 
         return Policy(**self.job.protect.model_dump())
 
-    def checkpoints(self, model: ModelSection, recipe: str) -> dict[int, Path]:
-        """Epoch -> model folder, for one trained recipe."""
-        folder = self.folder / "models" / model.name / recipe
+    def trainings(self) -> list[Training]:
+        """Every training of the job: all recipes with the first seed, then with the next, so that a run that stops
+        half-way has compared the recipes.
+        """
+        found = [
+            (number, Training(model, recipe, seed))
+            for model in self.job.model
+            for number, seed in enumerate(self.job.training(model).seeds or [None])
+            for recipe in model.recipes
+        ]
+        return [training for _, training in sorted(found, key=lambda row: row[0])]
+
+    def checkpoints(self, model: ModelSection, recipe: str, seed: int | None = None) -> dict[int, Path]:
+        """Epoch -> model folder, of one training; of the first seed's where the job has seeds and none is said."""
+        seeds = self.job.training(model).seeds
+        training = Training(model, recipe, seeds[0] if seed is None and seeds else seed)
+        folder = self.folder / training.name
         return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
 
     def reopen(self, *names: str) -> None:
@@ -219,14 +252,49 @@ class RunFolder:
         if current:
             self.progress.kept(name, read_manifest(path).counts)
         else:
+            started = time.perf_counter()
             with (
                 self._timed(name) as counts,
                 write_artifact(path, kind=kind, config=config, inputs=inputs, resume=resume) as writer,
             ):
                 build(writer.path, writer.counts)
                 counts.update(writer.counts)
+            work = self.progress.plan.finish() if self.progress.plan else None
+            self.timings.add(name, time.perf_counter() - started, work)
             self.keep_job()
         self._fingerprints[path] = read_manifest(path).digest
+        self._fingerprints.pop(path / "text", None)
+
+    def looks_current(self, name: str, config: dict[str, Any], inputs: dict[str, str], *, kind: str) -> bool:
+        """Whether the artefact of this name was made with these settings and inputs, by its manifest alone: for a plan,
+        which must not read every byte. `make` does before it believes it.
+        """
+        from reticent.artifact import require_kind
+        from reticent.errors import ArtifactError
+
+        try:
+            manifest = require_kind(self.folder / name, kind)
+        except ArtifactError:
+            return False
+        return manifest.config == json.loads(json.dumps(config, default=str)) and manifest.inputs == inputs
+
+    def text_fingerprint_of(self, name: str) -> str:
+        """Fingerprint of protected tokens without their flags."""
+        from reticent.engine.store import open_tokens
+
+        key = self.folder / name / "text"  # no file: the name in the cache
+        if key not in self._fingerprints:
+            self.fingerprint_of(name)  # the bytes are those that were written
+            self._fingerprints[key] = open_tokens(self.folder / name).text_fingerprint()
+        return self._fingerprints[key]
+
+    def checkpoint_fingerprint(self, training: Training, epoch: int) -> str:
+        """Fingerprint of one checkpoint, from the manifest of its training."""
+        from reticent.artifact import read_manifest
+
+        files = read_manifest(self.folder / training.name).files
+        own = {name: about["sha256"] for name, about in files.items() if name.startswith(f"epoch-{epoch:04d}/")}
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[dict[str, Any]]:

@@ -1,31 +1,26 @@
-"""The stages of a job that are more than a call: finding identifiers, a stand-in foundation model, the evidence.
+"""The stages of a job that are more than a call: finding identifiers, a stand-in foundation model, the statistics.
 
 Everything else in a job is one call into one floor and stands in :mod:`reticent.job`.
 """
 
 from __future__ import annotations
 
-import datetime
-import os
-import time
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent import __version__
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent.config import FoundationSection, ModelSection
     from reticent.engine.detect import Detector
-    from reticent.job import Run
     from reticent.preparation import Preparation
+    from reticent.run_folder import RunFolder
 
-__all__ = ["build_foundation", "corpus_section", "find_identifiers", "gather_evidence"]
+__all__ = ["build_foundation", "corpus_section", "find_identifiers"]
 
 
 def find_identifiers(run: Preparation, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
@@ -162,73 +157,7 @@ def build_foundation(run: Preparation, model: ModelSection, folder: Path, counts
     )
 
 
-def gather_evidence(run: Run) -> dict[str, Any]:
-    """Run every attack on every checkpoint of every recipe, and on the base models, and add the corpus section."""
-    from reticent.audit.run import AuditConfig, ModelEntry, audit_models
-    from reticent.engine.store import open_tokens
-
-    job, settings = run.job, run.job.audit
-    config = AuditConfig(
-        attacks=tuple(settings.attacks),
-        num_bootstrap=settings.num_bootstrap,
-        batch_size=settings.batch_size,
-        window_length=job.train.window_length,
-        graph_shares=tuple(settings.graph_shares),
-        seed=job.seed,
-        device=job.train.device,
-    )
-    results: list[dict[str, Any]] = []
-    for model in job.model:
-        entries = []
-        for name in model.recipes:
-            checkpoints = run.checkpoints(model, name)
-            kept = checkpoints if settings.every_checkpoint else {max(checkpoints): checkpoints[max(checkpoints)]}
-            for epoch, path in kept.items():
-                entries.append(
-                    ModelEntry(
-                        name=name,
-                        recipe=name,
-                        objective=model.objective,
-                        epoch=epoch,
-                        path=path,
-                        ledger=_ledger(run, model, name),
-                    )
-                )
-        audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
-        members = run.individuals.mask(MEMBERS)[audit_store.individual]
-        with run.progress.task(f"attack {model.name}", len(entries) + 1, "models") as advance:
-            measured = audit_models(
-                train_store=open_tokens(run.folder / f"tokens/{model.name}/train"),
-                audit_store=audit_store,
-                members=members,
-                models=entries,
-                bases={model.objective: Path(run._base(model))},
-                config=config,
-                progress=advance,
-            )["models"]
-        results += [{"model": model.name, **entry} for entry in measured]
-    return {
-        "format": "reticent.audit/1",
-        "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {
-            "reticent": __version__,
-            **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
-        },
-        "settings": job.model_dump(
-            mode="json",
-            include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
-        ),
-        "corpus": corpus_section(run),
-        "models": results,
-    }
-
-
-def _now() -> float:
-    """Seconds since 1970, or SOURCE_DATE_EPOCH, by which who needs the same bytes twice holds the clock."""
-    return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-
-
-def corpus_section(run: Run) -> dict[str, Any]:
+def corpus_section(run: RunFolder) -> dict[str, Any]:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
     distributions only (the seed's Figs. 5, 6 and 14), margin of support, retention and unicity.
     """
@@ -264,13 +193,6 @@ def corpus_section(run: Run) -> dict[str, Any]:
         statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
     return statistics
-
-
-def _ledger(run: Run, model: ModelSection, recipe: str) -> dict[str, Any]:
-    from reticent.artifact import read_manifest
-
-    counts = read_manifest(run.folder / f"models/{model.name}/{recipe}").counts
-    return {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
 
 
 def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:

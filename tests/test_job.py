@@ -32,9 +32,10 @@ from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.evidence import Piece, gather_evidence
 from reticent.job import STAGES, Run
 from reticent.progress import Progress
-from reticent.stages import corpus_section, gather_evidence
+from reticent.stages import corpus_section
 from reticent.trainer.recipes import RECIPES
 
 Values = dict[str, Any]
@@ -269,7 +270,7 @@ def test_a_file_that_is_no_job_is_refused_by_name(tmp_path: Path, name: str, dat
         ({"num_epochs": 9}, (4, 8, 9)),
         ({"num_epochs": 64}, (4, 8, 16, 32, 64)),
         ({"num_epochs": 9, "checkpoint_epochs": []}, (9,)),
-        ({"num_epochs": 9, "checkpoint_epochs": [9, 3, 3, 0, 12]}, (3, 9)),
+        ({"num_epochs": 9, "checkpoint_epochs": [3, 9, 12]}, (3, 9)),
     ],
 )
 def test_checkpoints_kept_are_those_asked_for_and_the_last(settings: Values, expected: tuple[int, ...]) -> None:
@@ -481,26 +482,24 @@ def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finis
     assert found == HELD
 
 
-def test_every_number_of_the_audit_names_its_section(
-    copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sections of one objective have the same recipes and epochs."""
     values = values_of(hospital, copy)
     values["model"].append({**values["model"][0], "name": "other"})
     run(values)
     asked = []
 
-    def measured(**given: Any) -> dict[str, Any]:
-        asked.append([given["audit_store"].path.parent.name, given["models"][0].path.parent.parent.name])
-        return {"models": [{"recipe": "base", "epoch": 0}, {"recipe": "ppmlm", "epoch": 4}]}
+    def measured(_: Run, piece: Piece) -> dict[str, Any]:
+        asked.append(piece.name)
+        return {"recipe": piece.recipe, "epoch": piece.epoch}
 
-    monkeypatch.setattr("reticent.audit.run.audit_models", measured)
-    monkeypatch.setattr("reticent.stages._ledger", lambda *_: None)
-    monkeypatch.setattr(Run, "checkpoints", lambda self, m, r: {4: self.folder / "models" / m.name / r / "epoch-4"})
+    monkeypatch.setattr("reticent.evidence._measured", measured)
     entries = gather_evidence(Run(parse_job(values)))["models"]
-    assert asked == [["toy", "toy"], ["other", "other"]]
-    assert [(entry["model"], entry["recipe"], entry["epoch"]) for entry in entries] == [
-        (name, *entry) for name in ("toy", "other") for entry in (("base", 0), ("ppmlm", 4))
+    assert len(entries) == 6
+    assert asked == [
+        f"measures/{name}/{piece}"
+        for name in ("toy", "other")
+        for piece in ("base/epoch-0000", "ppmlm/epoch-0004", "ppmlm/epoch-0008")
     ]
 
 
@@ -772,4 +771,8 @@ def test_an_empty_folder_and_one_that_was_left_before_the_first_job_file_are_tak
     for name in ("empty", "killed"):
         assert run(values_of(hospital, tmp_path / name), "split").made == ["split"]
         assert sorted(path.name for path in (tmp_path / name).glob("[!.]*")) == ["job.json", "split"]
-        assert {path.name for path in (tmp_path / name).glob(".*")} == {".job.json.lock", ".split.lock"}
+        assert {path.name for path in (tmp_path / name).glob(".*")} == {
+            ".job.json.lock",
+            ".split.lock",
+            ".timings.jsonl",
+        }

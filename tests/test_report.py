@@ -532,7 +532,7 @@ def test_one_objective_is_enough(objective: str, tmp_path: Path) -> None:
     page = parsed(write_report(tmp_path, audit))
     other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
     assert other not in text_of(page.find("body"))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 1 + 1 + 3 + 1 + 2
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 3 + 1 + 1 + 3 + 1 + 2
 
 
 def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
@@ -565,7 +565,7 @@ def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
         del audit["corpus"][key]
     audit["settings"] = {}
     page = parsed(write_report(tmp_path, audit))
-    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 2
+    assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 2 + 4
     assert "No membership attack was run" in section(page, "membership")
 
 

@@ -31,7 +31,9 @@ __all__ = [
     "Look",
     "Models",
     "by_recipe",
+    "curve",
     "dodge",
+    "epoch_axis",
     "faces_of",
     "groups_of",
     "has_value",
@@ -329,3 +331,32 @@ def dodge(number: int, of: int, step: float) -> float:
 def faces_of(estimates: Sequence[dict[str, Any]], shade: str) -> list[str]:
     """Fill of each mark: hollow where the number is only a bound, because few people or identifiers are behind it."""
     return [PAPER if estimate.get("bound") else shade for estimate in estimates]
+
+
+def curve(
+    axis: Any, rows: Sequence[tuple[float, dict[str, Any]]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
+) -> None:
+    """Draw a recipe's line with the interval of each point; a band is what its trainings with other seeds reached.
+    Marks of several recipes are moved apart a little.
+    """
+    look = look_of(recipe)
+    x = np.array([row[0] for row in rows]) * factor + shift
+    value, low, high = spread(row[1] for row in rows)
+    if any(row[1].get("seeds") for row in rows):
+        ends = [row[1].get("seeds") or {"low": row[1]["value"], "high": row[1]["value"]} for row in rows]
+        axis.fill_between(
+            x, [e["low"] for e in ends], [e["high"] for e in ends], color=look.light, alpha=0.18, linewidth=0
+        )
+    axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
+    axis.plot(x, value, color=look.light, linestyle=look.line)
+    faces = faces_of([row[1] for row in rows], look.light)
+    axis.scatter(x, value, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
+
+
+def epoch_axis(axis: Any, epochs: Iterable[int]) -> None:
+    """Epochs on a binary scale, each labelled: checkpoints double."""
+    ticks = sorted(set(epochs))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [str(t) for t in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(ticks[0] / 1.35, ticks[-1] * 1.35)

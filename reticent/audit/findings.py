@@ -13,6 +13,7 @@ from typing import Any
 
 from reticent.audit.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
 from reticent.audit.plots import LITTLE
+from reticent.audit.seeds import num_seeds
 from reticent.audit.summary import UTILITY
 
 __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
@@ -33,7 +34,7 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [("The documents", [_corpus_sentence(audit["corpus"])])]
     found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
-    sure = [_people_sentence(audit)]
+    sure = [_people_sentence(audit), *_seeds_sentence(models)]
     for group, last in sides.items():
         sure += _controls(group, last)
     ledgers = _ledgers(checkpoints)
@@ -239,6 +240,26 @@ def _people_sentence(audit: dict[str, Any]) -> str:
         f"Asked about {members} people who were trained on (members) and {heldout} who never were (strangers), dealt "
         "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."
     )
+
+
+def _seeds_sentence(models: Sequence[Model]) -> Iterable[str]:
+    """How much the trainings of one recipe differ, at the last checkpoints: their largest range of Privacy."""
+    seeds = num_seeds(models)
+    if seeds == 1:
+        return
+    yield (
+        f"Every recipe was trained {seeds} times, with other seeds, on the same people. Numbers are means over these "
+        "trainings; intervals are still over people."
+    )
+    last = {(g, r): entries[-1] for g in groups_of(models) for r, entries in by_recipe(models, g).items()}
+    spreads = {key: m["privacy"]["both"]["types"].get("seeds") for key, m in last.items()}
+    known = {key: spread for key, spread in spreads.items() if spread}
+    if known:
+        (group, recipe), widest = max(known.items(), key=lambda row: row[1]["high"] - row[1]["low"])
+        yield (
+            f"Between trainings Privacy differed most for {group.called(recipe)}: {widest['low']:.3f} to "
+            f"{widest['high']:.3f} (standard deviation {widest['sd']:.3f})."
+        )
 
 
 def _count(number: int | None, cell: int) -> str:

@@ -6,7 +6,7 @@ The rules are those of :mod:`reticent.audit.plots`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from reticent.audit.figure import (
     Look,
     Models,
     by_recipe,
+    curve,
     dodge,
+    epoch_axis,
     faces_of,
     groups_of,
     has_value,
@@ -108,9 +110,9 @@ def _low_cost_epochs(
         )
     for number, (recipe, entries) in enumerate(trained.items()):
         rows = [(m["epoch"], m["low_cost"]["f1"]) for m in entries if has_value(m["low_cost"]["f1"])]
-        _curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
+        curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
         said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
-    _epochs(axis, all_epochs)
+    epoch_axis(axis, all_epochs)
     axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
 
@@ -122,35 +124,13 @@ def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: st
         axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
         rows = [(r["share"], r["f1"]) for r in entries[-1]["low_cost"]["by_graph_share"] if has_value(r["f1"])]
-        _curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
+        curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
         said.append(
             f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} at {100 * share:.0f} %" for share, f1 in rows)
         )
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-shares-{group.slug}", f"{title}. {'; '.join(said)}.")
-
-
-def _curve(
-    axis: Any, rows: Sequence[tuple[float, dict[str, Any]]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
-) -> None:
-    """A recipe's line with the interval of each point; marks are moved apart a little."""
-    look = look_of(recipe)
-    x = np.array([row[0] for row in rows]) * factor + shift
-    value, low, high = spread(row[1] for row in rows)
-    axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
-    axis.plot(x, value, color=look.light, linestyle=look.line)
-    faces = faces_of([row[1] for row in rows], look.light)
-    axis.scatter(x, value, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
-
-
-def _epochs(axis: Any, epochs: Iterable[int]) -> None:
-    """Epochs on a binary scale, each labelled: checkpoints double."""
-    ticks = sorted(set(epochs))
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(ticks, [str(t) for t in ticks])
-    axis.set_xticks([], minor=True)
-    axis.set_xlim(ticks[0] / 1.35, ticks[-1] * 1.35)
 
 
 @styled

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit import corpus_plots, figure, membership_plots, plots
+from reticent.audit import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
+from reticent.audit.seeds import num_seeds, over_seeds
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.errors import ArtifactError
 
@@ -49,7 +50,9 @@ POLICIES_ABOUT = {
     "paper": "every word of every identifying sequence, shortest or not",
 }
 #: Modules that make the page, this one among them.
-MODULES = ("corpus_plots", "figure", "findings", "membership_plots", "plots", "report", "summary")
+MODULES = (
+    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "report", "seeds", "summary",
+)  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
 
@@ -68,11 +71,14 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
     if missing or audit["format"] != FORMAT:
         raise ArtifactError(f"not an audit of format {FORMAT}" + (f": {missing[0]} is missing" if missing else ""))
     audit = published(audit)
+    means = over_seeds(audit["models"], audit["small_cell"])
+    if len(means) < len(audit["models"]):  # what the page shows; the trainings one by one stand under "models"
+        audit["over_seeds"] = means
     try:
         numbers = json.dumps(audit, indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    page = _render(audit)
+    page = _render({**audit, "models": means})
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
@@ -313,6 +319,14 @@ def ends(estimate: dict[str, Any] | None, digits: int = 3) -> str:
     return f"{_number(estimate['low'], digits)} to {_number(estimate['high'], digits)}"
 
 
+def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the lowest and the highest of several trainings, for the line under the interval."""
+    spread = (estimate or {}).get("seeds")
+    if not spread or value(estimate) == "–":
+        return ""
+    return f"seeds {_number(spread['low'], digits)} – {_number(spread['high'], digits)}"
+
+
 def _number(number: float, digits: int) -> str:
     text = f"{number:,.{digits}f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
@@ -377,13 +391,19 @@ def _render(audit: dict[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
-        value=value, ends=ends, percent=percent, leaks=lambda part: leaks(part, cell), count=lambda n: count(n, cell)
+        value=value,
+        ends=ends,
+        percent=percent,
+        leaks=lambda part: leaks(part, cell),
+        count=lambda n: count(n, cell),
+        trainings=trainings,
     )
     attacks = sorted({name for model in models for name in model["membership"]}, key=_attack_order)
     everybody = _call_everybody(corpus)
     figures = {
         **corpus_plots.corpus_panels(corpus),
         "tradeoff": plots.tradeoff_panels(models),
+        "epochs": epoch_plots.epoch_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
         "low_cost": membership_plots.low_cost_panels(models, everybody),
@@ -405,7 +425,7 @@ def _render(audit: dict[str, Any]) -> str:
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
-        recipes=list(dict.fromkeys(m["recipe"] for m in models)),
+        num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)),
     )  # fmt: skip
 
 

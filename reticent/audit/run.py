@@ -1,7 +1,8 @@
-"""audit_models: every measure of every model, from one scoring pass a model."""
+"""Every measure of every model, from one scoring pass a model: `Auditor` for one at a time, `audit_models` for all."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from reticent.audit.utility import utility
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.windows import SpecialIds, cut_windows
 
-__all__ = ["AuditConfig", "ModelEntry", "audit_models"]
+__all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def audit_models(
     without = {entry.objective for entry in models} - set(bases)
     if without:
         raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
-    audit = _Audit(train_store, audit_store, np.asarray(members, dtype=bool), config)
+    audit = Auditor(train_store, audit_store, np.asarray(members, dtype=bool), config)
     results, done = [], 0
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
@@ -111,8 +113,8 @@ def audit_models(
     return {"settings": asdict(config), "models": results}
 
 
-class _Audit:
-    """The two stores as slots and surfaces, shared by all models of one tokenizer."""
+class Auditor:
+    """The two stores as slots and surfaces, shared by all models of one tokenizer; see `audit_models`."""
 
     def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
         if len(members) != audit.num_documents:
@@ -132,10 +134,25 @@ class _Audit:
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
+        self._tokenizers: dict[bytes, Any] = {}
+        self._num_windows: dict[SpecialIds, int] = {}
 
-    def score(self, entry: ModelEntry) -> TokenScores:
+    def _tokenizer_of(self, path: Path) -> Any:
+        """A model's own tokenizer (the store's names no special tokens), read once for all models that have the same:
+        the checkpoints of a run all do.
+        """
+        digest = hashlib.sha256()
+        for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json"):
+            digest.update((path / name).read_bytes() if (path / name).is_file() else str(path).encode())
+        key = digest.digest()
+        if key not in self._tokenizers:
+            self._tokenizers[key] = load_tokenizer(path)
+        return self._tokenizers[key]
+
+    def score(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> TokenScores:
+        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many."""
         model = load_model(entry.path, entry.objective)
-        tokenizer = load_tokenizer(entry.path)  # the model's own: the store's tokenizer.json names no special tokens
+        tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, self.store, tokenizer, special, self.config.window_length)
         options: dict[str, Any] = {
@@ -143,11 +160,21 @@ class _Audit:
             "batch_size": self.config.batch_size,
             "device": self.config.device,
         }
+        if progress is not None:
+            if special not in self._num_windows:
+                self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
+            total = self._num_windows[special] * self.num_passes(entry.objective)
+            options["progress"] = lambda done: progress(done, total)
         if entry.objective == "clm":
             return score_causal(model, self.store, special, **options)
         return score_masked(model, self.store, special, folds=self.config.folds, seed=self.config.seed, **options)
 
+    def num_passes(self, objective: str) -> int:
+        """Times that a model of this objective is run over every window."""
+        return self.config.folds if objective == "mlm" else 1
+
     def measure(self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None) -> dict[str, Any]:
+        """Return an entry of "models" in report.json; ``base`` None for the base itself."""
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         predicted = self.table.surfaces(scores.argmax, self.slots)
         everywhere = predicted_surfaces(predicted)

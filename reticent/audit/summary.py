@@ -10,6 +10,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from reticent.audit.seeds import num_seeds, over_seeds
+
 __all__ = [
     "UTILITY",
     "UTILITY_ALL",
@@ -28,9 +30,11 @@ UTILITY_ALL = {"mlm": "masked_word_accuracy", "clm": "token_accuracy"}
 
 
 def last_checkpoints(evidence: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit."""
+    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
+    seeds where there are several (:func:`reticent.audit.seeds.over_seeds`).
+    """
     last: dict[tuple[str | None, str, str], dict[str, Any]] = {}
-    for model in evidence["models"]:
+    for model in over_seeds(evidence["models"]):
         key = (model.get("model"), model["objective"], model["recipe"])
         if key not in last or model["epoch"] > last[key]["epoch"]:
             last[key] = model
@@ -44,33 +48,49 @@ def shared_objectives(models: Iterable[dict[str, Any]]) -> set[str]:
 
 
 def summary_table(evidence: dict[str, Any]) -> Table:
-    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns."""
+    """Return the table: held-out utility, Privacy and membership AUC with 95 % intervals; it fits 80 columns.
+
+    Of several seeds it shows the means, and under them the lowest and the highest of the trainings.
+    """
+    last = last_checkpoints(evidence)
+    seeds = num_seeds(last)
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=0,
         show_edge=False,
         caption="utility: share of the words of individuals it never saw that the model predicts right; "
         "of all words: identifiers among them. privacy: share of the members' identifiers that it predicts nowhere. "
-        "MIA: AUC of the loss attack, 0.5 is a coin. In brackets: 95 % intervals over individuals.",
+        "MIA: AUC of the loss attack, 0.5 is a coin. In brackets: 95 % intervals over individuals."
+        + (
+            f" Each recipe was trained with {seeds} seeds on the same individuals: numbers and ends of intervals are "
+            f"means over them, the line below is the lowest and the highest of the {seeds}."
+            if seeds > 1
+            else ""
+        ),
         caption_justify="left",
     )
     table.add_column("recipe", no_wrap=True)
     for column in ("epochs", "utility", "all words", "privacy", "MIA AUC"):
         table.add_column(column, justify="right", no_wrap=True)
     named, section = bool(shared_objectives(evidence["models"])), None
-    for model in last_checkpoints(evidence):
+    for model in last:
         if named and model["model"] != section:  # a line of its own, and no more of it than the table has room for
             section = model["model"]
             table.add_row(f"{section if len(section) <= 11 else f'{section[:5]}…{section[-5:]}'}:")
         utility = model["utility"]["heldout"]
+        words, all_words = utility[UTILITY[model["objective"]]], utility[UTILITY_ALL[model["objective"]]]
+        privacy, auc = model["privacy"]["both"]["types"], model.get("membership", {}).get("loss", {}).get("auc")
         table.add_row(
             model["recipe"] if model["recipe"] != "base" else f"base ({model['objective']})",
             str(model["epoch"]) if model["epoch"] else "-",
-            _shown(utility[UTILITY[model["objective"]]]),
-            _shown(utility[UTILITY_ALL[model["objective"]]], interval=False),
-            _shown(model["privacy"]["both"]["types"]),
-            _shown(model.get("membership", {}).get("loss", {}).get("auc")),
+            _shown(words),
+            _shown(all_words, interval=False),
+            _shown(privacy),
+            _shown(auc),
         )
+        if "seeds" in model:
+            ranges = [_range(words), "", _range(privacy), _range(auc)]
+            table.add_row(f" {len(model['seeds'])} seeds", "", *ranges, style="dim")
     return table
 
 
@@ -86,6 +106,12 @@ def ledger_line(evidence: dict[str, Any]) -> str | None:
         return None
     targets, violations = (sum(ledger[key] for ledger in ledgers.values()) for key in ("targets", "violations"))
     return f"Protected tokens among the {targets:,} targets of {', '.join(ledgers)}: {violations}"
+
+
+def _range(estimate: dict[str, Any] | None) -> str:
+    """The lowest and the highest of several trainings."""
+    spread = (estimate or {}).get("seeds")
+    return "-" if not spread else f"{spread['low']:.3f} to {spread['high']:.3f}"
 
 
 def _shown(estimate: dict[str, Any] | None, *, interval: bool = True) -> str:

@@ -13,7 +13,7 @@ import traceback
 
 import typer
 
-from reticent.cli import documents, runs
+from reticent.cli import documents, experiment, runs
 from reticent.cli.guard import guard_app
 
 __all__ = ["app", "main"]
@@ -26,14 +26,15 @@ app = typer.Typer(
     help="""Fine-tune language models on personal documents without ever teaching them who the people are, and measure
     by attack how much they still leak.
 
-    Start with [bold]reticent demo[/bold]. For your own documents write a job file and use
-    [bold]reticent run JOB.toml[/bold] (see the README), or go stage by stage: index, protect, train, audit.
+    Start with [bold]reticent demo[/bold]. For your own documents [bold]reticent new-job[/bold] writes a job file, the
+    paper's whole experiment at a size of your choice; change it and use [bold]reticent run JOB.toml[/bold]. Or go stage
+    by stage: index, protect, train, audit.
 
     Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 guard check found something, 130 interrupted.""",
     rich_markup_mode="rich",
 )
 for panel, commands in (
-    ("All at once", (runs.demo, runs.run)),
+    ("All at once", (runs.demo, experiment.new_job, runs.run, experiment.status)),
     ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
     ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, runs.audit, runs.report)),
 ):

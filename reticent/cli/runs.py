@@ -66,7 +66,7 @@ def demo(
 
 
 def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; see the README for one to copy.")],
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; `reticent new-job` prints one.")],
     until: Annotated[
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
@@ -76,8 +76,10 @@ def run(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a job: documents in; models, evidence and a report out. What is up to date is not run again, and a training
-    that was interrupted goes on from its last state.
+    """Run a job: documents in; models, evidence and a report out. What is up to date is not run again.
+
+    Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
+    next checkpoint. `reticent status` says how far it is.
     """
     from reticent.config import load_job
 
@@ -264,11 +266,11 @@ def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_
     _execute(job_of(read_job(run_folder), settings), "report", quiet, as_json)
 
 
-def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Write report.json and report.html again from a finished audit."""
     from reticent.job import Run
 
-    job_run = Run(job_of(read_job(run_folder), None), new_progress(quiet))
+    job_run = Run(job_of(read_job(run_folder), settings), new_progress(quiet))
     job_run.report()
     print_summary(job_run, as_json)
 

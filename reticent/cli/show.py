@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reticent.job import Run
 
-__all__ = ["print_copies", "print_counts", "print_detection", "print_rules", "print_run", "print_summary"]
+__all__ = [
+    "print_copies",
+    "print_counts",
+    "print_detection",
+    "print_rules",
+    "print_run",
+    "print_status",
+    "print_summary",
+]
 
 
 def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
@@ -91,3 +100,44 @@ def print_summary(run: Run, as_json: bool = False) -> None:
     if line := ledger_line(evidence):
         console.print(line, soft_wrap=True)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
+
+
+def print_status(found: dict[str, Any]) -> None:
+    """Print what of a run is done; the scorings of one training are one line."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from reticent.plan import clock_time, span_of
+
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for artifact in found["artifacts"]:
+        name = artifact["name"]
+        if name.startswith("measures/"):
+            folder, _, last = name.rpartition("/")
+            seed = last.partition("epoch-")[0].rstrip("-")
+            name = f"{folder}/{seed}".rstrip("/")
+        rows.setdefault(name, []).append(artifact)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    for title, justify in (("result", "left"), ("state", "left"), ("took", "right")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for name, artifacts in rows.items():
+        states = [a["state"] for a in artifacts]
+        done = states.count("done")
+        state = f"{done} of {len(states)} scored" if name.startswith("measures/") else states[0]
+        took = [a["seconds"] for a in artifacts if a["state"] == "done" and a["seconds"] is not None]
+        style = "green" if done == len(states) else "dim" if "out of date" not in states else "yellow"
+        table.add_row(name, f"[{style}]{state}[/{style}]", span_of(sum(took)) if took else "")
+    console = Console()
+    console.print(table)
+    plan = found["plan"]
+    if plan is None:
+        console.print("Trainings and scorings are counted once there are tokens to train on.")
+        return
+    console.print(f"{plan['num_done']} of {plan['num_steps']} trainings and scorings done.")
+    if plan["next"] is not None and plan["remaining_seconds"] is None:
+        console.print(f"How long the rest takes is unknown until measured: {', '.join(plan['unmeasured'])}.")
+    elif plan["next"] is not None:
+        now = time.time()
+        end = clock_time(now + plan["remaining_seconds"], now)
+        console.print(f"The rest takes about {span_of(plan['remaining_seconds'])}: started now, it ends at {end}.")

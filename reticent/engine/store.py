@@ -91,6 +91,20 @@ class TokenStore:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
         return self.path / "tokenizer.json"
 
+    def text_fingerprint(self) -> str:
+        """Hash of all that training sees but the flags, which a recipe that protects nothing does not look at.
+
+        Cost: one pass over the tokens.
+        """
+        digest = hashlib.sha256()
+        for name in ("input_ids", "word_ids", "doc_offsets", "individual"):
+            column = getattr(self, name)
+            digest.update(f"{name} {column.dtype.str} {len(column)} ".encode())
+            digest.update(np.ascontiguousarray(column).data)
+        if self.path is not None:
+            digest.update(self.tokenizer_path.read_bytes())
+        return digest.hexdigest()
+
     def check(self) -> None:
         """Raise `ArtifactError` where values are none that `write_tokens` writes: bits of flags that mean nothing,
         words out of order. Cost: one pass over 5 bytes a token.

@@ -260,12 +260,13 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
 
 
 def fingerprint_protection(store: TokenStore, recipe: Recipe) -> str:
-    """Return the SHA-256 of what is protected: the tokens, their words and flags, and the flags the recipe protects.
+    """Return the SHA-256 of what is protected: the tokens, their words, and the flags that the recipe protects.
 
     Cost: one pass over 7 or 9 bytes a token.
     """
     digest = hashlib.sha256(f"reticent.protection/1 {recipe.protected_flags}".encode())
-    for column in (store.doc_offsets, store.input_ids, store.word_ids, store.flags):
+    flags = store.flags & np.uint8(recipe.protected_flags)  # another k is nothing to a recipe that protects nothing
+    for column in (store.doc_offsets, store.input_ids, store.word_ids, flags):
         digest.update(f" {column.dtype.str} {len(column)} ".encode())
         digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()

@@ -124,6 +124,11 @@ class Recipe:
         """Return its fields as they stand in JSON."""
         return {**asdict(self), "mask_split": list(self.mask_split)}
 
+    @property
+    def uses_flags(self) -> bool:
+        """Whether training looks at the flags; where not, another protection changes nothing for the recipe."""
+        return self.protected_flags != 0
+
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
     return [Recipe(name=f"{prefix}{o}{suffix}", objective=o, **more) for o in ("mlm", "clm")]  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""The commands around an experiment: the job file of the paper's, and how far a run is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reticent.cli.options import AsJson, ColumnOptions, DetectOptions, Set, expanded, job_from_source, job_of, read_job
+from reticent.cli.show import print_status
+
+__all__ = ["new_job", "status"]
+
+
+class SizeName(Enum):
+    """Sizes of `reticent.experiment.SIZES`, named here too so that --help stays fast."""
+
+    TOY = "toy"
+    CPU = "cpu"
+    SMALL = "small"
+    BASE = "base"
+
+
+@expanded
+def new_job(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            help="Your documents (file, folder or glob); without them the job is one for the generated hospital.",
+        ),
+    ] = None,
+    size: Annotated[
+        SizeName,
+        typer.Option(
+            metavar="SIZE",
+            help="toy: a minute. cpu: about an hour on 2 cores, small models pre-trained first. small: one GPU, "
+            "DistilBERT and DistilGPT-2. base: one large GPU, BERT-base and GPT-2, the published settings.",
+        ),
+    ] = SizeName.CPU,
+    out: Annotated[str, typer.Option("--out", "-o", help="Run folder that the job will write.")] = "run",
+    mlm: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="BERT-like foundation model: a folder or a hub name. Alone: no --clm."),
+    ] = None,
+    clm: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="GPT-like foundation model: a folder or a hub name. Alone: no --mlm."),
+    ] = None,
+    *,
+    columns: ColumnOptions,
+    found: DetectOptions,
+) -> None:
+    """Print the job file of the paper's experiment: all recipes, 4 to 64 epochs, 3 seeds, then the audit.
+
+    reticent new-job notes.parquet --individual-id patient_id > job.toml;  read it, change it;  reticent run job.toml
+    """
+    from reticent.errors import PolicyError
+    from reticent.experiment import experiment_job
+
+    corpus = detect = None
+    if source is not None:
+        job = job_from_source(source, Path(out), columns, found, marked=True)
+        given = job.model_dump(exclude_defaults=True, include={"corpus", "detect"})
+        corpus, detect = given["corpus"], {"detectors": job.detect.detectors, **given.get("detect", {})}
+        if found.records:
+            detect["records"] = found.records  # the short form, for people to read
+    elif found.detector or found.spans or found.records or _says_something(columns):
+        raise PolicyError("SOURCE is missing: the options are about documents")
+    bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
+    print(experiment_job(size.value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
+
+
+def _says_something(columns: ColumnOptions) -> bool:
+    return any(getattr(columns, option.name) != option.default for option in fields(columns))
+
+
+def status(
+    source: Annotated[Path, typer.Argument(metavar="RUN|JOB.toml", help="A run folder, or a job file.")],
+    settings: Set = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
+    from reticent.job import Run
+    from reticent.status import job_status
+
+    found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        print_status(found)

@@ -1,0 +1,231 @@
+"""The paper's experiment as a job file: every recipe, five lengths of training, three seeds, at four sizes.
+
+What is written is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
+differ in the models and in how long it takes; ``small`` and ``base`` have the published settings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reticent.trainer.recipes import RECIPES
+
+__all__ = ["SIZES", "Size", "experiment_job"]
+
+#: Where `reticent synth` puts the hospital of a job that names no documents.
+HOSPITAL = "hospital"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large an experiment is.
+
+    Attributes
+    ----------
+    bases : objective -> hub name of the foundation model; empty where a small one is pre-trained first
+    foundation : settings of those that are
+    recipes : stems of the recipes to compare; None: all
+    synth : options of `reticent synth` for a hospital of this size
+    """
+
+    about: str
+    synth: str
+    device: str
+    window_length: int
+    learning_rate: float
+    epochs: tuple[int, ...] = (4, 8, 16, 32, 64)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    num_bootstrap: int = 1000
+    recipes: tuple[str, ...] | None = None
+    bases: Mapping[str, str] = field(default_factory=dict)
+    foundation: Mapping[str, int] = field(default_factory=dict)
+
+
+SIZES: Mapping[str, Size] = {
+    "toy": Size(
+        about="a minute on 2 CPU cores: whether it all works; the models learn nothing",
+        synth="--individuals 24 --words-per-document 60 --public-documents 60 --language en",
+        device="cpu", window_length=96, learning_rate=2e-3, epochs=(1, 2), seeds=(0, 1), num_bootstrap=100,
+        recipes=("{}", "{}a", "pp{}"),
+        foundation={"vocab_size": 800, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
+    ),
+    "cpu": Size(
+        about="about an hour on 2 CPU cores with the generated hospital; small models, pre-trained here first",
+        synth="--individuals 120 --words-per-document 80 --public-documents 3000 --language en",
+        device="cpu", window_length=160, learning_rate=2e-3,
+        foundation={"vocab_size": 3000, "hidden_size": 128, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
+    ),
+    "small": Size(
+        about="one GPU: the published settings on models of half the size",
+        synth="--individuals 500", device="cuda", window_length=512, learning_rate=1e-4,
+        bases={"mlm": "distilbert/distilbert-base-uncased", "clm": "distilbert/distilgpt2"},
+    ),
+    "base": Size(
+        about="one large GPU: BERT-base and GPT-2, the published settings",
+        synth="--individuals 1000", device="cuda", window_length=512, learning_rate=1e-4,
+        bases={"mlm": "google-bert/bert-base-uncased", "clm": "openai-community/gpt2"},
+    ),
+}  # fmt: skip
+
+
+def experiment_job(
+    size: str,
+    *,
+    out: str = "run",
+    corpus: Mapping[str, Any] | None = None,
+    detect: Mapping[str, Any] | None = None,
+    bases: Mapping[str, str] | None = None,
+) -> str:
+    """Return the job file (TOML) of the experiment at a size.
+
+    Parameters
+    ----------
+    corpus, detect : sections of a job; None: the hospital that `reticent synth hospital` generates
+    bases : objective -> folder or hub name; only these objectives are trained. None: both, of the size's own models
+
+    Raises
+    ------
+    PolicyError
+        The size is unknown, or what is given makes no valid job.
+    """
+    from reticent.config import parse_job
+    from reticent.errors import PolicyError
+
+    if size not in SIZES:
+        raise PolicyError(f"unknown size {size!r}; one of {', '.join(SIZES)}")
+    chosen, generated = SIZES[size], corpus is None
+    if corpus is None:
+        corpus = {"source": f"{HOSPITAL}/documents", "spans": "spans", "household_id": "household_id"}
+        detect = {"detectors": ["gold", "rules", "records"], "records": f"{HOSPITAL}/records.parquet"}
+    bases = bases or chosen.bases
+    text = "\n".join(
+        [
+            *_opening(size, chosen, out, generated),
+            *_documents(corpus, detect or {"detectors": ["rules"]}, reference=not bases and not generated),
+            *_protection(),
+            *(line for objective in bases or ("mlm", "clm") for line in _model(objective, chosen, bases, generated)),
+            *_training(chosen),
+        ]
+    )
+    import tomllib
+
+    parse_job(tomllib.loads(text))
+    return text
+
+
+def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
+    hospital = [f"#     reticent synth {HOSPITAL} {chosen.synth}", "#"] if generated else []
+    return [
+        f"# The experiment of the paper at size {size}:",
+        f"# {chosen.about}.",
+        "#",
+        "# Every recipe is trained with every seed, every checkpoint is attacked, and one report compares them all.",
+        "#",
+        *(["# The documents are a hospital that does not exist. Generate it first:", "#"] if generated else []),
+        *hospital,
+        "# Then, and again whenever it was stopped; what is done is not done again:",
+        "#",
+        "#     reticent run job.toml",
+        f"#     reticent status {out}      # what is done, what is left, and when it will end",
+        "",
+        f"out = {_toml(out)}       # results; private, and as sensitive as the documents",
+        "seed = 0          # of the split and of the audit; trainings have seeds of their own, below",
+        "",
+    ]
+
+
+def _documents(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, reference: bool) -> list[str]:
+    return [
+        "[corpus]",
+        *_fields(corpus, {"individual_id": "whose document it is: everything is counted and split by individual"}),
+        "",
+        "[split]",
+        "heldout = 0.4     # share of the individuals who are never trained on: the audit compares members with them",
+        *(["reference = 0.2   # share whose documents pre-train the small models below"] if reference else []),
+        "",
+        "[detect]          # direct identifiers: names, dates, numbers. See `reticent detect --help`",
+        *_fields(detect, {}),
+        "",
+    ]
+
+
+def _protection() -> list[str]:
+    return [
+        "[index]",
+        "max_n = 3         # n-grams are counted up to this length: the report says what longer ones give away",
+        "",
+        "[protect]",
+        "k = 2             # an indirect identifier is what fewer than k individuals use",
+        "n = 1             # single words, as in most of the paper's figures; up to max_n",
+        'policy = "all"',
+        "",
+    ]
+
+
+def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool) -> list[str]:
+    name, kind = ("bert", "bert") if objective == "mlm" else ("gpt2", "gpt2")
+    head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"  # {_OBJECTIVES[objective]}']
+    if bases:
+        head += [f"base = {_toml(bases[objective])}  # a folder, or a name on the hub (HF_HUB_OFFLINE=0 downloads it)"]
+    head += ["recipes = ["]
+    for recipe in RECIPES.values():
+        if recipe.objective != objective:
+            continue
+        if getattr(recipe, "private", False):
+            head += [f'  # "{recipe.name}",  # differential privacy: needs a table [train.dp]']
+        elif size.recipes is None or recipe.name in {stem.format(objective) for stem in size.recipes}:
+            head += [f'  "{recipe.name}",']
+    head += ["]"]
+    if not bases:
+        text = f"{HOSPITAL}/public" if generated else "reference"
+        head += [
+            "",
+            '[model.foundation]  # a small model, pre-trained on text that is nobody\'s; or say base = "FOLDER" above',
+            f'kind = "{kind}"',
+            f"text = {_toml(text)}",
+            *_fields(size.foundation, {}),
+        ]
+    return [*head, ""]
+
+
+_OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-like"}
+
+
+def _training(size: Size) -> list[str]:
+    steps = "falls linearly to 0" + ("" if size.bases else "; small models take larger steps")
+    return [
+        "[train]",
+        "# Each recipe once a seed: the order of the documents and the masks change, who is a member does not.",
+        f"seeds = {list(size.seeds)}",
+        "# What is attacked: leaks and utility against the length of training.",
+        f"num_epochs = {size.epochs[-1]}",
+        f"checkpoint_epochs = {list(size.epochs)}",
+        f"window_length = {size.window_length}      # tokens the model sees at once",
+        "batch_size = 16",
+        f"learning_rate = {size.learning_rate:g}   # {steps}",
+        f'device = "{size.device}"'
+        + ("         # refused at once where there is none" if size.device == "cuda" else ""),
+        "",
+        "[audit]",
+        'attacks = ["loss", "reference", "zlib", "min_k"]',
+        f"num_bootstrap = {size.num_bootstrap}     # resamples of the individuals behind each interval",
+        "",
+    ]
+
+
+def _fields(section: Mapping[str, Any], about: Mapping[str, str]) -> list[str]:
+    """Lines of one table; what is None is left to its default."""
+    lines = [(name, f"{name} = {_toml(value)}") for name, value in section.items() if value is not None]
+    return [f"{line}  # {about[name]}" if name in about else line for name, line in lines]
+
+
+def _toml(value: Any) -> str:
+    """A TOML value: JSON's strings, numbers and lists are TOML too."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value).replace("\x7f", "\\u007f")

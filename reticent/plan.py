@@ -1,0 +1,228 @@
+"""The plan of an experiment: its trainings and scorings, what of them is done, and when the rest will be.
+
+The expected end is made of what was measured on the same model, and is None until every sort of work that is left was:
+a guess that nobody measured is worse than none. Work is counted in tokens that pass through a model, so that the speed
+is one of tokens a second. Speeds of earlier runs are read from ``.timings.jsonl`` of the run folder, where every
+artefact leaves how long it took; this process's own come first. That file is no result: results are the same bytes
+however long they took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Plan", "Step", "Timings", "clock_time", "span_of"]
+
+TIMINGS = ".timings.jsonl"
+#: A running step tells its own speed once this share of it has been seen, and this many seconds.
+ENOUGH = 0.02
+ENOUGH_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One training or scoring.
+
+    Attributes
+    ----------
+    name : str, of its artefact
+    title : str, for people
+    work : float, tokens that pass through the model, counted once for each pass
+    """
+
+    name: str
+    title: str
+    kind: Literal["train", "score"]
+    model: str
+    recipe: str
+    work: float
+
+    @property
+    def sort(self) -> tuple[str, str, str]:
+        """What shares a speed: differential privacy, say, is slower than plain training of the same model."""
+        return self.kind, self.model, self.recipe
+
+
+class Timings:
+    """How long each artefact of a run folder took, over all its runs: a line of JSON each, private."""
+
+    def __init__(self, folder: Path):
+        self._path = folder / TIMINGS
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """Return name -> the last entry; a line that cannot be read is none."""
+        found: dict[str, dict[str, Any]] = {}
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            return found
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                found[entry["name"]] = {"seconds": float(entry["seconds"]), "work": entry.get("work")}
+            except (ValueError, TypeError, KeyError):  # cut off by a crash
+                continue
+        return found
+
+    def add(self, name: str, seconds: float, work: float | None = None) -> None:
+        """Append an entry; where that cannot be done, nobody's result is the worse for it."""
+        line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError:
+            return
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(line)
+
+
+class Plan:
+    """Steps in the order they run; `start`, `advance` and `finish` follow them, `skip` is for what is up to date.
+
+    Parameters
+    ----------
+    done : names of the steps that look up to date at the start
+    earlier : name -> {"seconds", "work"} of earlier runs (:meth:`Timings.read`)
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        *,
+        done: Iterable[str] = (),
+        earlier: dict[str, dict[str, Any]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.steps = {step.name: step for step in steps}
+        self.done = set(done) & self.steps.keys()
+        self.running: Step | None = None
+        self._clock = clock
+        self._earlier: dict[tuple[str, ...], list[float]] = {}
+        self._measured: dict[tuple[str, ...], list[float]] = {}
+        for name, entry in (earlier or {}).items():
+            if name in self.steps and entry["work"]:
+                self._count(self._earlier, self.steps[name], entry["work"], entry["seconds"])
+        #: Share at the first report of the running step, and when that was; None before it.
+        self._seen: float | None = None
+        self._seen_at = self._started = self._began = self._share = 0.0
+
+    @staticmethod
+    def _count(into: dict[tuple[str, ...], list[float]], step: Step, work: float, seconds: float) -> None:
+        for key in (step.sort, step.sort[:2]):
+            total = into.setdefault(key, [0.0, 0.0])
+            total[0] += work
+            total[1] += seconds
+
+    def start(self, name: str) -> None:
+        """Begin a step; a name that is no step of the plan is left alone."""
+        self.running = self.steps.get(name)
+        self.done.discard(name)
+        self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
+
+    def advance(self, share: float, began: float = 0.0) -> None:
+        """Say how far the running step is, from 0 to 1; the first report also says where a resumed one began."""
+        if self.running is None:
+            return
+        if self._seen is None:
+            self._seen, self._seen_at, self._began = share, self._clock(), began
+        self._share = share
+
+    def finish(self) -> float | None:
+        """End the running step; returns the work done in it."""
+        step, self.running = self.running, None
+        if step is None:
+            return None
+        work = step.work * (1 - self._began)
+        self._count(self._measured, step, work, self._clock() - self._started)
+        self.done.add(step.name)
+        return work
+
+    def stop(self) -> None:
+        """Forget the running step, which failed."""
+        self.running = None
+
+    def skip(self, name: str) -> None:
+        """Count a step as done that was found to be up to date."""
+        if name in self.steps:
+            self.done.add(name)
+
+    def speed(self, step: Step) -> float | None:
+        """Tokens a second of a step like this one; None until one was measured."""
+        if step is self.running and (own := self._own_speed()):
+            return own
+        for measured in (self._measured, self._earlier):
+            for key in (step.sort, step.sort[:2]):
+                if key in measured and measured[key][1] > 0:
+                    return measured[key][0] / measured[key][1]
+        if self.running is not None and step.sort[:2] == self.running.sort[:2]:
+            return self._own_speed()
+        return None
+
+    def _own_speed(self) -> float | None:
+        """Speed of the running step, once enough of it was seen."""
+        assert self.running is not None
+        if self._seen is None:
+            return None
+        share, seconds = self._share - self._seen, self._clock() - self._seen_at
+        return self.running.work * share / seconds if share >= ENOUGH and seconds >= ENOUGH_SECONDS else None
+
+    def remaining_seconds(self) -> float | None:
+        """Seconds until the last step is done; None while some of the work left is of a speed nobody has measured."""
+        total = 0.0
+        for step in self.left:
+            speed = self.speed(step)
+            if not speed:
+                return None
+            total += step.work * (1 - (self._share if step is self.running else 0.0)) / speed
+        return total
+
+    @property
+    def left(self) -> list[Step]:
+        """Steps that are not done, the running one among them."""
+        return [step for step in self.steps.values() if step.name not in self.done]
+
+    def unmeasured(self) -> list[str]:
+        """What has to be measured before the end can be told, in words."""
+        what = {"train": "training", "score": "scoring"}
+        return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
+
+    def line(self, now: float | None = None) -> str:
+        """Return what a person wants to know, in one line."""
+        said = [f"{len(self.done)} of {len(self.steps)} trainings and scorings done"]
+        if self.running is not None:
+            said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
+        return "; ".join([*said, *([self.note(now)] if self.left else [])])
+
+    def note(self, now: float | None = None) -> str:
+        """Return the speed and the expected end: what stands beside a bar."""
+        speed = None if self.running is None else self.speed(self.running)
+        return (f"{speed:,.0f} tokens/s; " if speed else "") + self.expected(now)
+
+    def expected(self, now: float | None = None) -> str:
+        """Return the expected end in words."""
+        seconds, now = self.remaining_seconds(), time.time() if now is None else now
+        if seconds is None:
+            return f"end unknown until measured: {', '.join(self.unmeasured())}"
+        return f"expected end {clock_time(now + seconds, now)} (in {span_of(seconds)})"
+
+
+def clock_time(at: float, now: float) -> str:
+    """Return a time of day, with the day where it is not today's."""
+    then = time.localtime(at)
+    today = time.strftime("%Y%j", then) == time.strftime("%Y%j", time.localtime(now))
+    return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
+
+
+def span_of(seconds: float) -> str:
+    """Return a duration in the two units that matter."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

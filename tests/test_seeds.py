@@ -1,0 +1,126 @@
+"""Means over seeds: by hand-worked cases; what several trainings say is never taken for more individuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent.audit.seeds import num_seeds, over_seeds
+
+Entry = dict[str, Any]
+
+
+def estimate(value: float | None, low: float | None, high: float | None, n: int | None = 40, **more: Any) -> Entry:
+    return {"value": value, "low": low, "high": high, "n": n, "level": 0.95, "unit": "individual", **more}
+
+
+def entry(seed: int | None, value: Entry, recipe: str = "mlm", epoch: int = 4, **more: Any) -> Entry:
+    own = {} if seed is None else {"seed": seed}
+    found = {"model": "bert", **own, "name": recipe, "recipe": recipe, "objective": "mlm", "epoch": epoch}
+    return {**found, "ledger": None, "utility": {"heldout": {"accuracy": value}}, **more}
+
+
+def accuracy(models: list[Entry]) -> Entry:
+    (model,) = over_seeds(models)
+    return model["utility"]["heldout"]["accuracy"]
+
+
+def test_a_mean_keeps_the_individuals_and_tells_the_range_of_the_trainings() -> None:
+    found = accuracy([entry(s, estimate(v, v - 0.1, v + 0.2)) for s, v in enumerate((0.2, 0.3, 0.7))])
+    assert found["value"] == pytest.approx(0.4)
+    assert (found["low"], found["high"]) == (pytest.approx(0.3), pytest.approx(0.6))
+    assert found["n"] == 40  # not 120
+    assert found["seeds"] == {"n": 3, "low": 0.2, "high": 0.7, "sd": pytest.approx(0.2645751)}
+
+
+def test_one_training_stays_as_it_is() -> None:
+    models = [entry(None, estimate(0.5, 0.4, 0.6), recipe="base", epoch=0), entry(3, estimate(0.5, 0.4, 0.6))]
+    assert over_seeds(models) == models
+    assert num_seeds(over_seeds(models)) == 1
+
+
+def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> None:
+    value = estimate(0.5, 0.4, 0.6)
+    models = [
+        entry(s, value, recipe, epoch) | {"model": section}
+        for section in ("a", "b")
+        for recipe in ("mlm", "ppmlm")
+        for s in (0, 1)
+        for epoch in (4, 8)
+    ]
+    merged = over_seeds(models)
+    assert [(m["model"], m["recipe"], m["epoch"]) for m in merged] == [
+        (section, recipe, epoch) for section in ("a", "b") for recipe in ("mlm", "ppmlm") for epoch in (4, 8)
+    ]
+    assert all(m["seeds"] == [0, 1] and "seed" not in m for m in merged)
+    assert num_seeds(merged) == 2
+
+
+def test_a_bound_stays_a_bound_and_bounds_of_two_sides_are_no_number() -> None:
+    above = estimate(0.9, 0.8, 1.0, bound="above")
+    assert accuracy([entry(0, above), entry(1, estimate(0.7, 0.6, 0.8))])["bound"] == "above"
+    assert accuracy([entry(0, above), entry(1, estimate(0.1, 0.0, 0.2, bound="below"))])["value"] is None
+
+
+def test_what_one_training_could_not_measure_has_no_mean() -> None:
+    found = accuracy([entry(0, estimate(0.5, 0.4, 0.6)), entry(1, estimate(None, None, None, n=None))])
+    assert found["value"] is found["low"] is found["high"] is None
+    assert "seeds" not in found
+
+
+def test_an_interval_that_one_training_lacks_is_not_made_of_the_others() -> None:
+    found = accuracy([entry(0, estimate(0.5, 0.4, 0.6)), entry(1, estimate(0.7, None, None))])
+    assert found["value"] == pytest.approx(0.6)
+    assert found["low"] is found["high"] is None
+
+
+def test_counts_are_means_rounded_up_with_closed_ones_at_the_threshold() -> None:
+    models = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=n) for s, n in enumerate((12, None, 8))]
+    assert over_seeds(models, small_cell=5)[0]["num_leaked"] == 9  # (12 + 5 + 8) / 3 = 8.33
+    closed = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=None) for s in (0, 1)]
+    assert over_seeds(closed)[0]["num_leaked"] is None
+    nothing = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=0) for s in (0, 1)]
+    assert over_seeds(nothing)[0]["num_leaked"] == 0
+
+
+def test_ledgers_are_sums_so_that_one_violation_is_seen() -> None:
+    ledgers = [{"targets": 10, "violations": 0}, {"targets": 12, "violations": 1}]
+    models = [entry(s, estimate(0.5, 0.4, 0.6)) | {"ledger": ledger} for s, ledger in enumerate(ledgers)]
+    assert over_seeds(models)[0]["ledger"] == {"targets": 22, "violations": 1}
+
+
+def test_a_roc_curve_is_the_first_seeds_and_its_area_the_mean() -> None:
+    def attack(value: float, tpr: list[float]) -> Entry:
+        area = estimate(value, value - 0.1, value + 0.1)
+        return {"loss": {"auc": area, "roc": {"fpr": [0, 0.5, 1], "tpr": tpr}, "num_members": 40}}
+
+    models = [entry(s, estimate(0.5, 0.4, 0.6), membership=attack(0.6 + 0.2 * s, [0, s, 1])) for s in (0, 1)]
+    measured = over_seeds(models)[0]["membership"]["loss"]
+    assert measured["auc"]["value"] == pytest.approx(0.7)
+    assert measured["roc"]["tpr"] == [0, 0, 1]
+    assert measured["num_members"] == 40
+
+
+def test_rows_of_a_list_are_averaged_one_by_one() -> None:
+    rows = [
+        [{"share": 1.0, "f1": estimate(v, 0.0, 1.0)}, {"share": 0.5, "f1": estimate(v / 2, 0.0, 1.0)}]
+        for v in (0.4, 0.8)
+    ]
+    models = [entry(s, estimate(0.5, 0.4, 0.6), low_cost={"by_graph_share": r}) for s, r in enumerate(rows)]
+    merged = over_seeds(models)[0]["low_cost"]["by_graph_share"]
+    assert [(row["share"], row["f1"]["value"]) for row in merged] == [
+        (1.0, pytest.approx(0.6)),
+        (0.5, pytest.approx(0.3)),
+    ]
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 1)] * 3), min_size=2, max_size=6))
+def test_a_mean_lies_within_its_range_and_its_interval(rows: list[tuple[float, float, float]]) -> None:
+    models = [entry(s, estimate(sorted(r)[1], min(r), max(r))) for s, r in enumerate(rows)]
+    found = accuracy(models)
+    slack = 1e-12
+    assert found["seeds"]["low"] - slack <= found["value"] <= found["seeds"]["high"] + slack
+    assert found["low"] - slack <= found["value"] <= found["high"] + slack
