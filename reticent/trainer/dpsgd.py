@@ -1,0 +1,190 @@
+"""DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise, one optimizer step.
+
+The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigma^2 C^2)) / expected number of units. It
+does not depend on how a sample is cut into physical batches, and over several processes it is the same sum: each has
+its share of one sample, only the first adds noise.
+
+This module imports Opacus; see :func:`begin_private`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from opacus.optimizers import get_optimizer_class
+from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
+
+from reticent.errors import TrainingError
+from reticent.trainer.clipping import GhostClipping, RowLayout, unit_losses, watch_units
+from reticent.trainer.labels import Targets
+from reticent.trainer.privacy import Plan, PrivacyConfig
+from reticent.trainer.sampling import Units, dummy_batch, physical_batches
+from reticent.trainer.windows import Batch, Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["Part", "PrivateSteps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A physical batch: rows of whole units, and which unit each row is of."""
+
+    batch: Batch
+    targets: Targets
+    units: np.ndarray
+
+
+class PrivateSteps:
+    """Draws, clips, adds noise and steps for one training; ``close`` leaves the model plain.
+
+    Parameters
+    ----------
+    model : in train mode, on its device, adapters in place
+    seed : int, secret, of samples and noise
+    rank, num_ranks : which process of how many; all have the same weights
+    autocast : around forward passes; clipping is exact in any precision with hooks only
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        objective: str,
+        config: PrivacyConfig,
+        plan: Plan,
+        device: torch.device,
+        *,
+        seed: int,
+        rank: int = 0,
+        num_ranks: int = 1,
+        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ):
+        self.model, self.objective, self.config, self.plan, self.device = model, objective, config, plan, device
+        self.seed, self.rank, self.num_ranks, self.autocast = seed, rank, num_ranks, autocast
+        self.hooks = watch_units(model, config.clipping, config.max_grad_norm)
+        self.optimizer: Any = None
+        self._noise = torch.Generator(device)
+        self._checked = False
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let this optimizer make the steps; it was made of the model's trained weights after this object."""
+        wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
+        self.optimizer = wrapper(
+            optimizer,
+            noise_multiplier=self.plan.noise_multiplier,
+            max_grad_norm=self.config.max_grad_norm,
+            # Opacus divides by the number of processes once more.
+            expected_batch_size=self.plan.expected_units / self.num_ranks,
+            loss_reduction="mean",
+            generator=self._noise,
+        )
+        self.optimizer.attach_step_hook(_require_finite)
+
+    def iter_steps(
+        self, windows: Windows, units: Units, make: Callable[[Batch, int], Targets], *, first: int, last: int
+    ) -> Iterator[list[Part]]:
+        """Yield the physical batches of steps ``first`` to ``last`` (exclusive); never none: an empty sample is a dummy.
+
+        ``make`` gives the targets of a batch in a step, checked and counted.
+        """
+        share = {"rank": self.rank, "num_ranks": self.num_ranks}
+        for step in range(first, last):
+            sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
+            parts = []
+            for part in physical_batches(sample, windows, self.config.max_physical_batch_size):
+                batch = windows.gather(part.windows)
+                parts.append(Part(batch, make(batch, step), part.units))
+            if not parts:
+                nobody = dummy_batch(windows)
+                parts.append(Part(nobody, make(nobody, step), np.zeros(1, dtype=np.int64)))
+            yield parts
+
+    def step(self, parts: list[Part], step: int) -> tuple[torch.Tensor, int]:
+        """Make one step from its physical batches; returns the sum of the units' losses and the number of units."""
+        total, num_units = torch.zeros((), device=self.device), 0
+        self._reseed(step)
+        for number, part in enumerate(parts):
+            if not self._checked and part.targets.num_targets:
+                self._check_one_unit(_first_unit(part))
+            self.optimizer.signal_skip_step(do_skip=number < len(parts) - 1)
+            losses_B = self._losses(part)
+            with _quiet():
+                if isinstance(self.hooks, GhostClipping):
+                    DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
+                else:
+                    losses_B.sum().backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            total += losses_B.detach().sum()
+            num_units += len(np.unique(part.units)) if part.targets.num_targets else 0
+        return total, num_units
+
+    def close(self) -> None:
+        """Take all hooks off the model."""
+        self.hooks.detach()
+
+    def _losses(self, part: Part) -> torch.Tensor:
+        rows = RowLayout(part.units, self.device)
+        self.hooks.rows = rows
+        with self.autocast():
+            return unit_losses(self.model, part.batch, part.targets, self.objective, rows)
+
+    def _reseed(self, step: int) -> None:
+        """Noise of a step is a function of (seed, step): a resumed run adds what an uninterrupted one would have."""
+        words = np.random.SeedSequence(self.seed, spawn_key=(step, 1)).generate_state(624)
+        self._noise.manual_seed(int(words[:2].view(np.uint64)[0]))
+        if self.device.type == "cpu":  # whose generator takes 32 bits of a seed, which can all be tried
+            state = self._noise.get_state()
+            state[24 : 24 + 624 * 8] = torch.from_numpy(words.astype(np.uint64).view(np.uint8))
+            self._noise.set_state(state)
+
+    def _check_one_unit(self, part: Part) -> None:
+        """Compare what the hooks say of one unit with a plain backward pass: a layer they miss would not be private."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), _quiet():
+            self._losses(part).sum().backward()
+        for name, weight in self.model.named_parameters():
+            if not weight.requires_grad:
+                continue
+            plain = 0.0 if weight.grad is None else float(weight.grad.float().norm())
+            if isinstance(self.hooks, GhostClipping):
+                seen = getattr(weight, "_norm_sample", None)
+            else:
+                seen = None if weight.grad_sample is None else weight.grad_sample[0].norm()[None]  # type: ignore[attr-defined]
+            if seen is None or abs(float(seen[0]) - plain) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
+                raise TrainingError(
+                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way Opacus cannot follow); "
+                    "freeze it, or train with LoRA"
+                )
+        self.optimizer.zero_grad(set_to_none=True)
+        self._checked = True
+
+
+def _first_unit(part: Part) -> Part:
+    """The rows of the first unit of a part that has a target."""
+    has_target = (part.targets.labels >= 0).any(axis=1)
+    rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
+    fields = {name: getattr(part.batch, name)[rows] for name in Batch.__slots__}
+    targets = Targets(part.targets.input_ids[rows], part.targets.labels[rows])
+    return Part(replace(part.batch, **fields), targets, np.zeros(len(rows), dtype=np.int64))
+
+
+def _require_finite(optimizer: Any) -> None:
+    """Called by Opacus after the noise and before the step."""
+    if not all(bool(torch.isfinite(weight.grad).all()) for weight in optimizer.params):
+        raise TrainingError("the gradient is not finite; lower the learning rate")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Embeddings have no input that requires a gradient, of which torch warns at every backward pass."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        yield
