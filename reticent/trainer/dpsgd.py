@@ -1,18 +1,19 @@
-"""DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise, one optimizer step.
+"""DP-SGD's part of the training loop: samples as physical batches, clipped sums, noise.
 
 The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigma^2 C^2)) / expected number of units. It
 does not depend on how a sample is cut into physical batches, and over several processes it is the same sum: each has
 its share of one sample, only the first adds noise.
 
-This module imports Opacus; see :func:`begin_private`.
+This module imports Opacus; :mod:`reticent.trainer.private_run` begins a run.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,10 @@ import torch
 from opacus.optimizers import get_optimizer_class
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 
+from reticent.engine.schema import IGNORE_INDEX
 from reticent.errors import TrainingError
-from reticent.trainer.clipping import GhostClipping, RowLayout, unit_losses, watch_units
-from reticent.trainer.labels import Targets
+from reticent.trainer.clipping import GhostClipping, InstantiatedClipping, RowLayout, unit_losses, watch_units
+from reticent.trainer.labels import Ledger, Targets
 from reticent.trainer.privacy import Plan, PrivacyConfig
 from reticent.trainer.sampling import Units, dummy_batch, physical_batches
 from reticent.trainer.windows import Batch, Windows
@@ -30,7 +32,7 @@ from reticent.trainer.windows import Batch, Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Part", "PrivateSteps"]
+__all__ = ["Part", "PrivateStep", "PrivateSteps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,30 @@ class Part:
     targets: Targets
     units: np.ndarray
 
+    @property
+    def num_units(self) -> int:
+        """Units with rows in it; none in the dummy of an empty sample."""
+        return int(self.units[-1]) + 1 if self.batch.windows[0] >= 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateStep:
+    """One step of the loop: its physical batches, and the ledger after them. A target is here a unit."""
+
+    parts: list[Part]
+    ledger: Ledger
+
+    @property
+    def num_targets(self) -> int:
+        return sum(part.num_units for part in self.parts)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(int(np.count_nonzero(part.batch.is_text)) for part in self.parts)
+
 
 class PrivateSteps:
-    """Draws, clips, adds noise and steps for one training; ``close`` leaves the model plain.
+    """Draws samples, clips and adds noise for one training; ``close`` leaves the model plain.
 
     Parameters
     ----------
@@ -74,7 +97,7 @@ class PrivateSteps:
         self._checked = False
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Let this optimizer make the steps; it was made of the model's trained weights after this object."""
+        """Clip and add noise for this optimizer, made of the model's trained weights after this object."""
         wrapper = get_optimizer_class("flat", self.num_ranks > 1, self.config.clipping)
         self.optimizer = wrapper(
             optimizer,
@@ -85,46 +108,57 @@ class PrivateSteps:
             loss_reduction="mean",
             generator=self._noise,
         )
-        self.optimizer.attach_step_hook(_require_finite)
 
     def iter_steps(
-        self, windows: Windows, units: Units, make: Callable[[Batch, int], Targets], *, first: int, last: int
-    ) -> Iterator[list[Part]]:
-        """Yield the physical batches of steps ``first`` to ``last`` (exclusive); never none: an empty sample is a dummy.
-
-        ``make`` gives the targets of a batch in a step, checked and counted.
-        """
+        self,
+        windows: Windows,
+        units: Units,
+        make: Callable[[Batch, Ledger], Targets],
+        ledger: Ledger,
+        *,
+        first: int,
+        last: int,
+    ) -> Iterator[PrivateStep]:
+        """Yield steps ``first`` to ``last`` (exclusive) of the run; one whose sample is empty has a dummy."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
             sample = units.draw(self.plan.sample_rate, seed=self.seed, step=step, **share)
             parts = []
             for part in physical_batches(sample, windows, self.config.max_physical_batch_size):
                 batch = windows.gather(part.windows)
-                parts.append(Part(batch, make(batch, step), part.units))
+                parts.append(Part(batch, make(batch, ledger), part.units))
             if not parts:
                 nobody = dummy_batch(windows)
-                parts.append(Part(nobody, make(nobody, step), np.zeros(1, dtype=np.int64)))
-            yield parts
+                parts.append(Part(nobody, make(nobody, ledger), np.zeros(1, dtype=np.int64)))
+            yield PrivateStep(parts, copy.deepcopy(ledger))
 
-    def step(self, parts: list[Part], step: int) -> tuple[torch.Tensor, int]:
-        """Make one step from its physical batches; returns the sum of the units' losses and the number of units."""
-        total, num_units = torch.zeros((), device=self.device), 0
+    def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
+        """Leave the clipped, noisy mean in ``.grad``, the same in every process, for the optimizer to step by.
+
+        Returns the sum of the units' losses of each physical batch, on the device.
+        """
         self._reseed(step)
-        for number, part in enumerate(parts):
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for turn, part in enumerate(parts):
             if not self._checked and part.targets.num_targets:
                 self._check_one_unit(_first_unit(part))
-            self.optimizer.signal_skip_step(do_skip=number < len(parts) - 1)
+            torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(part)
             with _quiet():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
                     losses_B.sum().backward()
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            total += losses_B.detach().sum()
-            num_units += len(np.unique(part.units)) if part.targets.num_targets else 0
-        return total, num_units
+            losses.append(losses_B.detach().sum())
+            is_last = turn == len(parts) - 1
+            self.optimizer.signal_skip_step(do_skip=not is_last)
+            self.optimizer.pre_step()  # adds the clipped sum to what is there; at the last batch the noise, and divides
+            if not is_last:
+                self.optimizer.zero_grad(set_to_none=True)
+        if self.num_ranks > 1:
+            self.optimizer.reduce_gradients()
+        return losses
 
     def close(self) -> None:
         """Take all hooks off the model."""
@@ -136,19 +170,21 @@ class PrivateSteps:
         with self.autocast():
             return unit_losses(self.model, part.batch, part.targets, self.objective, rows)
 
+    def _seed_of(self, *use: int) -> int:
+        return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
+
     def _reseed(self, step: int) -> None:
         """Noise of a step is a function of (seed, step): a resumed run adds what an uninterrupted one would have."""
-        words = np.random.SeedSequence(self.seed, spawn_key=(step, 1)).generate_state(624)
-        self._noise.manual_seed(int(words[:2].view(np.uint64)[0]))
+        self._noise.manual_seed(self._seed_of(step, 1))
         if self.device.type == "cpu":  # whose generator takes 32 bits of a seed, which can all be tried
+            words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
             state = self._noise.get_state()
             state[24 : 24 + 624 * 8] = torch.from_numpy(words.astype(np.uint64).view(np.uint8))
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
         """Compare what the hooks say of one unit with a plain backward pass: a layer they miss would not be private."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), _quiet():
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
             self._losses(part).sum().backward()
         for name, weight in self.model.named_parameters():
             if not weight.requires_grad:
@@ -157,29 +193,26 @@ class PrivateSteps:
             if isinstance(self.hooks, GhostClipping):
                 seen = getattr(weight, "_norm_sample", None)
             else:
-                seen = None if weight.grad_sample is None else weight.grad_sample[0].norm()[None]  # type: ignore[attr-defined]
+                found = getattr(weight, "grad_sample", None)
+                seen = None if found is None else found[0].norm()[None]
             if seen is None or abs(float(seen[0]) - plain) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
                 raise TrainingError(
-                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way Opacus cannot follow); "
-                    "freeze it, or train with LoRA"
+                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way that Opacus cannot "
+                    "follow); freeze it, or train with LoRA"
                 )
-        self.optimizer.zero_grad(set_to_none=True)
+            if isinstance(self.hooks, InstantiatedClipping):
+                weight.grad_sample = None  # type: ignore[attr-defined]
+            weight.grad = None
         self._checked = True
 
 
 def _first_unit(part: Part) -> Part:
     """The rows of the first unit of a part that has a target."""
-    has_target = (part.targets.labels >= 0).any(axis=1)
+    has_target = (part.targets.labels != IGNORE_INDEX).any(axis=1)
     rows = np.flatnonzero(part.units == part.units[np.argmax(has_target)])
-    fields = {name: getattr(part.batch, name)[rows] for name in Batch.__slots__}
+    batch = Batch(*(getattr(part.batch, field.name)[rows] for field in fields(Batch)))
     targets = Targets(part.targets.input_ids[rows], part.targets.labels[rows])
-    return Part(replace(part.batch, **fields), targets, np.zeros(len(rows), dtype=np.int64))
-
-
-def _require_finite(optimizer: Any) -> None:
-    """Called by Opacus after the noise and before the step."""
-    if not all(bool(torch.isfinite(weight.grad).all()) for weight in optimizer.params):
-        raise TrainingError("the gradient is not finite; lower the learning rate")
+    return Part(batch, targets, np.zeros(len(rows), dtype=np.int64))
 
 
 @contextmanager

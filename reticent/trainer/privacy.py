@@ -12,7 +12,8 @@ pseudonyms): that is not accounted, and the noise does not hide it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from typing import Literal
 
 from reticent.errors import PolicyError
@@ -47,6 +48,12 @@ class PrivacyConfig:
         RDP is looser by a tenth; for comparison.
     seed : int, optional
         Of samples and noise, for tests: by default it is drawn from the system and told to nobody, as epsilon needs.
+    unaccounted : tuple of str
+        What was done to the documents by looking at everybody's; with any of it no epsilon is given.
+    budget_file, corpus : str, optional
+        Where the cost is noted, and the fingerprint of the documents it is noted for (:mod:`reticent.trainer.budget`).
+    budget_epsilon, budget_delta : float, optional
+        What all runs on these documents may spend together.
     """
 
     unit: Literal["individual", "record"] = "individual"
@@ -60,6 +67,11 @@ class PrivacyConfig:
     max_physical_batch_size: int = 16
     accountant: Literal["prv", "rdp"] = "prv"
     seed: int | None = None
+    unaccounted: tuple[str, ...] = ()
+    budget_file: str | None = None
+    corpus: str | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
 
     def __post_init__(self) -> None:
         if (self.target_epsilon is None) == (self.noise_multiplier is None):
@@ -77,6 +89,15 @@ class PrivacyConfig:
         for name in ("max_documents", "max_physical_batch_size"):
             if getattr(self, name) < 1:
                 raise PolicyError(f"train.dp.{name}: expected at least 1, got {getattr(self, name)}")
+        if (self.budget_file is None) != (self.corpus is None):
+            raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
+        if self.budget_epsilon is not None and self.budget_file is None:
+            raise PolicyError("train.dp.budget_epsilon: needs a budget file")
+
+    def what_it_computes(self) -> dict[str, object]:
+        """These settings less those that change no weight."""
+        spared = ("budget_file", "budget_epsilon", "budget_delta", "max_physical_batch_size")
+        return {name: value for name, value in asdict(self).items() if name not in spared}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +182,9 @@ def plan_privacy(
         ``target_delta`` is not below 1/units, ``target_epsilon`` cannot be had, or it is asked for where no epsilon can
         be given.
     """
+    if find_spec("opacus") is None:
+        raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
+    unaccounted = (*config.unaccounted, *unaccounted)
     if num_units < 1:
         raise PolicyError(f"train.dp: there is no {config.unit} to train on")
     delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
@@ -201,7 +225,7 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     found = []
     if recipe.never_target:
         found.append("the choice of protected words")
-    if recipe.text != "original":
+    if recipe.text != "original" or getattr(recipe, "context", "keep") != "keep":
         found.append("the choice of replaced words")
     return tuple(found)
 
