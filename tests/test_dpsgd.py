@@ -134,14 +134,13 @@ def start(
     noise = changes.pop("noise_multiplier", 0.0)
     ranks = {name: changes.pop(name) for name in ("rank", "num_ranks") if name in changes}
     seed = changes.pop("seed", 5)
-    config = PrivacyConfig(
-        noise_multiplier=noise, max_grad_norm=bound, clipping=clipping, sample_rate=rate, **changes
-    )
+    config = PrivacyConfig(noise_multiplier=noise, max_grad_norm=bound, clipping=clipping, sample_rate=rate, **changes)
     windows = cut(kind, store)
     units = find_units(windows, config.unit, config.max_documents)
     plan = plan_privacy(config, len(units), 1, 1)
     steps = PrivateSteps(model, OBJECTIVES[kind], config, plan, model.device, seed=seed, **ranks)
     steps.wrap(torch.optim.SGD(trained(model), lr=1.0))
+
     def make(batch: Batch, ledger: Ledger) -> Targets:
         recipe = get_recipe(OBJECTIVES[kind])
         return make_targets(batch, recipe, ledger, mask_id=windows.special.mask, mask_share=0.3, seed=0, epoch=1)

@@ -129,10 +129,12 @@ def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> 
 
 
 def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:
-    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c", "budget_epsilon": 20.0, "target_delta": 1e-3}
+    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c", "budget_epsilon": 12.0, "target_delta": 1e-3}
     run(tmp_path / "one", privacy=dp(**budget))
     seen: list[Any] = []
-    with pytest.raises(PolicyError, match=r"would spend epsilon \d+\.\d\d at delta 1e-3 per individual .* is left after 1"):
+    with pytest.raises(
+        PolicyError, match=r"would spend epsilon \d+\.\d\d at delta 1e-3 per individual .* is left after 1"
+    ):
         run(tmp_path / "two", privacy=dp(**{**budget, "noise_multiplier": 0.6}), progress=seen.append)
     assert not seen
     assert len(read_budget(tmp_path / "budget.json")) == 1

@@ -30,9 +30,11 @@ from reticent.artifact import make_private_folder, write_private
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.privacy import Guarantee, show_delta
 
-__all__ = ["Budget", "Spending", "Total", "compose", "read_budget"]
+__all__ = ["BUDGET_FILE", "Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
 
 FORMAT = "reticent.budget/1"
+#: Name of the file in a run folder.
+BUDGET_FILE = "privacy-budget.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +127,8 @@ class Budget:
             raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
         if any(each.guarantee.unit != unit for each in before):
             raise PolicyError(
-                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; they do "
-                "not add up, so no total can be given"
+                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; they "
+                "do not add up, so no total can be given"
             )
         limit = self.max_delta if self.max_delta is not None else 1 / num_units
         if self._fits(price.epsilon, price.delta, before, limit):
@@ -137,8 +139,8 @@ class Budget:
             low, high = (middle, high) if self._fits(middle, price.delta, before, limit) else (low, middle)
         pending = sum(not each.settled for each in before)
         raise PolicyError(
-            f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta {show_delta(limit)} "
-            f"per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after {len(before)} runs on this corpus"
+            f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta "
+            f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after {len(before)} runs on this corpus"
             + (f" ({pending} of them never ended and count in full)" if pending else "")
         )
 
@@ -169,12 +171,33 @@ def read_budget(path: Path | str) -> list[Spending]:
         raise ArtifactError(f"{path}: not a readable privacy budget; expected {FORMAT}") from None
 
 
+def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
+    """Return what the runs on each corpus cost together, for each unit; None where one has no epsilon.
+
+    Advanced composition may add as much to delta as the runs' own together.
+    """
+    groups: dict[tuple[str, str], list[Guarantee]] = {}
+    for each in spendings:
+        groups.setdefault((each.corpus, each.guarantee.unit), []).append(each.guarantee)
+    rows = []
+    for (corpus, unit), found in groups.items():
+        row: dict[str, Any] = {"corpus": corpus, "unit": unit, "runs": len(found)}
+        deltas = [each.delta for each in found]
+        total = compose([each.epsilon or 0.0 for each in found], deltas, math.fsum(deltas))
+        bound = "basic" if total.basic[0] <= total.advanced[0] else "advanced"
+        epsilon, delta = total.basic if bound == "basic" else total.advanced
+        counted = all(each.epsilon is not None for each in found) and math.isfinite(epsilon)
+        rows.append({**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition"})
+    return rows
+
+
 def _guarantee(values: dict[str, Any]) -> Guarantee:
     epsilon = math.inf if values["epsilon"] == "infinite" else values["epsilon"]
     return Guarantee(**{**values, "epsilon": epsilon, "unaccounted": tuple(values["unaccounted"])})
 
 
-def _plain(spending: Spending) -> dict[str, Any]:
+def to_plain(spending: Spending) -> dict[str, Any]:
+    """Return it as JSON holds it."""
     values = asdict(spending)
     if values["guarantee"]["epsilon"] == math.inf:  # which JSON has no word for
         values["guarantee"]["epsilon"] = "infinite"
@@ -190,7 +213,7 @@ def _changing(path: Path) -> Iterator[list[Spending]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         spendings = read_budget(path)
         yield spendings
-        content = {"format": FORMAT, "runs": [_plain(each) for each in spendings]}
+        content = {"format": FORMAT, "runs": [to_plain(each) for each in spendings]}
         write_private(path, json.dumps(content, indent=1, allow_nan=False).encode())
     finally:
         os.close(lock)

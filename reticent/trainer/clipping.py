@@ -2,8 +2,8 @@
 
 Opacus clips rows of a batch. A unit (a document with several windows, an individual with several documents) is
 several rows, so its rows are laid end to end along the time axis before Opacus sees what a layer read and what flows
-back to it: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over positions, so
-what Opacus then takes for one sample is exactly one unit, in every sampler and in both modes.
+back to it: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over positions,
+so what Opacus then takes for one sample is exactly one unit, in every sampler and in both modes.
 
 What else plain Opacus does not do for transformers, each exact to rounding against a backward of one unit at a time:
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -157,19 +157,19 @@ class _PerUnit:
 class InstantiatedClipping(_PerUnit, GradSampleHooks):
     """One gradient per unit in memory; exact in any precision."""
 
-    GRAD_SAMPLERS = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
+    GRAD_SAMPLERS: ClassVar = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
 
 
 class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     """Norms per unit without the gradients, then a second backward pass of the losses times the clip coefficients."""
 
-    GRAD_SAMPLERS = {
+    GRAD_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
         Conv1D: _conv1d_grads,
         _TiedEmbedding: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Embedding],
         _TiedLinear: GradSampleHooksFastGradientClipping.GRAD_SAMPLERS[nn.Linear],
     }
-    NORM_SAMPLERS = {
+    NORM_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
         nn.Linear: _norms_by(compute_linear_grad_sample),
         Conv1D: _norms_by(_conv1d_grads),
@@ -201,7 +201,9 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
             module.__class__ = _TIED[type(module)]
         return GhostClipping(model, loss_reduction="sum", max_grad_norm=max_grad_norm)
     except NotImplementedError:
-        raise TrainingError("DP-SGD: a trained layer of this model keeps buffers, so rows cannot be told apart") from None
+        raise TrainingError(
+            "DP-SGD: a trained layer of this model keeps buffers, so rows cannot be told apart"
+        ) from None
 
 
 def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
@@ -234,10 +236,7 @@ def unit_losses(
     inputs = _whole_inputs(model, torch.from_numpy(targets.input_ids).to(device), batch.attention)
     at = (torch.arange(len(columns_BM), device=device)[:, None], torch.from_numpy(columns_BM).to(device))
     head = head_alone(model)
-    if head is None:
-        logits_BMV = model(**inputs).logits[at]
-    else:
-        logits_BMV = head(model.base_model(**inputs).last_hidden_state[at])
+    logits_BMV = model(**inputs).logits[at] if head is None else head(model.base_model(**inputs)[0][at])
     losses_BM = F.cross_entropy(
         logits_BMV.float().transpose(1, 2), labels_BM, reduction="none", ignore_index=IGNORE_INDEX
     )

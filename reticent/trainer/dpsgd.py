@@ -197,8 +197,8 @@ class PrivateSteps:
                 seen = None if found is None else found[0].norm()[None]
             if seen is None or abs(float(seen[0]) - plain) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
                 raise TrainingError(
-                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way that Opacus cannot "
-                    "follow); freeze it, or train with LoRA"
+                    f"DP-SGD: {name} has a gradient that clipping does not see (a layer used in a way that Opacus "
+                    "cannot follow); freeze it, or train with LoRA"
                 )
             if isinstance(self.hooks, InstantiatedClipping):
                 weight.grad_sample = None  # type: ignore[attr-defined]

@@ -113,7 +113,7 @@ def train(
     PolicyError
         A setting does not go with DP-SGD, or the privacy budget does not allow this run.
     """
-    from transformers import get_linear_schedule_with_warmup
+    from transformers import get_scheduler
 
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
@@ -138,7 +138,7 @@ def train(
     if private:
         private.steps.wrap(optimizer)
         num_steps = private.plan.num_steps
-    schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
+    schedule = get_scheduler(config.lr_scheduler_type, optimizer, config.warmup_steps, num_steps)
     if found:
         restore(out, model, optimizer)
         _advance(schedule, state.step)
@@ -236,7 +236,14 @@ def train(
     promise = private.plan.guarantee if private else None
     checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
     return TrainResult(
-        checkpoints, total, state.losses, state.step, state.num_tokens, state.seconds + clock.lap(), state.waited, promise
+        checkpoints,
+        total,
+        state.losses,
+        state.step,
+        state.num_tokens,
+        state.seconds + clock.lap(),
+        state.waited,
+        promise,
     )
 
 

@@ -19,7 +19,16 @@ from typing import Literal
 from reticent.errors import PolicyError
 from reticent.trainer.recipes import Recipe
 
-__all__ = ["Guarantee", "Plan", "PrivacyConfig", "default_delta", "epsilon_of", "plan_privacy", "show_delta", "unaccounted_steps"]
+__all__ = [
+    "Guarantee",
+    "Plan",
+    "PrivacyConfig",
+    "default_delta",
+    "epsilon_of",
+    "plan_privacy",
+    "show_delta",
+    "unaccounted_steps",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,16 +199,16 @@ def plan_privacy(
     delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
     if delta * num_units >= 1:
         raise PolicyError(
-            f"train.dp.target_delta: {show_delta(delta)} is not below 1 / {num_units} {config.unit}s: it would allow to "
-            "publish one of them"
+            f"train.dp.target_delta: {show_delta(delta)} is not below 1 / {num_units} {config.unit}s: it would allow "
+            "to publish one of them"
         )
     rate = config.sample_rate if config.sample_rate is not None else min(1.0, batch_size / num_units)
     steps_per_epoch = max(1, round(1 / rate))
     num_steps = num_epochs * steps_per_epoch
     if unaccounted and config.target_epsilon is not None:
         raise PolicyError(
-            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at everybody's "
-            "documents and is not accounted; leave it out, or give noise_multiplier and get no epsilon"
+            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
+            "everybody's documents and is not accounted; leave it out, or give noise_multiplier and get no epsilon"
         )
     sigma = config.noise_multiplier
     if sigma is None:
@@ -208,9 +217,7 @@ def plan_privacy(
     epsilon = None if unaccounted else epsilon_of(rate, sigma, num_steps, delta, config.accountant)
     cap = config.max_documents if config.unit == "individual" else None
     return Plan(
-        guarantee=Guarantee(
-            epsilon=epsilon, delta=delta, unit=config.unit, max_documents=cap, unaccounted=unaccounted
-        ),
+        guarantee=Guarantee(epsilon=epsilon, delta=delta, unit=config.unit, max_documents=cap, unaccounted=unaccounted),
         num_units=num_units,
         sample_rate=rate,
         noise_multiplier=sigma,
@@ -230,7 +237,9 @@ def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
     return tuple(found)
 
 
-def epsilon_of(sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv") -> float:
+def epsilon_of(
+    sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
+) -> float:
     """Return an upper bound of epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021).
 
     Infinite without noise. Cost: under a second; seconds where epsilon is in the hundreds.
@@ -266,8 +275,8 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
         )
     except ValueError:
         raise PolicyError(
-            f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with any "
-            "noise"
+            f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "
+            "any noise"
         ) from None
 
 

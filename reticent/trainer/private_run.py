@@ -116,7 +116,10 @@ class PrivateRun:
 
 
 def _refuse_what_does_not_mix(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    for name, reason in (("packing", "a packed row is of several units"), ("torch_compile", "hooks need plain modules")):
+    for name, reason in (
+        ("packing", "a packed row is of several units"),
+        ("torch_compile", "hooks need plain modules"),
+    ):
         if getattr(config, name, False):
             raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")
     if config.bf16 == "on" and privacy.clipping == "ghost":
