@@ -15,7 +15,7 @@ from toy_models import random_store, toy_model, toy_tokenizer
 
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.budget import read_budget
-from reticent.trainer.config import TrainConfig
+from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.privacy import PrivacyConfig, epsilon_of
 from reticent.trainer.recipes import Recipe, get_recipe
@@ -160,6 +160,8 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
     [
         ({"epoch_store": lambda epoch: people()}, "changes each epoch"),
         ({"bf16": "on"}, "ghost clipping bounds"),
+        ({"packing": True}, "a packed row is of several units"),
+        ({"torch_compile": True}, "hooks need plain modules"),
     ],
 )
 def test_what_does_not_mix_with_dp_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -201,3 +203,23 @@ def test_two_processes_train_what_one_does(clipping: str, tmp_path: Path) -> Non
     _, alone = run(tmp_path / "alone", num_epochs=2, privacy=dp(clipping=clipping))
     assert torch.equal(*ranks)
     assert float((ranks[0] - weights(alone)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "modules"), [("gpt2", "dp-clm", ("c_attn",)), ("bert", "dp-mlm", ("query", "value"))]
+)
+def test_adapters_alone_are_trained_and_merged(
+    kind: str, recipe: str, modules: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    lora = LoraSettings(target_modules=modules, r=4)
+    result, model = run(tmp_path, kind, recipe, lora=lora, learning_rate=1e-2)
+    auto = AutoModelForCausalLM if kind == "gpt2" else AutoModelForMaskedLM
+    saved = auto.from_pretrained(result.checkpoints[2])
+    assert torch.equal(weights(saved), weights(model))
+    base = dict(toy_model(kind).named_parameters())
+    moved = [name for name, weight in saved.named_parameters() if not torch.equal(weight, base[name])]
+    assert moved
+    assert all(module in modules for name in moved for module in [name.split(".")[-2]])

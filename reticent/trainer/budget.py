@@ -127,8 +127,8 @@ class Budget:
             raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
         if any(each.guarantee.unit != unit for each in before):
             raise PolicyError(
-                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; they "
-                "do not add up, so no total can be given"
+                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; "
+                "they do not add up, so no total can be given"
             )
         limit = self.max_delta if self.max_delta is not None else 1 / num_units
         if self._fits(price.epsilon, price.delta, before, limit):
@@ -140,7 +140,8 @@ class Budget:
         pending = sum(not each.settled for each in before)
         raise PolicyError(
             f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta "
-            f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after {len(before)} runs on this corpus"
+            f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after "
+            f"{len(before)} runs on this corpus"
             + (f" ({pending} of them never ended and count in full)" if pending else "")
         )
 

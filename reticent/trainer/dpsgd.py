@@ -51,18 +51,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PrivateStep:
-    """One step of the loop: its physical batches, and the ledger after them. A target is here a unit."""
+    """One step of the loop: physical batches, and the ledger after them. What the loop counts as targets are units."""
 
     parts: list[Part]
     ledger: Ledger
 
     @property
-    def num_targets(self) -> int:
-        return sum(part.num_units for part in self.parts)
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(int(np.count_nonzero(part.batch.is_text)) for part in self.parts)
+    def counts(self) -> tuple[int, int, int, int]:
+        """Units, tokens of documents, tokens with special ones, and cells with padding too."""
+        batches = [part.batch for part in self.parts]
+        return (
+            sum(part.num_units for part in self.parts),
+            sum(int(np.count_nonzero(batch.is_text)) for batch in batches),
+            sum(int(np.count_nonzero(batch.attention)) for batch in batches),
+            sum(batch.attention.size for batch in batches),
+        )
 
 
 class PrivateSteps:

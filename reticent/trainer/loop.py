@@ -32,8 +32,10 @@ from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
 from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, on_device, plan_steps
 from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
-from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_at, special_ids
+from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_of, special_ids
+from reticent.trainer.packing import require_packable, who_sees_whom
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.private_run import PrivateRun
 from reticent.trainer.recipes import Recipe
@@ -129,10 +131,16 @@ def train(
     state = found or State()
 
     model = model.to(device=device).train()  # type: ignore
+    adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
+    causal = recipe.objective == "clm"
+    if config.packing:
+        require_packable(model, causal=causal)
     multiple = 64 if device.type == "cuda" else 8
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
     private = PrivateRun(model, windows, recipe, config, privacy, state.private, world, device) if privacy else None
-    network = TargetLoss(model) if private else _distributed(TargetLoss(model), world, device)
+    network: torch.nn.Module = TargetLoss(model, causal=causal)
+    if not private:
+        network = _prepared(network, config, world, device)
     optimizer = _optimizer(model, config, device)
     num_steps = config.num_epochs * num_steps_of(windows, config, world)
     if private:
@@ -174,11 +182,11 @@ def train(
                 steps: Any = private.iter_epoch(windows, make, counted, epoch=state.epoch, done=state.done)
             else:
                 plan = plan_steps(windows, config, world, state.epoch)
-                epoch_steps, causal = len(plan), recipe.objective == "clm"
+                epoch_steps = len(plan)
                 steps = iter_steps(windows, plan[state.done :], make, counted, causal=causal, device=device)
             with closing(prefetched(steps)) as feed:
                 for step in clock.watch(feed):
-                    num_targets, num_tokens, stops = world.sum(step.num_targets, step.num_tokens, stop.asked)
+                    num_targets, num_tokens, filled, cells, stops = world.sum(*step.counts, stop.asked)
                     if stops:  # a signal to one process stops all of them before the same step
                         save()
                         raise SystemExit(128 + signal.SIGTERM)
@@ -202,6 +210,8 @@ def train(
                     ledger = step.ledger
                     state.done += 1
                     state.num_tokens += int(num_tokens)
+                    state.num_filled += int(filled)
+                    state.num_cells += int(cells)
                     if num_targets and state.step % config.logging_steps == 0:
                         reader.read()
                     if (num_targets or private) and progress:
@@ -217,18 +227,22 @@ def train(
             times = clock.of_epoch()
             state.waited.append(times["waited"])
             about = {"epoch": state.epoch, "step": state.step}
-            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets})
+            padding = 1 - state.num_filled / state.num_cells
+            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
             metrics.log({**about, **times}, "timings.jsonl")
             if state.epoch in keep:
                 state.checkpoints.append(state.epoch)
                 if world.is_main:
-                    write_model(model, fast_tokenizer, _folder(out, state.epoch), recipe=recipe.name, epoch=state.epoch)
+                    folder = _folder(out, state.epoch)
+                    write_model(model, fast_tokenizer, folder, recipe=recipe.name, epoch=state.epoch, adapter=adapter)
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
                 save()
-    total = _summed(ledger, world)
     if private:
         private.finish(world)
+    if adapter:
+        adapter.merge()
+    total = _summed(ledger, world)
     if world.is_main:
         about = {"privacy": {**private.plan.to_dict(), "steps": state.step}} if private else {}
         (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict(), **about}, indent=1))
@@ -253,10 +267,10 @@ class TargetLoss(torch.nn.Module):
     Logits are made at the cells that predict a target and nowhere else, so a protected token has no gradient.
     """
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, *, causal: bool):
         super().__init__()
-        self.model = model
-        head_alone(model)  # tried once, before anything wraps the model
+        self.model, self.causal = model, causal
+        self._head = (head_alone(model),)  # in a tuple: its weights are the model's already
 
     def forward(
         self,
@@ -267,7 +281,9 @@ class TargetLoss(torch.nn.Module):
         at: torch.Tensor,
         labels: torch.Tensor,
     ) -> torch.Tensor:
-        logits = logits_at(self.model, input_ids, attention, at, positions)
+        if segments is not None and positions is not None:
+            attention = who_sees_whom(segments, positions, self.causal)
+        logits = logits_of(self.model, self._head[0], input_ids, attention, at, positions)
         return F.cross_entropy(logits.float(), labels, reduction="sum")
 
 
@@ -275,7 +291,8 @@ def target_loss(
     model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
 ) -> torch.Tensor:
     """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
-    return TargetLoss(model)(*on_device(micro_batch(batch, targets, objective == "clm"), device).inputs)
+    causal = objective == "clm"
+    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
 
 
 def _add_gradients(
@@ -322,7 +339,10 @@ def _check_privacy(recipe: Recipe, privacy: PrivacyConfig | None, epoch_store: A
         raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
 
 
-def _distributed(network: TargetLoss, world: World, device: torch.device) -> torch.nn.Module:
+def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: torch.device) -> torch.nn.Module:
+    """The network compiled, and with its gradients shared among processes, where that is asked for."""
+    if config.torch_compile:
+        network.compile(dynamic=True)
     if world.size == 1:
         return network
     devices = [device.index] if device.type == "cuda" else None
