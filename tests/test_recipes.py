@@ -20,6 +20,8 @@ TABLE = [
     ("ippclm", "clm", "original", 2),
     ("ppmlm", "mlm", "original", 3),
     ("ppclm", "clm", "original", 3),
+    ("dp-mlm", "mlm", "original", 0),
+    ("dp-clm", "clm", "original", 0),
 ]
 
 
@@ -35,7 +37,7 @@ def test_recipe_is_found_by_its_name(row: tuple[str, str, str, int]) -> None:
     assert RECIPES[row[0]] is recipe
 
 
-@pytest.mark.parametrize("name", ["", "PPMLM", "pp-mlm", "dp-mlm", "ppmlm "])
+@pytest.mark.parametrize("name", ["", "PPMLM", "pp-mlm", "dp-ppmlm", "ppmlm "])
 def test_unknown_recipe_is_an_error_that_lists_the_known_ones(name: str) -> None:
     with pytest.raises(PolicyError, match="unknown recipe") as caught:
         get_recipe(name)
