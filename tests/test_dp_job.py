@@ -24,7 +24,7 @@ DP = {"noise_multiplier": 1.0, "max_documents": 2, "sample_rate": 0.5}
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hospital")
-    synthesize(folder, SynthConfig(num_individuals=16, words_per_document=12, languages=("en",)))
+    synthesize(folder, SynthConfig(num_individuals=16, words_per_document=20, languages=("en",)))
     toy_model("gpt2").save_pretrained(folder / "base")
     (folder / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
     return folder
