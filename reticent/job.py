@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.errors import ArtifactError, PolicyError
 from reticent.preparation import Preparation
 from reticent.run_folder import Training
 from reticent.trainer.distributed import join_world, launched, leave_world
+
+if TYPE_CHECKING:
+    from reticent.config import ModelSection
+    from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = ["STAGES", "Run"]
 
@@ -119,7 +123,7 @@ class Run(Preparation):
             {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
         )
         return (
-            {**settings.what_it_computes(), "recipe": recipe.to_dict(), "seed": seed},
+            {**settings.what_it_computes(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed},
             {**read, **self._base_input(training.model)},
         )
 
@@ -169,10 +173,29 @@ class Run(Preparation):
                     tokenizer=self._base(model),
                     progress=advance,
                     epoch_store=epoch_store,
+                    privacy=self._privacy(model) if recipe.private else None,
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
+            if result.guarantee is not None:
+                counts["privacy"] = str(result.guarantee)
 
         self.make(training.name, artifact_config, inputs, build, kind="models", resume=not self.fresh)
+
+    def _privacy(self, model: ModelSection) -> PrivacyConfig:
+        """DP-SGD of a model's private recipes; what it costs is noted for the documents as they were given."""
+        from reticent.trainer.budget import BUDGET_FILE
+        from reticent.trainer.privacy import PrivacyConfig
+
+        settings, dedup = self.job.training(model).dp, self.job.dedup
+        assert settings is not None  # the job was checked
+        own_copies = dedup.scope == "individual" and settings.unit == "individual"
+        values = settings.model_dump()
+        values["budget_file"] = str(settings.budget_file or self.folder / BUDGET_FILE)
+        return PrivacyConfig(
+            **values,
+            corpus=self.whole_corpus.fingerprint(),
+            unaccounted=() if dedup.mode == "off" or own_copies else ("deduplication",),
+        )
 
     # ------------------------------------------------------------------- audit
 

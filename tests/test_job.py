@@ -232,7 +232,9 @@ def test_settings_that_contradict_each_other_are_refused(changes: Values, messag
 
 def test_every_recipe_can_stand_in_a_job() -> None:
     for name, recipe in RECIPES.items():
-        job = parse_job({**VALID, "model": [{**MODEL, "objective": recipe.objective, "recipes": [name]}]})
+        train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
+        model = {**MODEL, "objective": recipe.objective, "recipes": [name], "train": train}
+        job = parse_job({**VALID, "model": [model]})
         assert job.model[0].recipes == [name]
 
 

@@ -1,0 +1,84 @@
+"""DP-SGD as a job asks for it: checked before anything starts, noted in the budget, its unit wherever it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_models import toy_model, toy_tokenizer
+
+from reticent.artifact import read_manifest
+from reticent.config import parse_job
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.errors import PolicyError
+from reticent.job import Run
+from reticent.trainer.budget import read_budget
+
+pytest.importorskip("opacus")
+pytestmark = pytest.mark.usefixtures("one_thread")
+DP = {"noise_multiplier": 1.0, "max_documents": 2, "sample_rate": 0.5}
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hospital")
+    synthesize(folder, SynthConfig(num_individuals=16, words_per_document=20, languages=("en",)))
+    toy_model("gpt2").save_pretrained(folder / "base")
+    (folder / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+    return folder
+
+
+def values(hospital: Path, out: Path, recipes: list[str], dp: dict[str, Any] | None = None, **more: Any) -> Any:
+    train = {"num_epochs": 1, "window_length": 64, "batch_size": 4, "device": "cpu", **({"dp": dp} if dp else {})}
+    return {
+        "out": str(out),
+        "corpus": {"source": str(hospital / "documents")},
+        "model": [{"name": "toy", "base": str(hospital / "base"), "objective": "clm", "recipes": recipes}],
+        "train": train,
+        **more,
+    }
+
+
+def test_private_recipe_needs_its_table_before_anything_starts(hospital: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"dp-clm is DP-SGD and needs \[train.dp\]"):
+        parse_job(values(hospital, tmp_path, ["dp-clm"]))
+    with pytest.raises(PolicyError, match="either target_epsilon or noise_multiplier"):
+        parse_job(values(hospital, tmp_path, ["dp-clm"], {"unit": "record"}))
+    parse_job(values(hospital, tmp_path, ["clm"]))
+
+
+def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospital: Path, tmp_path: Path) -> None:
+    job = values(hospital, tmp_path / "run", ["clm", "dp-clm"], DP)
+    Run(parse_job(job)).execute("train")
+    folder = tmp_path / "run"
+    counts = read_manifest(folder / "models" / "toy" / "dp-clm").counts
+    assert "per individual (at most 2 documents each)" in counts["privacy"]
+    assert "privacy" not in read_manifest(folder / "models" / "toy" / "clm").counts
+    ledger = json.loads((folder / "models" / "toy" / "dp-clm" / "ledger.json").read_text())
+    assert ledger["privacy"]["guarantee"] == counts["privacy"]
+    (spent,) = read_budget(folder / "privacy-budget.json")
+    assert spent.settled
+    assert str(spent.guarantee) == counts["privacy"]
+
+    before = (folder / "models" / "toy" / "clm" / "manifest.json").stat().st_mtime_ns
+    again = values(hospital, folder, ["clm", "dp-clm"], {**DP, "max_documents": 1, "budget_epsilon": 1.0})
+    with pytest.raises(PolicyError, match="is left after 1 runs on this corpus"):
+        Run(parse_job(again)).execute("train")
+    assert (
+        folder / "models" / "toy" / "clm" / "manifest.json"
+    ).stat().st_mtime_ns == before  # DP's settings are not its
+    assert len(read_budget(folder / "privacy-budget.json")) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "unit", "has_epsilon"),
+    [("individual", "individual", True), ("individual", "record", False), ("corpus", "individual", False)],
+)
+def test_deduplication_leaves_an_epsilon_only_within_the_unit(
+    scope: str, unit: str, has_epsilon: bool, hospital: Path, tmp_path: Path
+) -> None:
+    dedup = {"mode": "exact", "scope": scope}
+    job = parse_job(values(hospital, tmp_path, ["dp-clm"], {"noise_multiplier": 1.0, "unit": unit}, dedup=dedup))
+    assert (Run(job)._privacy(job.model[0]).unaccounted == ()) == has_epsilon
