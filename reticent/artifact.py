@@ -61,6 +61,7 @@ FORMATS = {
     "foundation": 1,
     "tokens": 1,
     "models": 1,
+    "classification": 1,
     "audit": 2,
     "report": 1,
     "guard": 2,

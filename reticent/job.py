@@ -1,6 +1,6 @@
 """One job -> all stages in order; a stage whose inputs and settings have not changed is not run again.
 
-    dedup -> split -> detect -> index -> foundation -> protect -> train -> audit -> report
+    dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
 Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.artifact`).
 Members alone shape the protection that training sees. For the audit a second, *joint* index over members and held-out
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "Run"]
 
-STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "audit", "report")
+STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "classify", "audit", "report")
 
 
 class Run(RunFolder):
@@ -46,6 +46,10 @@ class Run(RunFolder):
             from reticent.audit.run import AuditConfig
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
+        if self.job.classify is not None and STAGES.index(until) > STAGES.index("split"):
+            from reticent.classification import read_labels
+
+            read_labels(self.whole_corpus, self.job)
         self.prepare_folder()
         for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
             getattr(self, stage)()
@@ -329,6 +333,40 @@ class Run(RunFolder):
             build,
             kind="models",
         )
+
+    def classify(self) -> None:
+        """Checkpoints and labels of documents -> F1 on the held-out individuals, where the job asks for it."""
+        settings = self.job.classify
+        if settings is None:
+            return
+        for model in self.job.model:
+            training = self.job.training(model)
+            config = {
+                **settings.model_dump(),
+                **training.model_dump(include={"window_length", "device", "bf16"}),
+                **self.job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
+                "label": settings.label or self.job.corpus.label,
+                "seed": self.job.seed,
+            }
+            for name in ("base", *model.recipes):
+                inputs = {
+                    **self._corpus_input(),
+                    "split": self.fingerprint_of("split"),
+                    "tokens": self.fingerprint_of(f"tokens/{model.name}/audit"),
+                    **self._base_input(model),
+                }
+                if name != "base":
+                    inputs["model"] = self.fingerprint_of(f"models/{model.name}/{name}")
+
+                def build(
+                    folder: Path, counts: dict[str, Any], *, model: ModelSection = model, name: str = name
+                ) -> None:
+                    from reticent.classification import classify_recipe
+
+                    classify_recipe(self, model, name, folder, counts)
+
+                path = f"classification/{model.name}/{name}"
+                self.make(path, {**config, "recipe": name}, inputs, build, kind="classification")
 
     # ------------------------------------------------------------------- audit
 

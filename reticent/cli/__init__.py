@@ -14,6 +14,7 @@ import traceback
 import typer
 
 from reticent.cli import documents, runs
+from reticent.cli.classify import classify
 from reticent.cli.guard import guard_app
 
 __all__ = ["app", "main"]
@@ -35,7 +36,7 @@ app = typer.Typer(
 for panel, commands in (
     ("All at once", (runs.demo, runs.run)),
     ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
-    ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, runs.audit, runs.report)),
+    ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, classify, runs.audit, runs.report)),
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)

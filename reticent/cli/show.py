@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reticent.job import Run
 
-__all__ = ["print_copies", "print_counts", "print_detection", "print_rules", "print_run", "print_summary"]
+__all__ = [
+    "print_classification",
+    "print_copies",
+    "print_counts",
+    "print_detection",
+    "print_rules",
+    "print_run",
+    "print_summary",
+]
 
 
 def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
@@ -64,6 +72,19 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
 
     Console().print(copies_table(counts))
     Console().print(copies_line(counts), soft_wrap=True)
+
+
+def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
+    """Print macro and micro F1 of each start, for each model."""
+    if as_json:
+        print(json.dumps(results, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.classification_table import classification_table
+
+    for result in results:
+        Console().print(classification_table(result))
 
 
 def print_run(run: Run, as_json: bool) -> None:
