@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig
 
-__all__ = ["classify_documents", "classify_recipe", "read_labels", "read_results"]
+__all__ = ["classify_documents", "classify_recipe", "labelled_documents", "read_labels", "read_results"]
 
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
@@ -54,14 +54,19 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
     return table
 
 
+def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
+    """Return the labelled documents of a run in a model's tokens: members to train on, held-out ones to measure on."""
+    from reticent.engine.store import open_tokens
+
+    store = open_tokens(run.folder / f"tokens/{model.name}/audit")
+    return _labelled(store, read_labels(run.corpus, run.job), run.individuals.mask(MEMBERS), run.job)
+
+
 def classify_recipe(run: Run, model: ModelSection, recipe: str, folder: Path, counts: dict[str, Any]) -> None:
     """Classify from the checkpoints of one recipe of a run, or from its "base" and beside it without a model; writes
     ``folder/classification.json``, and the classifiers if the job keeps them.
     """
-    from reticent.engine.store import open_tokens
-
-    store = open_tokens(run.folder / f"tokens/{model.name}/audit")
-    documents = _labelled(store, read_labels(run.corpus, run.job), run.individuals.mask(MEMBERS), run.job)
+    documents = labelled_documents(run, model)
     if recipe == "base":
         starts = [(0, Path(run._base(model)))]
         rows = _baselines(documents, run.job)
