@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig
 
-__all__ = ["classify_documents", "classify_recipe", "labelled_documents", "read_labels", "read_results"]
+__all__ = ["classify_documents", "classify_models", "labelled_documents", "read_labels", "read_results"]
 
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
@@ -62,28 +62,53 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
     return _labelled(store, read_labels(run.corpus, run.job), run.individuals.mask(MEMBERS), run.job)
 
 
-def classify_recipe(run: Run, model: ModelSection, recipe: str, folder: Path, counts: dict[str, Any]) -> None:
-    """Classify from the checkpoints of one recipe of a run, or from its "base" and beside it without a model; writes
-    ``folder/classification.json``, and the classifiers if the job keeps them.
+def classify_models(run: Run) -> None:
+    """Classify from the base and the checkpoints of every recipe of a run: an artefact each, that of "base" with what
+    needs no model. Each is ``classification.json``, and the classifiers if the job keeps them.
     """
-    documents = labelled_documents(run, model)
-    if recipe == "base":
-        starts = [(0, Path(run._base(model)))]
-        rows = _baselines(documents, run.job)
-    else:
-        starts = _starts(run.checkpoints(model, recipe), _settings(run.job), f"{model.name}/{recipe}")
-        rows = []
-    config = _config(run.job, model)
-    for epoch, checkpoint in starts:
-        name = f"epoch-{epoch:04d}" if epoch else "base"
-        out = folder / name if _settings(run.job).save_model else None
-        about = {"recipe": recipe, "epoch": epoch}
-        rows.append(
-            about | _classify_one(checkpoint, documents, config, run.job, out, run.progress, f"{recipe} {name}")
-        )
-    result = _result(documents, run.job, model.name, rows)
-    (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-    counts.update(result["documents"], classes=len(documents.class_names), models=len(starts))
+    job, settings = run.job, _settings(run.job)
+    for model in job.model:
+        for recipe in ("base", *model.recipes):
+            name = f"{model.name}/{recipe}"
+            if recipe == "base":
+                starts = [(0, Path(run._base(model)))]
+                inputs = run._base_input(model)
+            else:
+                starts = _starts(run.checkpoints(model, recipe), settings, name)
+                inputs = {f"epoch-{epoch:04d}": run.fingerprint_at(path) for epoch, path in starts}
+            inputs |= {
+                "corpus": run.corpus.fingerprint(),
+                "split": run.fingerprint_of("split"),
+                "tokens": run.fingerprint_of(f"tokens/{model.name}/audit"),
+            }
+            config = {
+                **settings.model_dump(),
+                **asdict(_config(job, model)),
+                **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
+                "label": settings.label or job.corpus.label,
+            }
+
+            def build(
+                folder: Path,
+                counts: dict[str, Any],
+                *,
+                model: ModelSection = model,
+                recipe: str = recipe,
+                starts: list[tuple[int, Path]] = starts,
+            ) -> None:
+                documents = labelled_documents(run, model)
+                rows = _baselines(documents, job) if recipe == "base" else []
+                for epoch, checkpoint in starts:
+                    label = f"epoch-{epoch:04d}" if epoch else recipe
+                    out = folder / label if settings.save_model else None
+                    config = _config(job, model)
+                    found = _classify_one(checkpoint, documents, config, job, out, run.progress, f"{recipe} {label}")
+                    rows.append({"recipe": recipe, "epoch": epoch, **found})
+                result = _result(documents, job, model.name, rows)
+                (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
+                counts.update(result["documents"], classes=len(documents.class_names), models=len(starts))
+
+            run.make(f"classification/{name}", config, inputs, build, kind="classification")
 
 
 def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, progress: Progress) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Run(RunFolder):
             from reticent.audit.run import AuditConfig
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
-        if self.job.classify is not None and STAGES.index(until) > STAGES.index("split"):
+        if self.job.classify is not None and STAGES.index(until) >= STAGES.index("classify"):
             from reticent.classification import read_labels
 
             read_labels(self.whole_corpus, self.job)
@@ -336,37 +336,10 @@ class Run(RunFolder):
 
     def classify(self) -> None:
         """Checkpoints and labels of documents -> F1 on the held-out individuals, where the job asks for it."""
-        settings = self.job.classify
-        if settings is None:
-            return
-        for model in self.job.model:
-            training = self.job.training(model)
-            config = {
-                **settings.model_dump(),
-                **training.model_dump(include={"window_length", "device", "bf16"}),
-                **self.job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
-                "label": settings.label or self.job.corpus.label,
-                "seed": self.job.seed,
-            }
-            for name in ("base", *model.recipes):
-                inputs = {
-                    **self._corpus_input(),
-                    "split": self.fingerprint_of("split"),
-                    "tokens": self.fingerprint_of(f"tokens/{model.name}/audit"),
-                    **self._base_input(model),
-                }
-                if name != "base":
-                    inputs["model"] = self.fingerprint_of(f"models/{model.name}/{name}")
+        if self.job.classify is not None:
+            from reticent.classification import classify_models
 
-                def build(
-                    folder: Path, counts: dict[str, Any], *, model: ModelSection = model, name: str = name
-                ) -> None:
-                    from reticent.classification import classify_recipe
-
-                    classify_recipe(self, model, name, folder, counts)
-
-                path = f"classification/{model.name}/{name}"
-                self.make(path, {**config, "recipe": name}, inputs, build, kind="classification")
+            classify_models(self)
 
     # ------------------------------------------------------------------- audit
 
