@@ -2,9 +2,9 @@
 
 Stand-ins for the smoking task of the paper, which is not public (found through ``RETICENT_DATA``, else skipped):
 
-- ``mtsamples``: the medical specialty of a report, by its first 150 words. A report is an individual. It is listed under
-  one to six headings, some of which say what kind of document it is; its class is the one heading that does not. A
-  report with several of these, or none, has no label.
+- ``mtsamples``: the medical specialty of a report, by its first 150 words. A report is an individual. It is listed
+  under one to six headings, some of which say what kind of document it is; its class is the one heading that does not.
+  A report with several of these, or none, has no label.
 - ``mts_dialog``: the section of a note that a dialogue is about. Dialogues were written from sections of MTSamples:
   those whose section is found in the same report are one individual, the others are one each.
 

@@ -320,6 +320,28 @@ def test_the_command_classifies_documents_from_any_model_folder(
     assert result["results"][1]["confusion"] == of_run["results"][1]["confusion"]
 
 
+def test_the_smoking_task_is_classified_from_its_own_files(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER", "UNKNOWN")
+    words = ("pain", "cough", "fever", "rest", "week")
+
+    def record(number: int, element: str) -> str:
+        return f'<RECORD ID="{number}">{element}<TEXT>was seen with {words[number % 5]}</TEXT></RECORD>\n'
+
+    annotated = (record(n, f'<SMOKING STATUS="{statuses[n % 5]}"></SMOKING>') for n in range(100))
+    (tmp_path / "smokers_train.xml").write_text(f"<ROOT>{''.join(annotated)}</ROOT>")
+    (tmp_path / "unannotated.xml").write_text(f"<ROOT>{''.join(record(n, '') for n in range(100, 107))}</ROOT>")
+    how = ("--format", "i2b2-2006", "--label", "label", "--model", folder / "base", "--epochs", 1)
+    small = ("-s", "train.window_length=32", "-s", "audit.num_bootstrap=100", "-q", "--json")
+    assert command("classify", tmp_path, *how, *small) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert result["classes"] == sorted(statuses)
+    assert result["documents"]["unlabelled"] == 7
+    assert result["documents"]["train"] + result["documents"]["heldout"] == 100
+    assert result["results"][1]["micro_f1"]["value"] == 1.0  # its words tell the status
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
