@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, spread, write_record
@@ -127,7 +128,7 @@ def measure(name: str, size: str) -> dict[str, Any]:
     if size == "toy":  # three classes
         commonest = table.column("label").value_counts().to_pylist()
         commonest = sorted((row for row in commonest if row["values"]), key=lambda row: -row["counts"])[:3]
-        table = table.filter(pa.compute.is_in(table["label"], pa.array([row["values"] for row in commonest])))[:90]
+        table = table.filter(pc.is_in(table["label"], pa.array([row["values"] for row in commonest])))[:90]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         documents = Path(folder) / "documents.parquet"
