@@ -6,6 +6,7 @@ python -m benchmarks.tables
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks.record_io import RECORD, markdown
 PAGE = Path(__file__).parent / "README.md"
 START = "<!-- what follows is written by benchmarks.tables -->\n"
 CORPORA = ("mtsamples", "tab", "meddocan")
+LABELLED = ("mtsamples", "mts_dialog")
 
 
 def tables() -> str:
@@ -35,6 +37,7 @@ def tables() -> str:
         (_dedup, _read("dedup")),
         (_scrub, _read("scrub")),
         (_guard, _read("guard")),
+        *((partial(_classes, name), _read(f"classification_{name}")) for name in LABELLED),
     ]
     return "\n".join(
         ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
@@ -86,6 +89,34 @@ def _leak_table(name: str, record: dict[str, Any]) -> str:
         f"### Leaks: {name}\n\n{split['members']} members, {split['heldout']} held-out individuals, "
         f"{split['reference']} in the reference. {machine['cpu']}, {machine['cores']} cores, "
         f"commit {machine['commit']}.\n\n" + markdown(heads, rows) + f"\nSeconds: {seconds}.\n"
+    )
+
+
+def _classes(name: str, record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    rows, sizes = [], next(iter(record["models"].values()))
+    for model, found in record["models"].items():
+        for row in found["rows"]:
+            if row["setting"] is None and model != next(iter(record["models"])):
+                continue  # what needs no model stands there once
+            seeds = row["macro_f1_over_seeds"]
+            rows.append(
+                (
+                    f"{model}, {row['start']}" if row["setting"] else row["start"],
+                    row["epoch"] or "-",
+                    row["setting"] or "-",
+                    _shown(row["macro_f1"]),
+                    f"{seeds['low']:.3f} to {seeds['high']:.3f}" if seeds["n"] > 1 else "-",
+                    _shown(row["micro_f1"]),
+                    _shown(row.get("macro_f1_less_base")),
+                )
+            )
+    heads = ("start", "epoch", "setting", "macro F1", "over seeds", "micro F1", "macro F1 less base")
+    return (
+        f"### Classification: {name}\n\n{sizes['classes']} classes, {sizes['train']['documents']:,} documents of "
+        f"{sizes['train']['individuals']:,} members, {sizes['heldout']['documents']:,} of "
+        f"{sizes['heldout']['individuals']:,} held-out individuals; {record['num_seeds']} seeds, intervals of the "
+        f"first. {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n" + markdown(heads, rows)
     )
 
 

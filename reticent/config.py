@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditSection",
+    "ClassifySection",
     "CorpusSection",
     "DedupSection",
     "DetectSection",
@@ -360,6 +361,29 @@ class ModelSection(Section):
         return self
 
 
+class ClassifySection(Section):
+    """Documents classified on top of checkpoints, their last layer and a head trained (seed 1 §5.5): a stage only where
+    the job has this section. Window length and device are those of ``[train]``.
+    """
+
+    label: str | None = Field(default=None, description="column of the class; default: corpus.label")
+    from_epochs: list[int] | None = Field(
+        default=None, description="checkpoints to start from; default: those of 8 and 64 that were kept, else the last"
+    )
+    num_epochs: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    warmup_ratio: float = Field(default=0.1, ge=0, le=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    batch_size: int = Field(default=16, ge=1)
+    windows: Literal["all", "first"] = Field(
+        default="all", description="of a document longer than a window: all, their answers averaged, or the first"
+    )
+    min_individuals: int | None = Field(
+        default=None, ge=1, description="leave out classes that fewer people have on a side; default: refuse them"
+    )
+    save_model: bool = False
+
+
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
@@ -388,6 +412,7 @@ class Job(Section):
     model: list[ModelSection] = []
     recipes: dict[str, RecipeSection] = Field(default={}, description="recipes of one's own, by name")
     train: TrainSection = TrainSection()
+    classify: ClassifySection | None = None
     audit: AuditSection = AuditSection()
 
     @model_validator(mode="after")
@@ -414,6 +439,8 @@ class Job(Section):
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")
+        if self.classify is not None and not (self.classify.label or self.corpus.label):
+            raise ValueError("classify needs the column of classes: classify.label or corpus.label")
         if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
             raise ValueError('detector gold needs corpus.spans = "the column of spans"')
         return self

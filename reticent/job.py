@@ -1,6 +1,6 @@
 """One job -> all stages in order; a stage whose inputs and settings have not changed is not run again.
 
-    dedup -> split -> detect -> index -> foundation -> protect -> train -> audit -> report
+    dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
 Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.artifact`).
 Those up to the protected tokens stand in :mod:`reticent.preparation`, training and what comes after it here.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "Run"]
 
-STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "audit", "report")
+STAGES = ("dedup", "split", "detect", "index", "foundation", "protect", "train", "classify", "audit", "report")
 
 
 class Run(Preparation):
@@ -50,6 +50,10 @@ class Run(Preparation):
             from reticent.audit.run import AuditConfig
 
             AuditConfig(attacks=tuple(self.job.audit.attacks))
+        if self.job.classify is not None and STAGES.index(until) >= STAGES.index("classify"):
+            from reticent.classification import read_labels
+
+            read_labels(self.whole_corpus, self.job)
         self.prepare_folder()
         with ExitStack() as stack:
             for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
@@ -196,6 +200,13 @@ class Run(Preparation):
             corpus=self.whole_corpus.fingerprint(),
             unaccounted=() if dedup.mode == "off" or own_copies else ("deduplication",),
         )
+
+    def classify(self) -> None:
+        """Checkpoints and labels of documents -> F1 on the held-out individuals, where the job asks for it."""
+        if self.job.classify is not None:
+            from reticent.classification import classify_models
+
+            classify_models(self)
 
     # ------------------------------------------------------------------- audit
 

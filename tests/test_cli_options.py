@@ -37,11 +37,11 @@ def source(tmp_path: Path) -> Path:
 
 def test_commands_over_documents_have_the_same_options() -> None:
     group: Any = typer.main.get_command(app)
-    commands = {name: group.commands[name] for name in ("index", "detect", "dedup", "scrub")}
+    commands = {name: group.commands[name] for name in ("index", "detect", "dedup", "scrub", "classify")}
     commands["build"] = group.commands["guard"].commands["build"]
     columns = {"format", "doc_id", "individual_id", "text", "household_id", "settings"}
     for name, verb in commands.items():
-        wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build") else set())
+        wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build", "classify") else set())
         assert wanted <= {parameter.name for parameter in verb.params}, name
 
 

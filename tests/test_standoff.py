@@ -80,6 +80,20 @@ def test_i2b2_2006_marks_stand_in_the_text_without_tags_and_entities(tmp_path: P
     assert not corpus.mended
 
 
+def test_the_smoking_task_has_five_classes_and_unannotated_records_have_none(tmp_path: Path) -> None:
+    statuses = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER", "UNKNOWN")
+    elements = [
+        *(f'<SMOKING STATUS="{status}"></SMOKING>' for status in statuses),
+        '<SMOKING STATUS=""/>',
+        "<SMOKING/>",
+        "",
+    ]
+    records = "".join(f'<RECORD ID="{n}">{part}<TEXT>x</TEXT></RECORD>\n' for n, part in enumerate(elements))
+    file = write(tmp_path / "smokers.xml", f"<ROOT>\n{records}</ROOT>")
+    found = documents(open_corpus(file, format="i2b2-2006", columns=Columns(label="label")))
+    assert [row["label"] for row in found] == [*statuses, None, None, None]
+
+
 BROKEN = '<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
 
 
@@ -108,6 +122,10 @@ def test_the_known_broken_line_of_i2b2_2006_is_mended_and_counted_once_however_o
         ("SENTINELTEXT </PHI>", r"line 2: not XML \(mismatched tag\)"),
         ("<B>SENTINELTEXT</B>", "line 2: an element inside a TEXT"),
         ("</TEXT><TEXT>SENTINELTEXT", "line 2: a TEXT that is not the only one"),
+        ("</TEXT>\n<SMOKING STATUS='SENTINELTEXT'/><TEXT>", "line 3: attribute STATUS of a SMOKING is none of PAST"),
+        ("</TEXT><SMOKING/>\n<SMOKING/><TEXT>", r"a\.xml line 3: a SMOKING that is not the only one of its RECORD"),
+        ("</TEXT></RECORD>\n<SMOKING/><RECORD ID='2'><TEXT>", "line 3: a SMOKING that is not the only one"),
+        ("<SMOKING STATUS='SMOKER'/>", "line 2: an element inside a TEXT"),
     ],
 )
 def test_i2b2_2006_that_is_not_as_it_should_be_is_refused_with_file_and_line(

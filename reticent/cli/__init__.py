@@ -14,6 +14,7 @@ import traceback
 import typer
 
 from reticent.cli import documents, experiment, runs
+from reticent.cli.classify import classify
 from reticent.cli.guard import guard_app
 
 __all__ = ["app", "main"]
@@ -36,7 +37,10 @@ app = typer.Typer(
 for panel, commands in (
     ("All at once", (runs.demo, experiment.new_job, runs.run, experiment.status)),
     ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
-    ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, runs.audit, runs.report, runs.budget)),
+    (
+        "Stage by stage",
+        (runs.index, documents.stats, runs.protect, runs.train, classify, runs.audit, runs.report, runs.budget),
+    ),
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)

@@ -132,7 +132,7 @@ def detect(
     if own and out is not None:
         raise PolicyError("--out: a run or a job has its own place")
     # What later commands chose stays theirs.
-    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "audit")
+    keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
     job = job_from_source(source, out, columns, found, keep=keep, settings=settings)
     result = detect_documents(job, keep=own or out is not None, evaluate=evaluate, progress=new_progress(quiet))
     print_detection(result, as_json)

@@ -201,7 +201,8 @@ def job_from_source(
             if found.records:
                 values["detect"]["records"] = {"table": found.records}
     for section, given in (sections or {}).items():
-        values[section] = {**values.get(section, {}), **given}
+        if given or section in values:
+            values[section] = {**(values.get(section) or {}), **given} or None
     return job_of(values, settings)
 
 

@@ -44,6 +44,7 @@ class Stage(Enum):
     FOUNDATION = "foundation"
     PROTECT = "protect"
     TRAIN = "train"
+    CLASSIFY = "classify"
     AUDIT = "audit"
     REPORT = "report"
 
@@ -112,7 +113,7 @@ def index(
         columns,
         found,
         marked=True,
-        keep=("protect", "model", "train", "audit"),  # what later commands chose stays theirs
+        keep=("protect", "model", "train", "classify", "audit"),  # what later commands chose stays theirs
         sections={"index": {"max_n": max_n}},
         settings=memory_setting(memory_limit) + (settings or []),
     )

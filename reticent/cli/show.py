@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "print_budget",
+    "print_classification",
     "print_copies",
     "print_counts",
     "print_detection",
@@ -75,6 +76,19 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
 
     Console().print(copies_table(counts))
     Console().print(copies_line(counts), soft_wrap=True)
+
+
+def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
+    """Print macro and micro F1 of each start, for each model."""
+    if as_json:
+        print(json.dumps(results, indent=1))
+        return
+    from rich.console import Console
+
+    from reticent.audit.classification_table import classification_table
+
+    for result in results:
+        Console().print(classification_table(result))
 
 
 def print_run(run: Run, as_json: bool) -> None:

@@ -22,6 +22,8 @@ __all__ = ["READERS", "Mark", "MarkedDocument"]
 #: The one line of the i2b2 2006 training file that is not XML, and what it says everywhere else.
 BROKEN_TAG: Final = b'<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
 MENDED_TAG: Final = b'<PHI TYPE="DATE">25th of July</PHI>'
+#: The classes of the i2b2 2006 smoking task.
+SMOKING_STATUS: Final = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER", "UNKNOWN")
 
 
 class Mark(NamedTuple):
@@ -96,7 +98,7 @@ def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Coun
     path: list[str] = []
     text: list[str] | None = None
     num_records = num_characters = begin = 0
-    label = ""
+    label, has_status = "", False
     for kind, value, attributes, line in _events(data, file):
         where = f"{file} line {line}"
         if kind == "start":
@@ -107,6 +109,7 @@ def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Coun
                 if document is not None:
                     raise CorpusError(f"{where}: a RECORD inside a RECORD")
                 document, text, num_characters = MarkedDocument(where, _attribute(attributes, "ID", where), ""), None, 0
+                has_status = False
             elif value == "TEXT":
                 if document is None or inside != "RECORD" or text is not None:
                     raise CorpusError(f"{where}: a TEXT that is not the only one of its RECORD")
@@ -115,8 +118,10 @@ def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Coun
                 if inside != "TEXT":
                     raise CorpusError(f"{where}: a PHI outside of a TEXT")
                 begin, label = num_characters, _attribute(attributes, "TYPE", where)
-            elif value == "SMOKING" and document is not None:
-                document.label = attributes.get("STATUS")
+            elif value == "SMOKING":
+                if document is None or inside != "RECORD" or has_status:
+                    raise CorpusError(f"{where}: a SMOKING that is not the only one of its RECORD")
+                document.label, has_status = _smoking_status(attributes, where), True
             path.append(value)
         elif kind == "text" and path[-1] in ("TEXT", "PHI") and text is not None:
             text.append(value)
@@ -137,6 +142,14 @@ def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Coun
                 num_records += 1
     if not num_records:
         raise CorpusError(f"{file}: no RECORD, so not i2b2 2006")
+
+
+def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
+    """The class of a record; None where nobody annotated it, as in the unannotated and the test files."""
+    status = attributes.get("STATUS", "").strip()
+    if status and status not in SMOKING_STATUS:
+        raise CorpusError(f"{where}: attribute STATUS of a SMOKING is none of {', '.join(SMOKING_STATUS)}")
+    return status or None
 
 
 def _read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:

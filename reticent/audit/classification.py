@@ -1,0 +1,177 @@
+"""Classification of held-out documents, measured: F1, intervals clustered by individual, and what it is compared to.
+
+Every document has one class, so micro F1 is the share of right documents. Macro F1 is the plain mean over the classes,
+rare or not. The two baselines look at no model: the commonest class, and a logistic regression on bags of words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
+from reticent.engine.kernels import number_tuples, word_slots
+from reticent.engine.store import TokenStore
+
+__all__ = ["Truth", "bag_of_words", "compare", "majority", "measure"]
+
+#: Inverse strength of the baseline's penalty: rows of tf-idf have length 1, for which scikit-learn's 1 is too strong.
+BAG_OF_WORDS_C = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the held-out documents are: class (int64) and individual of each, and how many classes there are."""
+
+    classes: np.ndarray
+    individual: np.ndarray
+    num_classes: int
+
+    def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Twice the right documents, and the documents that are of a class or were called so: (C, individuals) each.
+
+        Their ratio, summed over individuals, is the F1 of each class.
+        """
+        codes, row = np.unique(self.individual, return_inverse=True)
+        num = len(codes)
+
+        def per_class(classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return np.bincount(classes * num + rows, minlength=self.num_classes * num).reshape(-1, num)
+
+        right = predicted == self.classes
+        either = per_class(self.classes, row) + per_class(predicted, row)
+        return 2 * per_class(predicted[right], row[right]), either
+
+
+def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> dict[str, Any]:
+    """Return macro and micro F1, F1 by class and the confusion counts of predicted classes.
+
+    Parameters
+    ----------
+    predicted : int64 array, shape (D,), a class for each held-out document
+    small_cell : int
+        Counts of fewer people become None, as in the report.
+
+    Returns
+    -------
+    dict
+        ``macro_f1``, ``micro_f1``: Estimates; ``classes``: {"f1": Estimate, "documents", "individuals"} for each;
+        ``confusion``: rows are true classes, columns predicted ones, documents; ``documents``, ``individuals``.
+    """
+    codes, row = np.unique(truth.individual, return_inverse=True)
+    right = np.bincount(row, predicted == truth.classes, minlength=len(codes))
+    micro = ratio_estimate(right, np.bincount(row, minlength=len(codes)), num_bootstrap=num_bootstrap, seed=seed)
+    tops, bottoms = truth.counts(predicted)
+    by_class, draws = ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)
+    confusion, people = _confusion(truth, predicted)
+    individuals = np.count_nonzero(
+        np.bincount(truth.classes * len(codes) + row, minlength=truth.num_classes * len(codes)).reshape(-1, len(codes)),
+        axis=1,
+    )
+    return {
+        "macro_f1": _macro(by_class, draws, len(codes)).to_dict(),
+        "micro_f1": micro.to_dict(),
+        "classes": [
+            {
+                "f1": _closed(estimate, small_cell),
+                "documents": _small(int(confusion[number].sum()), individuals[number], small_cell),
+                "individuals": _small(int(individuals[number]), individuals[number], small_cell),
+            }
+            for number, estimate in enumerate(by_class)
+        ],
+        "confusion": _close_cells(confusion, people, small_cell),
+        "documents": len(truth.classes),
+        "individuals": len(codes),
+    }
+
+
+def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
+    """Return macro F1 of the first predictions less that of the second, over the same resampled individuals."""
+    values, draws = [], []
+    for predicted in (first, second):
+        tops, bottoms = truth.counts(predicted)
+        with np.errstate(invalid="ignore"):
+            values.append(float(np.nanmean(tops.sum(axis=1) / bottoms.sum(axis=1))))
+        draws.append(ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)[1])
+    n = len(np.unique(truth.individual))
+    low, high = np.quantile(np.nanmean(draws[0], axis=1) - np.nanmean(draws[1], axis=1), [0.025, 0.975])
+    return Estimate(value=values[0] - values[1], low=float(low), high=float(high), n=n)
+
+
+def _macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
+    """Mean of the classes' F1. Where none of them has a spread to resample, the mean of their exact bounds, which is
+    wider than need be: they do not all reach them at once.
+    """
+    known = [estimate for estimate in by_class if estimate.value is not None]
+    value = float(np.mean([estimate.value for estimate in known]))
+    if all(estimate.value in (0.0, 1.0) for estimate in known) or n == 1:
+        low, high = (float(np.mean([getattr(estimate, end) for estimate in known])) for end in ("low", "high"))
+        return Estimate(value=value, low=low, high=high, n=n, method=f"mean of the classes' bounds ({EXACT})")
+    low, high = np.quantile(np.nanmean(draws, axis=1), [0.025, 0.975])
+    return Estimate(value=value, low=float(low), high=float(high), n=n)
+
+
+def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Documents, and distinct individuals, of each (true, predicted) pair: (C, C) each."""
+    num = truth.num_classes
+    cell = truth.classes * num + predicted
+    documents = np.bincount(cell, minlength=num * num).reshape(num, num)
+    pairs = np.unique(np.stack([cell, truth.individual.astype(np.int64)], axis=1), axis=0)
+    return documents, np.bincount(pairs[:, 0], minlength=num * num).reshape(num, num)
+
+
+def _close_cells(documents: np.ndarray, people: np.ndarray, cell: int) -> list[list[int | None]]:
+    """Counts of fewer people become None; a row never has one such alone, which its sum would give away."""
+    rows: list[list[int | None]] = []
+    for counts, individuals in zip(documents.tolist(), people.tolist(), strict=True):
+        closed = [0 < found < cell for found in individuals]
+        if sum(closed) == 1:
+            open_cells = [number for number, found in enumerate(individuals) if found >= cell]
+            if open_cells:
+                closed[min(open_cells, key=individuals.__getitem__)] = True
+        rows.append([None if hidden else count for count, hidden in zip(counts, closed, strict=True)])
+    return rows
+
+
+def _small(count: int, individuals: int, cell: int) -> int | None:
+    return None if 0 < individuals < cell else count
+
+
+def _closed(estimate: Estimate, cell: int) -> dict[str, Any]:
+    """An estimate, closed where it is over too few people (as `report.published` does)."""
+    shown = estimate.to_dict()
+    if 0 < estimate.n < cell:
+        shown |= {"value": None, "low": None, "high": None, "n": None, "method": f"fewer than {cell}"}
+    return shown
+
+
+# ------------------------------------------------------------------------------------------------------------ baselines
+
+
+def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+    """Return the commonest class of the training documents (the first of equals) for each held-out one."""
+    commonest = np.bincount(classes[is_train]).argmax()
+    return np.full(np.count_nonzero(~is_train), commonest, dtype=np.int64)
+
+
+def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+    """Return the classes of the held-out documents by logistic regression on their words, whole documents, tf-idf.
+
+    Words are the store's, told apart by their tokens; those that no training document has are not seen.
+    """
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
+    numbers, first = number_tuples(store.input_ids, starts, lengths)
+    counts = csr_matrix((np.ones(len(numbers)), (documents, numbers)), shape=(store.num_documents, len(first)))
+    seen = np.unique(numbers[is_train[documents]])
+    weighting = TfidfTransformer(sublinear_tf=True)
+    if not len(seen):  # no word at all: nothing to go by
+        return majority(classes, is_train)
+    train = weighting.fit_transform(counts[is_train][:, seen])
+    regression = LogisticRegression(C=BAG_OF_WORDS_C, max_iter=5000).fit(train, classes[is_train])
+    return np.asarray(regression.predict(weighting.transform(counts[~is_train][:, seen])), dtype=np.int64)

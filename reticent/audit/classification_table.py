@@ -1,0 +1,44 @@
+"""The table of `reticent classify`: F1 on held-out individuals, the models beside what they are compared to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from reticent.audit.summary import _shown
+
+__all__ = ["classification_table"]
+
+
+def classification_table(result: dict[str, Any]) -> Table:
+    """Return the table of one model's results (`reticent.classification`); it fits 80 columns."""
+    documents, people = result["documents"], result["individuals"]
+    left_out = [
+        f"{documents[key]:,} {what}"
+        for key, what in (
+            ("unlabelled", "documents without a label"),
+            ("without_text", "without text"),
+            ("of_rare_classes", f"of {documents['rare_classes']} rare classes"),
+        )
+        if documents[key]
+    ]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 0, 0),
+        show_edge=False,
+        title=f"{result['model']}: {len(result['classes'])} classes" if result["model"] else None,
+        title_justify="left",
+        caption=f"Trained on {documents['train']:,} documents of {people['train']:,} people, measured on "
+        f"{documents['heldout']:,} of {people['heldout']:,} held out. In brackets: 95 % intervals over individuals."
+        + (f" Left out: {', '.join(left_out)}." if left_out else ""),
+        caption_justify="left",
+    )
+    table.add_column("start", no_wrap=True)
+    for column in ("epochs", "macro F1", "micro F1"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in result["results"]:
+        epoch = str(row["epoch"]) if row["epoch"] else "-"
+        table.add_row(row["recipe"], epoch, _shown(row["macro_f1"]), _shown(row["micro_f1"]))
+    return table

@@ -1,0 +1,129 @@
+"""Classes: documents with a label, as a classifier is trained and measured on them.
+
+Names of classes are not private text: they become part of the classifier and of every result. So a column of text or
+of ids is refused, and so is a class that one individual alone has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError, CorpusError
+
+__all__ = ["LabelledTokens", "label_documents"]
+
+#: More distinct labels, or longer ones, are text or ids and not classes: they would be written into the model.
+MAX_CLASSES = 100
+MAX_CLASS_NAME = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledTokens:
+    """Labelled documents, and on which side each stands; see :func:`label_documents`.
+
+    Attributes
+    ----------
+    store : TokenStore of the D documents that are used
+    class_names : the C classes, in the order of their names
+    classes : int64 array, shape (D,), in 0..C-1
+    is_train : bool array, shape (D,); the others are the held-out documents
+    left_out : reason -> number of documents that are not used
+    """
+
+    store: TokenStore
+    class_names: tuple[str, ...]
+    classes: np.ndarray
+    is_train: np.ndarray
+    left_out: dict[str, int]
+
+
+def label_documents(
+    store: TokenStore, labels: pa.Array, is_train: np.ndarray, *, min_individuals: int | None = None
+) -> LabelledTokens:
+    """Return the documents that have a label and a token, with their classes.
+
+    Parameters
+    ----------
+    labels : string array, shape (store.num_documents,), null or blank where a document has none
+        Names of classes.
+    is_train : bool array, shape (store.num_documents,)
+    min_individuals : int, optional
+        Leave out classes that fewer individuals have on either side. Default: a class that nobody has on one of the
+        sides is refused. So every class that is used belongs to two individuals at least.
+
+    Raises
+    ------
+    CorpusError
+        Fewer than two classes, a class without a document on one side, or more (or longer) labels than classes have.
+    ArtifactError
+        There is not one label and one side for each document, or an individual is on both sides.
+    """
+    is_train = np.asarray(is_train, dtype=bool)
+    if not len(labels) == len(is_train) == store.num_documents:
+        raise ArtifactError(f"{len(labels)} labels and {len(is_train)} sides for {store.num_documents} documents")
+    both = np.intersect1d(store.individual[is_train], store.individual[~is_train])
+    if len(both):
+        raise ArtifactError(f"{len(both)} individuals are on both sides; sides are split by individual")
+    blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(labels)), 0)
+    unlabelled = pc.fill_null(blank, True).to_numpy(zero_copy_only=False)
+    empty = ~unlabelled & (np.diff(store.doc_offsets) == 0)
+    used = np.flatnonzero(~unlabelled & ~empty)
+    encoded = labels.take(pa.array(used)).dictionary_encode()
+    names = [str(name) for name in encoded.dictionary.to_pylist()]
+    _check_names(names, len(used))
+    order = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[order] = np.arange(len(names))
+    classes = rank[encoded.indices.to_numpy()]
+    kept = _usable_classes(classes, len(names), store.individual[used], is_train[used], min_individuals)
+    rare = ~kept[classes]
+    used, classes = used[~rare], (np.cumsum(kept) - 1)[classes[~rare]]
+    return LabelledTokens(
+        store=store.select(used),
+        class_names=tuple(names[number] for number, is_kept in zip(order, kept, strict=True) if is_kept),
+        classes=classes,
+        is_train=is_train[used],
+        left_out={
+            "unlabelled": int(np.count_nonzero(unlabelled)),
+            "without_text": int(np.count_nonzero(empty)),
+            "of_rare_classes": int(np.count_nonzero(rare)),
+            "rare_classes": int(np.count_nonzero(~kept)),
+        },
+    )
+
+
+def _check_names(names: list[str], num_documents: int) -> None:
+    """No message shows a label: a column of text taken for one of classes must not end up in a log."""
+    if not num_documents:
+        raise CorpusError("labels: no document has one")
+    if len(names) > MAX_CLASSES or max(map(len, names)) > MAX_CLASS_NAME:
+        raise CorpusError(
+            f"labels: {len(names):,} distinct ones among {num_documents:,} documents, the longest of "
+            f"{max(map(len, names)):,} characters; expected the names of at most {MAX_CLASSES} classes, of at most "
+            f"{MAX_CLASS_NAME} characters, as they are written into the model: is it a column of text or of ids?"
+        )
+
+
+def _usable_classes(
+    classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
+) -> np.ndarray:
+    """Which classes are used, bool (C,); an error that says what is missing."""
+    pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
+    num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
+    if at_least is None and num_classes > 1:
+        for side, name, whose in ((0, "held-out", "heldout"), (1, "training", "members")):
+            if missing := int(np.count_nonzero(num_individuals[:, side] == 0)):
+                raise CorpusError(
+                    f"labels: {missing} of {num_classes} classes have no {name} document (side {whose}); leave rare "
+                    "classes out with classify.min_individuals (--min-individuals), or join them"
+                )
+    kept: np.ndarray = np.all(num_individuals >= (at_least or 1), axis=1)
+    if np.count_nonzero(kept) < 2:
+        rule = f" that {at_least} individuals on each side have" if at_least and num_classes > 1 else ""
+        raise CorpusError(f"labels: expected at least two classes{rule}, got {np.count_nonzero(kept)} of {num_classes}")
+    return kept

@@ -1,0 +1,340 @@
+"""Downstream: a classifier of whole documents on top of any checkpoint, its last layer and a head trained.
+
+As seed 1 §5.5 has it, which follows Sun et al. 2019: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
+
+Everything else is frozen, so that what the checkpoint knows of people does not grow. Every start gets the same fresh
+head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal part of
+the document's weight, and its predicted class has the highest log-probability, averaged over its windows; with
+``windows="first"`` the rest of it is cut off, as most of the field does. Classes are not weighted.
+
+Shapes: B windows of a batch, T tokens, C classes, D documents.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from reticent.device import pick_device
+from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.trainer.classes import LabelledTokens
+from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["Classified", "ClassifyConfig", "classify"]
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-classification
+tags: [reticent]
+---
+# Classifier trained with Reticent
+
+The last layer and the head were trained on labelled documents; the rest is the checkpoint it started from. Its class
+names are in `config.json`. It was not shown to be safe to share by being here: read the audit report of its checkpoint.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifyConfig:
+    """How a classifier is trained; names follow transformers' TrainingArguments where one exists.
+
+    Parameters
+    ----------
+    warmup_ratio : float
+        Share of the steps in which the learning rate rises from 0; it then falls linearly to 0.
+    windows : {"all", "first"}
+        What is read of a document longer than ``window_length`` tokens, special ones included.
+    bf16 : {"auto", "on", "off"}
+        bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
+    """
+
+    num_epochs: int = 4
+    window_length: int = 512
+    windows: Literal["all", "first"] = "all"
+    batch_size: int = 16
+    learning_rate: float = 2e-5
+    warmup_ratio: float = 0.1
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    device: str = "auto"
+    bf16: Literal["auto", "on", "off"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_epochs", "window_length", "batch_size"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"classify.{name}: expected at least 1, got {getattr(self, name)}")
+        if not 0 <= self.warmup_ratio <= 1:
+            raise PolicyError(f"classify.warmup_ratio: expected a share from 0 to 1, got {self.warmup_ratio}")
+        if self.windows not in ("all", "first"):
+            raise PolicyError(f"classify.windows: expected all or first, got {self.windows!r}")
+        if not (0 < self.learning_rate < math.inf and self.max_grad_norm > 0 and 0 <= self.weight_decay < math.inf):
+            raise PolicyError(
+                "classify: learning_rate (finite) and max_grad_norm must be positive, weight_decay finite, not negative"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """What a classifier said, and how it was made.
+
+    Attributes
+    ----------
+    predicted : int64 array, shape (held-out documents,), a class for each, in their order
+    losses : mean cross entropy of each epoch, documents weighing equally
+    num_trained, num_parameters : weights that were trained, and all
+    """
+
+    predicted: np.ndarray
+    losses: list[float]
+    num_steps: int
+    num_trained: int
+    num_parameters: int
+    seconds: float
+
+
+def classify(
+    model_folder: Path | str,
+    documents: LabelledTokens,
+    config: ClassifyConfig | None = None,
+    *,
+    out: Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> Classified:
+    """Train a classifier on top of a checkpoint and let it classify the held-out documents.
+
+    Parameters
+    ----------
+    model_folder : folder (or hub name) of a masked or causal model, with its tokenizer
+    documents : LabelledTokens, of that tokenizer
+    out : Path, optional
+        Folder to save the classifier in, for ``AutoModelForSequenceClassification``; a new one, files 0600.
+    progress : callable, optional
+        Gets a dict (step, num_steps, epoch, loss, learning_rate: the rate of that step) after each step.
+
+    Raises
+    ------
+    ArtifactError
+        It is no model, or one of an architecture without a classifier or without a stack of layers.
+    TrainingError
+        Tokens or windows do not fit the model, or the loss or its gradient is not finite.
+
+    Cost: as training, less the gradients of the frozen layers. On the CPU two runs give the same bits.
+    """
+    started = time.perf_counter()
+    config = config or ClassifyConfig()
+    device = pick_device(config.device)
+    tokenizer = load_tokenizer(model_folder)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(config.seed)
+        model, special = _new_classifier(model_folder, documents.class_names, tokenizer)
+        check_fit(model, documents.store, tokenizer, special, config.window_length)
+        trained = _freeze(model)
+        model = model.to(device=device)  # type: ignore
+        train_windows, test_windows = _windows(documents, config, special, 64 if device.type == "cuda" else 8)
+        losses, num_steps = _fit(model.train(), trained, train_windows, documents, config, progress)
+        predicted = _predict(model.eval(), test_windows, config)
+    if out is not None:
+        _save(model, tokenizer, out)
+    return Classified(
+        predicted=predicted[~documents.is_train],
+        losses=losses,
+        num_steps=num_steps,
+        num_trained=sum(parameter.numel() for parameter in trained),
+        num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _fit(
+    model: PreTrainedModel,
+    trained: list[torch.nn.Parameter],
+    windows: Windows,
+    documents: LabelledTokens,
+    config: ClassifyConfig,
+    progress: Callable[[dict[str, Any]], None] | None,
+) -> tuple[list[float], int]:
+    """Train; returns the loss of each epoch and the number of steps."""
+    from transformers import get_linear_schedule_with_warmup
+
+    weights = 1.0 / np.bincount(windows.documents, minlength=len(documents.classes)).clip(1)
+    num_batches = math.ceil(len(windows) / config.batch_size)
+    # Divided by the same number in every batch, or windows of a batch of long documents would weigh more.
+    mean_weight = float(np.count_nonzero(documents.is_train)) / num_batches
+    num_steps = config.num_epochs * num_batches
+    optimizer = _optimizer(trained, config)
+    schedule = get_linear_schedule_with_warmup(optimizer, math.ceil(config.warmup_ratio * num_steps), num_steps)
+    losses: list[float] = []
+    step = 0
+    for epoch in range(1, config.num_epochs + 1):
+        total = 0.0
+        for batch in prefetched(_batches(windows, config, epoch)):
+            of_window = windows.documents[batch.windows]
+            classes_B = torch.from_numpy(documents.classes[of_window]).to(model.device)
+            weights_B = torch.from_numpy(weights[of_window]).to(model.device, torch.float32)
+            each_B = F.cross_entropy(_logits(model, batch, config), classes_B, reduction="none")
+            loss = (each_B * weights_B).sum() / mean_weight
+            loss.backward()
+            step_loss = float(loss.detach())
+            norm = float(torch.nn.utils.clip_grad_norm_(trained, config.max_grad_norm))
+            step += 1
+            if not (math.isfinite(step_loss) and math.isfinite(norm)):
+                raise TrainingError(
+                    f"the classifier's loss or gradient is not finite in epoch {epoch}, step {step}; lower the "
+                    "learning rate"
+                )
+            rate = schedule.get_last_lr()[0]
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
+            total += step_loss
+            if progress:
+                about = {"step": step, "num_steps": num_steps, "epoch": epoch}
+                progress({**about, "loss": step_loss, "learning_rate": rate})
+        losses.append(total / num_batches)
+    return losses, step
+
+
+# ------------------------------------------------------------------------------------------------------------ the model
+
+
+def _new_classifier(
+    folder: Path | str, class_names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
+) -> tuple[PreTrainedModel, SpecialIds]:
+    """The checkpoint under a fresh head, and what its windows are dressed with.
+
+    A pooler is a part of the head and is fresh too: masked language modelling leaves none to start from.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    objective = _objective_of(folder)
+    base: Any = load_model(folder, objective)
+    special = special_ids(tokenizer, objective)
+    config = copy.deepcopy(base.config)
+    config.id2label = dict(enumerate(class_names))
+    config.label2id = {name: number for number, name in enumerate(class_names)}
+    config.problem_type = "single_label_classification"
+    config.pad_token_id = special.pad  # by which causal classifiers find the last token
+    try:
+        model: Any = AutoModelForSequenceClassification.from_config(
+            config, attn_implementation="sdpa", dtype=torch.float32
+        )
+    except ValueError:  # its message lists every architecture there is
+        raise ArtifactError(f"{folder}: transformers has no classifier of the kind {config.model_type}") from None
+    missing, unexpected = model.base_model.load_state_dict(base.base_model.state_dict(), strict=False)
+    if unexpected or any(not name.startswith("pooler.") for name in missing):
+        raise ArtifactError(f"{folder}: its weights are not those of a {config.model_type} classifier without its head")
+    return model, special
+
+
+def _objective_of(folder: Path | str) -> str:
+    """Which kind of language model it is: "mlm" where every token sees all, "clm" where it sees those before."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
+
+    if list(Path(folder).glob("*.gguf")) and not (Path(folder) / "config.json").exists():
+        return "clm"
+    try:
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise ArtifactError(
+            f"{folder}: not a model ({type(error).__name__}); expected a folder with config.json and model.safetensors"
+        ) from None
+    return "mlm" if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder else "clm"
+
+
+def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
+    """Freeze all but the last layer, a pooler and what is no part of the base model; returns what is trained."""
+    base: Any = model.base_model
+    depth = getattr(model.config, "num_hidden_layers", None)
+    stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
+    if not stacks or getattr(model.config, "is_encoder_decoder", False):
+        raise ArtifactError(
+            f"a model of the kind {model.config.model_type} has no last layer to train: layers not found"
+        )
+    of_base = {id(parameter) for parameter in base.parameters()}
+    parts = [stacks[0][-1], *([base.pooler] if getattr(base, "pooler", None) is not None else [])]
+    wanted = {id(parameter) for part in parts for parameter in part.parameters()}
+    trained = []
+    for parameter in model.parameters():
+        parameter.requires_grad = id(parameter) in wanted or id(parameter) not in of_base
+        if parameter.requires_grad:
+            trained.append(parameter)
+    return trained
+
+
+def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
+    out.mkdir(mode=0o700, parents=True)
+    model.save_pretrained(out, safe_serialization=True)
+    tokenizer.save_pretrained(out)
+    (out / "README.md").write_text(CARD)
+    for file in out.iterdir():
+        file.chmod(0o600)
+
+
+# ---------------------------------------------------------------------------------------------------------------- steps
+
+
+def _windows(
+    documents: LabelledTokens, config: ClassifyConfig, special: SpecialIds, pad_to: int
+) -> tuple[Windows, Windows]:
+    """Windows of the documents trained on, and of the held-out ones; no padding goes beyond the window length."""
+    pad_to = math.gcd(pad_to, config.window_length)
+    windows = cut_windows(documents.store, config.window_length, special, pad_to_multiple_of=pad_to)
+    chosen = np.ones(len(windows), dtype=bool)
+    if config.windows == "first":
+        chosen = np.diff(windows.documents, prepend=-1) > 0
+    is_train = documents.is_train[windows.documents]
+    sides = [
+        replace(windows, documents=windows.documents[part], starts=windows.starts[part], lengths=windows.lengths[part])
+        for part in (chosen & is_train, chosen & ~is_train)
+    ]
+    return sides[0], sides[1]
+
+
+def _batches(windows: Windows, config: ClassifyConfig, epoch: int) -> Iterator[Batch]:
+    for numbers in windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch):
+        yield windows.gather(numbers)
+
+
+def _logits(model: PreTrainedModel, batch: Batch, config: ClassifyConfig) -> torch.Tensor:
+    """Logits of each window, float32 (B, C)."""
+    device = model.device
+    input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
+    attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)
+    bf16 = config.bf16 == "on" or (config.bf16 == "auto" and device.type == "cuda")
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits.float()
+
+
+@torch.no_grad()
+def _predict(model: PreTrainedModel, windows: Windows, config: ClassifyConfig) -> np.ndarray:
+    """The class of each document by the mean log-probability of its windows, int64 (D,); 0 where it has none."""
+    scores_DC = np.zeros((windows.store.num_documents, model.config.num_labels or 0))
+    for numbers in windows.scoring_order(config.batch_size):
+        log_probs_BC = F.log_softmax(_logits(model, windows.gather(numbers), config), dim=-1)
+        # Windows of one document weigh equally, so that their sum has the same highest class as their mean.
+        np.add.at(scores_DC, windows.documents[numbers], log_probs_BC.double().cpu().numpy())
+    return scores_DC.argmax(axis=1)
+
+
+def _optimizer(trained: list[torch.nn.Parameter], config: ClassifyConfig) -> torch.optim.AdamW:
+    """AdamW over what is trained; biases and norms are not decayed."""
+    decayed, others = ([p for p in trained if (p.ndim >= 2) is wide] for wide in (True, False))
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
