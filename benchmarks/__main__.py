@@ -10,19 +10,24 @@ from benchmarks import (
     detection,
     detection_speed,
     engine,
+    foundation_models,
     guard,
     kernels,
     kill,
     large,
     real_corpora,
     scrub,
+    training,
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--size", choices=["toy", "cpu"], default="toy")
 arguments = parser.parse_args()
 # kill forks: no thread may run before it
-MODULES = (kill, demo, engine, kernels, dedup, guard, scrub, detection, detection_speed, large, real_corpora)
+MODULES = (
+    kill, demo, engine, kernels, dedup, guard, scrub, detection, detection_speed, large, real_corpora, training,
+    foundation_models,
+)  # fmt: skip
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")
     module.run(arguments.size)

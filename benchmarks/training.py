@@ -96,9 +96,10 @@ def measure(kind: str, folder: Path, shape: Shape, ways: tuple[Way, ...], deadli
         process.join()
     for name, found in epochs.items():
         if "error" not in rows[name] and len(found) > 1:
-            rows[name] |= {"tokens_per_second": [], "first_epoch_seconds": found[0]["seconds"]}
-            for epoch in found[1:]:
-                rows[name]["tokens_per_second"].append(rows[name]["tokens"] / epoch["seconds"])
+            tokens = rows[name]["tokens"]
+            rows[name]["first_epoch_seconds"] = found[0]["seconds"]
+            rows[name]["tokens_per_second"] = [tokens / epoch["seconds"] for epoch in found[1:]]
+            rows[name]["tokens_per_cpu_second"] = [tokens / epoch["cpu_seconds"] for epoch in found[1:]]
             rows[name]["wait_share"] = spread([epoch["wait_seconds"] / epoch["seconds"] for epoch in found[1:]])
     return rows
 
@@ -116,9 +117,9 @@ def _heard(lines: dict[str, Any], rows: dict[str, dict[str, Any]], name: str) ->
     return said
 
 
-def ratios(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def ratios(rows: dict[str, dict[str, Any]], rate: str) -> dict[str, dict[str, Any]]:
     """Ours over each way of the Trainer, within rounds."""
-    done = {name: row["tokens_per_second"] for name, row in rows.items() if "tokens_per_second" in row}
+    done = {name: row[rate] for name, row in rows.items() if rate in row}
     return {
         ours: {
             peer: spread([a / b for a, b in zip(done[ours], done[peer], strict=True)])
@@ -192,14 +193,17 @@ def _one(kind: str, folder: Path, shape: Shape, size: str, deadline: float) -> d
     peak = found["matmul_flops_per_second"]
     for row in rows.values():
         if "tokens_per_second" in row:
-            rate = flops * median(row["tokens_per_second"])
-            row["share_of_matmul"] = rate / peak
+            speed = flops * median(row["tokens_per_second"])
+            row["share_of_matmul"] = speed / peak
             if datasheet := DATASHEET.get(found["device"]):
-                row["share_of_datasheet_peak"] = rate / datasheet
-    found |= {"flops_per_token": flops, "ratios": ratios(rows), "ways": rows}
+                row["share_of_datasheet_peak"] = speed / datasheet
+    found |= {"flops_per_token": flops, "ratios": ratios(rows, "tokens_per_second"), "ways": rows}
+    if plan.device == "cpu":  # other programs on the machine take wall time, and no processor time
+        found["ratios_of_cpu_seconds"] = ratios(rows, "tokens_per_cpu_second")
     for row in rows.values():
-        if "tokens_per_second" in row:
-            row["tokens_per_second"] = spread(row["tokens_per_second"])
+        for rate in ("tokens_per_second", "tokens_per_cpu_second"):
+            if rate in row:
+                row[rate] = spread(row[rate])
     return found
 
 
@@ -225,8 +229,12 @@ def _print(kind: str, found: dict[str, Any]) -> None:
     heads = [kind, "tokens/s", "waits for data", "of matmul speed", "peak MiB", "last loss", "individuals apart"]
     print(markdown(heads, rows))
     print(f"{kind}: losses of {found['check']['steps']} steps agree to {found['check']['greatest_difference']:.1e}")
-    for ours, peers in found["ratios"].items():
-        print(f"{ours}: " + "; ".join(f"{value['median']:.2f} x {peer}" for peer, value in peers.items()))
+    for what in ("ratios", "ratios_of_cpu_seconds"):
+        for ours, peers in found.get(what, {}).items():
+            shown = (
+                f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f}) x {p}" for p, value in peers.items()
+            )
+            print(f"{ours}, {what.replace('_', ' ')}: {'; '.join(shown)}")
 
 
 def main() -> None:

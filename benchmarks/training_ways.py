@@ -12,7 +12,8 @@ import resource
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -163,31 +164,32 @@ class Turns:
 
     def __init__(self, connection: Any, device: str):
         self.connection, self.device = connection, device
-        self.started = self.waited = 0.0
+        self.started = self.cpu_started = self.waited = 0.0
 
     def wait(self) -> None:
         self.connection.recv()
-        self.started, self.waited = time.perf_counter(), 0.0
+        self.started, self.cpu_started, self.waited = time.perf_counter(), time.process_time(), 0.0
 
     def end_epoch(self, *, last: bool) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
-        seconds = time.perf_counter() - self.started
-        self.connection.send({"seconds": seconds, "wait_seconds": self.waited})
+        seconds, cpu_seconds = time.perf_counter() - self.started, time.process_time() - self.cpu_started
+        self.connection.send({"seconds": seconds, "cpu_seconds": cpu_seconds, "wait_seconds": self.waited})
         if not last:
             self.wait()
 
-    def timed(self, items: Iterator[Any]) -> Iterator[Any]:
+    def timed(self, items: Generator[Any]) -> Iterator[Any]:
         """Yield the items; the time until each is there is time the loop waits for data."""
-        while True:
-            started = time.perf_counter()
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            finally:
-                self.waited += time.perf_counter() - started
-            yield item
+        with closing(items):
+            while True:
+                started = time.perf_counter()
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+                finally:
+                    self.waited += time.perf_counter() - started
+                yield item
 
 
 def take_turns(connection: Any, way: Way, kind: str, folder: Path, shape: Shape, num_epochs: int) -> None:
@@ -236,7 +238,8 @@ def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> d
             turns.end_epoch(last=at["step"] == at["num_steps"])
 
     read_ahead = loop.prefetched
-    loop.prefetched = lambda *arguments, **more: turns.timed(iter(read_ahead(*arguments, **more)))  # type: ignore[assignment]
+    loop.prefetched = lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more))  # type: ignore
+    loop.save_state = lambda *_: None  # type: ignore[attr-defined]  # as the Trainer, which saves nothing here
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
         result = loop.train(
             model,
