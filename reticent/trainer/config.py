@@ -29,6 +29,12 @@ class TrainConfig:
         Share of the eligible words that MLM masks.
     bf16 : {"auto", "on", "off"}
         bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
+    save_steps : int
+        Steps after which the state is saved that a stopped run goes on from; 0 saves it after each epoch.
+    logging_steps : int
+        Steps after which one is logged; on CUDA also how often losses are read and checked.
+    report_to : tuple of str
+        ``"tensorboard"`` beside ``metrics.jsonl``, which is always written.
     """
 
     num_epochs: int = 8
@@ -44,13 +50,19 @@ class TrainConfig:
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
     seed: int = 0
+    save_steps: int = 0
+    logging_steps: int = 10
+    report_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("num_epochs", "window_length", "batch_size", "gradient_accumulation_steps"):
+        for name in ("num_epochs", "window_length", "batch_size", "gradient_accumulation_steps", "logging_steps"):
             if getattr(self, name) < 1:
                 raise PolicyError(f"train.{name}: expected at least 1, got {getattr(self, name)}")
-        if self.warmup_steps < 0:
-            raise PolicyError(f"train.warmup_steps: expected at least 0, got {self.warmup_steps}")
+        for name in ("warmup_steps", "save_steps"):
+            if getattr(self, name) < 0:
+                raise PolicyError(f"train.{name}: expected at least 0, got {getattr(self, name)}")
+        if set(self.report_to) - {"tensorboard"}:
+            raise PolicyError(f'train.report_to: expected [] or ["tensorboard"], got {list(self.report_to)}')
         if not 0 < self.mask_share < 1:
             raise PolicyError(f"train.mask_share: expected a share between 0 and 1, got {self.mask_share}")
         if not (0 < self.learning_rate < math.inf and self.max_grad_norm > 0 and 0 <= self.weight_decay < math.inf):

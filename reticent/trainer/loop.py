@@ -1,18 +1,22 @@
 """The training loop: one function, read from top to bottom.
 
-Loss is the sum over targets divided by the number of targets of the whole step, so it does not change with how a step
-is split into micro-batches. On the CPU two runs give the same bits.
+Loss is the sum over targets divided by the number of targets of the whole step, over all its micro-batches and
+processes, so it does not change with how a step is split. On the CPU two runs give the same bits, and a run that was
+stopped and resumed gives those of one that was not.
+
+On CUDA nothing waits for the device but the reading of losses, once in ``logging_steps`` steps: a step whose gradient
+is not finite is left out on the device itself, with all after it, and found when the losses are read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
-import math
-import os
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +24,31 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.device import pick_device
-from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
 from reticent.errors import TrainingError
 from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
+from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, on_device, plan_steps
 from reticent.trainer.labels import Ledger, Targets, make_targets
-from reticent.trainer.models import check_fit, load_tokenizer, logits_at, special_ids
+from reticent.trainer.metrics import Clock, LossReader, open_metrics
+from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_at, special_ids
 from reticent.trainer.recipes import Recipe
-from reticent.trainer.windows import Batch, Windows, cut_windows, prefetched
+from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
+from reticent.trainer.stopping import stop_kept
+from reticent.trainer.windows import Batch, cut_windows, prefetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["TrainResult", "target_loss", "train"]
+__all__ = ["TargetLoss", "TrainResult", "target_loss", "train"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a training left: checkpoint folders by epoch, the ledger, and its mean loss per epoch."""
+    """What a training left: checkpoint folders by epoch, the ledger, its mean loss per epoch, and the share of each
+    epoch's time in which the loop waited for data.
+    """
 
     checkpoints: dict[int, Path]
     ledger: Ledger
@@ -47,6 +56,7 @@ class TrainResult:
     num_steps: int
     num_tokens: int
     seconds: float
+    waited: list[float] = field(default_factory=list)
 
 
 def train(
@@ -58,9 +68,16 @@ def train(
     *,
     tokenizer: str | Path,
     progress: Callable[[dict[str, Any]], None] | None = None,
+    epoch_store: Callable[[int], TokenStore] | None = None,
+    privacy: Any = None,
+    resume: bool = True,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
+
+    A training that was stopped (SIGTERM, Ctrl-C: it finishes its step, saves its state and ends as the signal would
+    have ended it) or killed goes on from its last state when it is called again. Under torchrun every process calls
+    it with the same arguments; ``batch_size`` windows go to each, and only the first writes.
 
     Parameters
     ----------
@@ -69,130 +86,211 @@ def train(
     tokenizer : path, hub name or ``tokenizer.json`` text
         The model's own; saved beside it.
     progress : callable, optional
-        Gets a dict (step, num_steps, epoch, loss) after each step.
+        Gets a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one that was read.
+    epoch_store : callable, optional
+        Gives the tokens of each epoch where they change, always the same for the same epoch; ``store`` then says how
+        many steps are expected.
+    resume : bool
+        False begins anew, whatever state is there.
 
     Raises
     ------
     TrainingError
         The tokens do not fit the model, none of them has a flag the recipe protects, nothing is eligible as a target, a
         protected token is a target, or the loss or its gradient is not finite. Checkpoints written before stay.
+    ArtifactError
+        ``out`` holds the state of another training.
     """
     from transformers import get_linear_schedule_with_warmup
 
-    started = time.perf_counter()
-    out = Path(out)
-    device = pick_device(config.device)
+    out, world = Path(out), join_world()
+    device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    if store.num_tokens and recipe.never_target and not np.bitwise_or.reduce(store.flags) & recipe.never_target:
-        raise TrainingError(
-            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
-        )
-    windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=64 if device.type == "cuda" else 8)
-    ledger = Ledger()
-    model = model.to(device=device).train()  # type: ignore
-    optimizer = _optimizer(model, config, device)
-    num_batches = math.ceil(len(windows) / config.batch_size)
-    num_steps = config.num_epochs * math.ceil(num_batches / config.gradient_accumulation_steps)
-    schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
-    autocast = _autocast(config, device)
-    keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
-    checkpoints: dict[int, Path] = {}
-    losses: list[float] = []
-    step = 0
+    _check_flags(store, recipe)
+    identity = identity_of(model, store, recipe, config, world.size, more=privacy)
+    found = read_state(out, identity) if resume else None
+    state = found or State()
 
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), _metrics(out) as log:
-        torch.manual_seed(config.seed)
-        for epoch in range(1, config.num_epochs + 1):
-            epoch_loss, epoch_targets = 0.0, 0
-            batches = prefetched(_targets(windows, recipe, ledger, config, epoch))
-            for group in _grouped(batches, config.gradient_accumulation_steps):
-                num_targets = sum(targets.num_targets for _, targets in group)
-                if num_targets == 0:
-                    continue
-                step_loss = 0.0
-                for batch, targets in group:
-                    with autocast():
-                        loss = target_loss(model, batch, targets, recipe.objective, device)
-                    (loss / num_targets).backward()
-                    step_loss += float(loss.detach())
-                if not math.isfinite(step_loss):
-                    raise TrainingError(
-                        f"the loss is not finite in epoch {epoch}, step {step + 1}; lower the learning rate"
-                    )
-                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
-                if not math.isfinite(norm):  # a finite loss can have a gradient that is not
-                    raise TrainingError(
-                        f"the gradient is not finite in epoch {epoch}, step {step + 1}; lower the learning rate"
-                    )
-                optimizer.step()
-                schedule.step()
-                optimizer.zero_grad(set_to_none=True)
-                step += 1
-                epoch_loss += step_loss
-                epoch_targets += num_targets
-                if progress:
-                    progress({"step": step, "num_steps": num_steps, "epoch": epoch, "loss": step_loss / num_targets})
-            if epoch_targets == 0:
+    model = model.to(device=device).train()  # type: ignore
+    network = _distributed(TargetLoss(model), world, device)
+    optimizer = _optimizer(model, config, device)
+    multiple = 64 if device.type == "cuda" else 8
+    windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
+    num_steps = config.num_epochs * num_steps_of(windows, config, world)
+    schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
+    if not found and world.is_main:
+        forget_state(out)
+    if found:
+        restore(out, model, optimizer)
+        _advance(schedule, state.step)
+    keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
+    ledger = state.ledger if world.is_main else Ledger()  # of this process; the state has the sum over all
+    clock, autocast = Clock(), _autocast(config, device)
+
+    with (
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        stop_kept() as stop,
+        open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
+    ):
+        reader = LossReader(state, metrics, world, config.logging_steps, out)
+
+        def save() -> None:
+            reader.read()
+            state.ledger = _summed(ledger, world)
+            state.sizes, state.seconds = metrics.sizes(), state.seconds + clock.lap()
+            if world.is_main:
+                save_state(out, identity, state, model, optimizer)
+
+        while state.epoch <= config.num_epochs:
+            clock.begin_epoch()
+            if epoch_store is not None:
+                tokens = epoch_store(state.epoch)
+                windows = cut_windows(tokens, config.window_length, special, pad_to_multiple_of=multiple)
+            make = _maker(recipe, config, special.mask, state.epoch)
+            plan = plan_steps(windows, config, world, state.epoch)
+            causal = recipe.objective == "clm"
+            steps = iter_steps(windows, plan[state.done :], make, copy.deepcopy(ledger), causal=causal, device=device)
+            with closing(prefetched(steps)) as feed:
+                for step in clock.watch(feed):
+                    num_targets, num_tokens, stops = world.sum(step.num_targets, step.num_tokens, stop.asked)
+                    if stops:  # a signal to one process stops all of them before the same step
+                        save()
+                        raise SystemExit(128 + signal.SIGTERM)
+                    if num_targets:
+                        rate = schedule.get_last_lr()[0]
+                        losses = _add_gradients(network, step, num_targets, world, autocast)
+                        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+                        reader.add(num_targets, losses, norm, rate)
+                        if device.type == "cpu":
+                            reader.read()
+                        else:
+                            optimizer.found_inf = reader.found_inf  # type: ignore[attr-defined]
+                        optimizer.step()
+                        schedule.step()
+                        optimizer.zero_grad(set_to_none=True)
+                        state.step += 1
+                    ledger = step.ledger
+                    state.done += 1
+                    state.num_tokens += int(num_tokens)
+                    if num_targets and state.step % config.logging_steps == 0:
+                        reader.read()
+                    if num_targets and progress:
+                        progress(
+                            {"step": state.step, "num_steps": num_steps, "epoch": state.epoch, "loss": reader.last}
+                        )
+                    if config.save_steps and state.step % config.save_steps == 0 and state.done < len(plan):
+                        save()
+            reader.read()
+            if state.epoch_targets == 0:
                 raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
-            losses.append(epoch_loss / epoch_targets)
-            log({"epoch": epoch, "loss": losses[-1], "targets": epoch_targets, "step": step})
-            if epoch in keep:
-                checkpoints[epoch] = out / f"epoch-{epoch:04d}"
-                write_model(model, fast_tokenizer, checkpoints[epoch], recipe=recipe.name, epoch=epoch)
-    (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **ledger.to_dict()}, indent=1))
-    num_tokens = config.num_epochs * store.num_tokens
-    return TrainResult(checkpoints, ledger, losses, step, num_tokens, time.perf_counter() - started)
+            state.losses.append(state.epoch_loss / state.epoch_targets)
+            times = clock.of_epoch()
+            state.waited.append(times["waited"])
+            about = {"epoch": state.epoch, "step": state.step}
+            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets})
+            metrics.log({**about, **times}, "timings.jsonl")
+            if state.epoch in keep:
+                state.checkpoints.append(state.epoch)
+                if world.is_main:
+                    write_model(model, fast_tokenizer, _folder(out, state.epoch), recipe=recipe.name, epoch=state.epoch)
+            state.begin_epoch()
+            if state.epoch <= config.num_epochs:
+                save()
+    total = _summed(ledger, world)
+    if world.is_main:
+        (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict()}, indent=1))
+        forget_state(out)
+    checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
+    return TrainResult(
+        checkpoints, total, state.losses, state.step, state.num_tokens, state.seconds + clock.lap(), state.waited
+    )
+
+
+class TargetLoss(torch.nn.Module):
+    """A model as the sum of its cross entropy over the targets of a micro-batch (a float32 scalar).
+
+    Logits are made at the cells that predict a target and nowhere else, so a protected token has no gradient.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        super().__init__()
+        self.model = model
+        head_alone(model)  # tried once, before anything wraps the model
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention: torch.Tensor | None,
+        positions: torch.Tensor | None,
+        segments: torch.Tensor | None,
+        at: torch.Tensor,
+        labels: torch.Tensor,
+    ) -> torch.Tensor:
+        logits = logits_at(self.model, input_ids, attention, at, positions)
+        return F.cross_entropy(logits.float(), labels, reduction="sum")
 
 
 def target_loss(
     model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
 ) -> torch.Tensor:
-    """Return the sum of the cross entropy over the targets of a batch (a float32 scalar).
-
-    Logits are made at the positions that predict a target and nowhere else, so a protected token has no gradient.
-    """
-    input_ids = torch.from_numpy(targets.input_ids).to(device, non_blocking=True)
-    labels = torch.from_numpy(targets.labels).to(device, non_blocking=True)
-    if objective == "clm":  # position t predicts the token at t + 1
-        labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORE_INDEX)], dim=1)
-        attention = None  # padding stands on the right, where a causal model does not look
-    else:
-        attention = torch.from_numpy(batch.attention).to(device, non_blocking=True)
-    wanted = labels != IGNORE_INDEX
-    logits = logits_at(model, input_ids, attention, wanted)
-    return F.cross_entropy(logits.float(), labels[wanted], reduction="sum")
+    """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
+    return TargetLoss(model)(*on_device(micro_batch(batch, targets, objective == "clm"), device).inputs)
 
 
-def _targets(
-    windows: Windows, recipe: Recipe, ledger: Ledger, config: TrainConfig, epoch: int
-) -> Iterator[tuple[Batch, Targets]]:
-    for numbers in windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch):
-        batch = windows.gather(numbers)
-        yield (
-            batch,
-            make_targets(
-                batch,
-                recipe,
-                ledger,
-                mask_id=windows.special.mask,
-                mask_share=config.mask_share,
-                seed=config.seed,
-                epoch=epoch,
-            ),
+def _add_gradients(
+    network: torch.nn.Module,
+    step: Step,
+    num_targets: float,
+    world: World,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> list[torch.Tensor]:
+    """Add the gradient of the step's mean loss; returns the loss of each micro-batch, a sum, still on the device."""
+    losses = []
+    micro_batches = step.wait()
+    for turn, micro in enumerate(micro_batches):
+        torch.manual_seed(micro.seed)
+        apart = world.size > 1 and turn < len(micro_batches) - 1  # processes exchange gradients once a step
+        with network.no_sync() if apart else contextlib.nullcontext():  # type: ignore[operator]
+            with autocast():
+                loss = network(*micro.inputs)
+            (loss * world.size / num_targets).backward()  # processes take the mean of their gradients
+        losses.append(loss.detach())
+    return losses
+
+
+def _maker(recipe: Recipe, config: TrainConfig, mask_id: int | None, epoch: int) -> Callable[[Batch, Ledger], Targets]:
+    def make(batch: Batch, ledger: Ledger) -> Targets:
+        return make_targets(
+            batch, recipe, ledger, mask_id=mask_id, mask_share=config.mask_share, seed=config.seed, epoch=epoch
+        )
+
+    return make
+
+
+def _check_flags(store: TokenStore, recipe: Recipe) -> None:
+    if store.num_tokens and recipe.never_target and not np.bitwise_or.reduce(store.flags) & recipe.never_target:
+        raise TrainingError(
+            f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
         )
 
 
-def _grouped(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    group: list[Any] = []
-    for item in items:
-        group.append(item)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group
+def _distributed(network: TargetLoss, world: World, device: torch.device) -> torch.nn.Module:
+    if world.size == 1:
+        return network
+    devices = [device.index] if device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, broadcast_buffers=False)
+
+
+def _summed(ledger: Ledger, world: World) -> Ledger:
+    """The ledger over all processes."""
+    counts = asdict(ledger)
+    return Ledger(**dict(zip(counts, map(int, world.sum(*counts.values())), strict=True)))
+
+
+def _folder(out: Path, epoch: int) -> Path:
+    return out / f"epoch-{epoch:04d}"
 
 
 def _optimizer(model: PreTrainedModel, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
@@ -203,21 +301,16 @@ def _optimizer(model: PreTrainedModel, config: TrainConfig, device: torch.device
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
 
 
-def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+def _advance(schedule: Any, step: int) -> None:
+    """Set a new schedule to where it stands after ``step`` steps, of which it is a function."""
+    schedule.last_epoch = step
+    rates = [base * rate(step) for base, rate in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
+    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    schedule._last_lr = rates
+
+
+def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
     if config.bf16 == "on" or (config.bf16 == "auto" and device.type == "cuda"):
         return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext
-
-
-@contextlib.contextmanager
-def _metrics(out: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Append JSON lines to ``metrics.jsonl``, private."""
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(out / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "a") as file:
-
-        def log(values: dict[str, Any]) -> None:
-            file.write(json.dumps(values) + "\n")
-            file.flush()
-
-        yield log

@@ -212,19 +212,33 @@ def check_fit(
 
 
 def logits_at(
-    model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None, wanted_BT: torch.Tensor
+    model: PreTrainedModel,
+    input_ids_BT: torch.Tensor,
+    attention_BT: torch.Tensor | None,
+    wanted: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return logits (N, V) at the N wanted positions, in row order.
+    """Return logits (N, V) at the N wanted cells, in their order.
 
-    The head runs at those positions only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
-    (scaled or capped logits, heads of several parts) the full logits are made and cut. ``attention_BT`` None means no
-    padding matters (causal models padded on the right).
+    The head runs at those cells only where it alone makes the logits (BERT, GPT-2, Llama and their kin); elsewhere
+    (scaled or capped logits, heads of several parts) the full logits are made and cut.
+
+    Parameters
+    ----------
+    attention_BT : bool tensor, shape (B, T), or (B, 1, T, T) for who sees whom
+        None means no padding matters (causal models padded on the right).
+    wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
+        Cells, or their numbers in the flattened batch; by number a GPU need not tell the host how many there are.
+    position_ids_BT : int64 tensor, shape (B, T)
+        None counts from the start of each row.
     """
+    inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
+    if position_ids_BT is not None:
+        inputs["position_ids"] = position_ids_BT
     head = head_alone(model)
-    if head is None:
-        return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits[wanted_BT]
-    hidden = model.base_model(input_ids=input_ids_BT, attention_mask=attention_BT).last_hidden_state
-    return head(hidden[wanted_BT])
+    values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
+    at = values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
+    return at if head is None else head(at)
 
 
 #: What some architectures do to logits after the head; a model whose config sets one is asked for its own logits.

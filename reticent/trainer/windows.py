@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -142,7 +142,7 @@ def cut_windows(store: TokenStore, length: int, special: SpecialIds, *, pad_to_m
     return Windows(store, special, documents, starts, lengths, pad_to_multiple_of)
 
 
-def prefetched(items: Iterable[T], depth: int = 4) -> Iterator[T]:
+def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
     """Yield ``items``, made by one thread up to ``depth`` ahead; an error there is raised here."""
     ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=depth)
     stopped = threading.Event()

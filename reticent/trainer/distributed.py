@@ -1,0 +1,84 @@
+"""The processes of one training, as torchrun starts them: RANK, WORLD_SIZE and LOCAL_RANK say who is who.
+
+Counts are summed on the CPU over gloo, so that asking for them never waits for the GPU; gradients go over NCCL where
+there is CUDA. A program that is started alone is a world of one and starts no communication.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from reticent.device import pick_device
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["World", "join_world", "launched"]
+
+#: One process may detect, index and tokenise for hours before the others are needed; torchrun ends them if it fails.
+PATIENCE = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Which of how many processes this is."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes the results."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Sum each value over all processes, in float64: counts below 2^53 are exact. Waits for every process."""
+        if self.size == 1:
+            return list(values)
+        import torch
+
+        totals = torch.tensor(values, dtype=torch.float64)
+        torch.distributed.all_reduce(totals)
+        return totals.tolist()
+
+    def told(self, value: int) -> int:
+        """What the main process says; the others' own values are ignored. Waits for every process."""
+        return int(self.sum(value if self.is_main else 0)[0])
+
+    def device(self, name: str) -> torch.device:
+        """The device of this process: "auto" and "cuda" are the GPU of its number on this machine."""
+        import torch
+
+        if self.size > 1 and name in ("auto", "cuda") and torch.cuda.is_available():
+            name = f"cuda:{self.local_rank}"
+        device = pick_device(name)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        return device
+
+
+def launched() -> World:
+    """The world that the launcher's variables describe; joins nothing and imports nothing."""
+    rank, size, local = (int(os.environ.get(name, default)) for name, default in _VARIABLES)
+    return World(rank, size, local) if size > 1 else World()
+
+
+_VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+
+
+def join_world() -> World:
+    """Join the other processes, once; returns at once in a program that was started alone."""
+    world = launched()
+    if world.size > 1:
+        import torch
+
+        if not torch.distributed.is_initialized():
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            if torch.cuda.is_available():
+                torch.cuda.set_device(world.local_rank % torch.cuda.device_count())
+            torch.distributed.init_process_group(backend, timeout=PATIENCE)
+    return world

@@ -1,0 +1,181 @@
+"""From window numbers to tensors on the device: what one thread prepares while the model works.
+
+The plan of an epoch is a list of steps, a step a list of micro-batches, a micro-batch an array of window numbers. It is
+a function of (seed, epoch): every process makes the same plan and takes its own micro-batches of each step.
+
+Shapes: B rows a micro-batch, T tokens a row, N cells that predict a target.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.distributed import World
+from reticent.trainer.labels import Ledger, Targets
+from reticent.trainer.windows import Batch, Windows
+
+__all__ = ["MicroBatch", "Part", "Step", "iter_steps", "micro_batch", "num_steps_of", "on_device", "plan_steps"]
+
+#: Makes the targets of a gathered batch and counts them in a ledger.
+Make = Callable[[Batch, Ledger], Targets]
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What one forward pass needs, on the device once :func:`on_device` put it there.
+
+    Attributes
+    ----------
+    input_ids : int64 tensor, shape (B, T)
+    attention : bool tensor, shape (B, T), not padding; None where nothing looks at the padding
+    positions, segments : int64 and int32 tensors, shape (B, T), of packed rows; None elsewhere
+        A token's place in its window, and the number of its window in the row, -1 for padding.
+    at : int64 tensor, shape (N,)
+        Cells of the flattened batch whose output predicts a target, ascending.
+    labels : int64 tensor, shape (N,)
+    windows : int64 array, shape (B,) unpacked
+        Numbers of the windows, on the host.
+    seed : int
+        Of everything drawn while this micro-batch goes through the model (dropout).
+    """
+
+    input_ids: torch.Tensor
+    attention: torch.Tensor | None
+    positions: torch.Tensor | None
+    segments: torch.Tensor | None
+    at: torch.Tensor
+    labels: torch.Tensor
+    windows: np.ndarray
+    seed: int = 0
+
+    @property
+    def inputs(self) -> tuple[torch.Tensor | None, ...]:
+        """What the model is called with, in its order."""
+        return self.input_ids, self.attention, self.positions, self.segments, self.at, self.labels
+
+    @property
+    def num_targets(self) -> int:
+        return len(self.at)
+
+
+@dataclass(slots=True)
+class Step:
+    """The micro-batches of this process for one step, and the ledger after them."""
+
+    micro_batches: list[MicroBatch]
+    num_targets: int
+    num_tokens: int
+    ledger: Ledger
+    ready: torch.cuda.Event | None = None
+
+    def wait(self) -> list[MicroBatch]:
+        """Make the device wait, and not the host, until the micro-batches have arrived."""
+        if self.ready is not None:
+            stream = torch.cuda.current_stream()
+            stream.wait_event(self.ready)
+            for tensor in (tensor for micro in self.micro_batches for tensor in _tensors(micro).values()):
+                tensor.record_stream(stream)
+        return self.micro_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A micro-batch to be: window numbers, and where in the training it stands: (seed, epoch, place in the epoch)."""
+
+    windows: np.ndarray
+    counters: tuple[int, int, int]
+
+    @property
+    def seed(self) -> int:
+        """The same in whichever process, run or resumed run the micro-batch goes through the model."""
+        seed, *others = self.counters
+        return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
+
+
+def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part]]:
+    """Return this process's micro-batches of every step of an epoch.
+
+    A step takes ``gradient_accumulation_steps * world.size`` batches of the epoch's order and deals them in turn, so
+    two processes take the steps that one takes with twice the accumulation. The last step may have none for some.
+    """
+    batches = windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch)
+    parts = [Part(numbers, (config.seed, epoch, place)) for place, numbers in enumerate(batches)]
+    size = config.gradient_accumulation_steps * world.size
+    return [parts[start : start + size][world.rank :: world.size] for start in range(0, len(parts), size)]
+
+
+def num_steps_of(windows: Windows, config: TrainConfig, world: World) -> int:
+    """Number of steps in a plan, without making one."""
+    batches = math.ceil(len(windows) / config.batch_size)
+    return math.ceil(batches / (config.gradient_accumulation_steps * world.size))
+
+
+def iter_steps(
+    windows: Windows, plan: Sequence[Sequence[Part]], make: Make, ledger: Ledger, *, causal: bool, device: torch.device
+) -> Iterator[Step]:
+    """Yield the steps of a plan, their tensors on the device; meant for a thread of its own.
+
+    ``ledger`` counts what was made; each step carries a copy as it was after that step, for what is made ahead is not
+    trained on yet. A process without a micro-batch in a step gets one without targets: it takes part in every sum.
+    """
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    for parts in plan:
+        made, num_tokens = [], 0
+        for part in parts:
+            batch = windows.gather(part.windows)
+            num_tokens += int(np.count_nonzero(batch.is_text))
+            made.append(micro_batch(batch, make(batch, ledger), causal, seed=part.seed))
+        if not made:
+            batch = windows.gather(np.zeros(1, dtype=np.int64))
+            nothing = Targets(batch.input_ids, np.full_like(batch.input_ids, IGNORE_INDEX))
+            made.append(micro_batch(batch, nothing, causal))
+        num_targets = sum(micro.num_targets for micro in made)
+        ready = None
+        if stream is not None:
+            with torch.cuda.stream(stream):
+                made = [on_device(micro, device) for micro in made]
+                ready = stream.record_event()
+        yield Step(made, num_targets, num_tokens, copy.deepcopy(ledger), ready)
+
+
+def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
+    """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and padding on the
+    right is never looked at.
+    """
+    labels = targets.labels
+    if causal:
+        labels = np.concatenate([labels[:, 1:], np.full_like(labels[:, :1], IGNORE_INDEX)], axis=1)
+    at = np.flatnonzero(labels != IGNORE_INDEX)
+    return MicroBatch(
+        input_ids=torch.from_numpy(targets.input_ids),
+        attention=None if causal else torch.from_numpy(batch.attention),
+        positions=None,
+        segments=None,
+        at=torch.from_numpy(at),
+        labels=torch.from_numpy(labels.reshape(-1)[at]),
+        windows=batch.windows,
+        seed=seed,
+    )
+
+
+def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
+    """Move a micro-batch; to CUDA through pinned memory, without waiting."""
+    pinned = device.type == "cuda"
+    moved = {
+        name: (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+        for name, tensor in _tensors(micro).items()
+    }
+    return replace(micro, **moved)  # type: ignore[arg-type]
+
+
+def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
+    values = {entry.name: getattr(micro, entry.name) for entry in fields(micro)}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}

@@ -1,0 +1,163 @@
+"""What a training says about itself while it runs, private: numbers of the model, and apart from them times.
+
+``metrics.jsonl`` holds what another run of the same seed repeats: a line each ``logging_steps`` steps and one an
+epoch. ``timings.jsonl`` holds what it does not: seconds, and the share of them in which the loop waited for data. A
+resumed run cuts both back to where its state was saved.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.distributed import World
+from reticent.trainer.resume import State
+
+__all__ = ["FILES", "Clock", "LossReader", "Metrics", "open_metrics"]
+
+T = TypeVar("T")
+
+FILES = ("metrics.jsonl", "timings.jsonl")
+
+
+class Metrics:
+    """Appends lines to both files, and scalars to TensorBoard where it is asked for."""
+
+    def __init__(self, files: dict[str, Any], board: Any = None):
+        self._files, self._board = files, board
+
+    def log(self, values: dict[str, Any], file: str = "metrics.jsonl") -> None:
+        """Write one line; ``step`` in it is TensorBoard's step."""
+        if file in self._files:
+            self._files[file].write(json.dumps(values) + "\n")
+            self._files[file].flush()
+        if self._board is not None:
+            kind = "step" if "learning_rate" in values else "epoch"
+            for name, value in values.items():
+                if name not in ("epoch", "step"):
+                    self._board.add_scalar(f"{kind}/{name}", value, values["step"])
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file: where a resumed run goes on."""
+        return {name: file.tell() for name, file in self._files.items()}
+
+
+@contextmanager
+def open_metrics(out: Path, state: State, report_to: tuple[str, ...], *, write: bool) -> Iterator[Metrics]:
+    """Open the files of ``out``, cut back to what they held when the state was saved; with ``write`` False nothing."""
+    files: dict[str, Any] = {}
+    board = None
+    try:
+        if write:
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            board = _tensorboard(out, state.step) if "tensorboard" in report_to else None
+            for name in FILES:
+                files[name] = os.fdopen(os.open(out / name, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+                files[name].truncate(min(state.sizes.get(name, 0), os.fstat(files[name].fileno()).st_size))
+                files[name].seek(0, os.SEEK_END)
+        yield Metrics(files, board)
+    finally:
+        for file in files.values():
+            file.close()
+        if board is not None:
+            board.close()
+            for path in (out / "tensorboard").iterdir():
+                path.chmod(0o600)
+
+
+class LossReader:
+    """Keeps the losses and gradient norms of steps on the device until they are read, all at once, and checked.
+
+    On CUDA ``found_inf`` makes the optimizer leave out a step whose gradient is not finite, and every step after it,
+    without asking the host: the weights are good when the error is raised.
+    """
+
+    def __init__(self, state: State, metrics: Metrics, world: World, logging_steps: int, out: Path):
+        self.state, self.metrics, self.world, self.out = state, metrics, world, out
+        self.logging_steps = logging_steps
+        self.found_inf: torch.Tensor | None = None
+        #: Mean loss of the last step that was read.
+        self.last = math.nan
+        self._pending: list[tuple[int, float, list[torch.Tensor], torch.Tensor, float]] = []
+
+    def add(self, num_targets: float, losses: list[torch.Tensor], norm: torch.Tensor, rate: float) -> None:
+        """Take what the step about to be taken gave: losses of its micro-batches (sums) and its gradient's norm."""
+        self._pending.append((self.state.step + 1, num_targets, losses, norm, rate))
+        if norm.device.type != "cpu":
+            bad = (~torch.isfinite(norm)).float()
+            self.found_inf = bad if self.found_inf is None else torch.maximum(self.found_inf, bad)
+
+    def read(self) -> None:
+        """Add what is pending to the state, log it, and raise `TrainingError` at a value that is not finite."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        on_device = [value for _, _, losses, norm, _ in pending for value in (*losses, norm)]
+        values = iter(torch.stack([value.detach().float() for value in on_device]).tolist())
+        read = [(math.fsum(next(values) for _ in losses), next(values)) for _, _, losses, _, _ in pending]
+        sums = self.world.sum(*(loss for loss, _ in read))
+        for (step, num_targets, _, _, rate), loss, (_, norm) in zip(pending, sums, read, strict=True):
+            for what, value in (("loss", loss), ("gradient", norm)):  # a finite loss can have a gradient that is not
+                if not math.isfinite(value):
+                    raise TrainingError(
+                        f"the {what} is not finite in epoch {self.state.epoch}, step {step}; lower the learning rate"
+                        f" ({self._last_good()})"
+                    )
+            self.state.epoch_loss += loss
+            self.state.epoch_targets += int(num_targets)
+            self.last = loss / num_targets
+            if step % self.logging_steps == 0:
+                about = {"epoch": self.state.epoch, "step": step, "loss": self.last, "targets": int(num_targets)}
+                self.metrics.log({**about, "grad_norm": norm, "learning_rate": rate})
+
+    def _last_good(self) -> str:
+        if not self.state.checkpoints:
+            return "there is no checkpoint yet"
+        return f"the last good checkpoint is {self.out / f'epoch-{self.state.checkpoints[-1]:04d}'}"
+
+
+class Clock:
+    """How long an epoch takes, and how much of that the loop waits for data: no less than the device waits."""
+
+    def __init__(self) -> None:
+        self._lap = self._epoch = time.perf_counter()
+        self._waited = 0.0
+
+    def lap(self) -> float:
+        """Seconds since this was asked last."""
+        before, self._lap = self._lap, time.perf_counter()
+        return self._lap - before
+
+    def begin_epoch(self) -> None:
+        self._epoch, self._waited = time.perf_counter(), 0.0
+
+    def watch(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield ``items`` and count the time until each is there; planning the epoch before the first counts too."""
+        since = self._epoch
+        for item in items:
+            self._waited += time.perf_counter() - since
+            yield item
+            since = time.perf_counter()
+
+    def of_epoch(self) -> dict[str, float]:
+        """Seconds of this epoch, and the share of them in which the loop waited for data."""
+        seconds = time.perf_counter() - self._epoch
+        return {"seconds": round(seconds, 3), "waited": round(self._waited / seconds, 5)}
+
+
+def _tensorboard(out: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise PolicyError('train.report_to: "tensorboard" needs its package; pip install reticent[track]') from None
+    (out / "tensorboard").mkdir(mode=0o700, exist_ok=True)
+    return SummaryWriter(str(out / "tensorboard"), purge_step=step + 1 if step else None)

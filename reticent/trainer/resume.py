@@ -1,0 +1,171 @@
+"""The state of a training: one private safetensors file that is replaced whole, bound to what it is the state of.
+
+It holds what the next step depends on and cannot be made again: weights that are trained, the optimizer's moments,
+and, as JSON in the file's header, the place in the epoch, the ledger and the losses so far. Data order, masks, dropout
+and learning rate are functions of (seed, epoch, step), so no generator's state is in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+from reticent.trainer.config import TrainConfig
+from reticent.trainer.labels import Ledger
+from reticent.trainer.recipes import Recipe
+
+__all__ = ["STATE", "State", "forget_state", "identity_of", "read_state", "restore", "save_state"]
+
+#: Name of the file in the output folder; it is there while a training is unfinished.
+STATE = "state.safetensors"
+#: Settings that change how a run is watched or where it runs, and nothing that it computes.
+UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
+
+
+@dataclass(slots=True)
+class State:
+    """Where a training stands: ``done`` planned steps of ``epoch`` lie behind it, ``step`` were taken in all."""
+
+    epoch: int = 1
+    done: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0
+    epoch_targets: int = 0
+    losses: list[float] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    num_tokens: int = 0
+    seconds: float = 0.0
+    checkpoints: list[int] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def begin_epoch(self) -> None:
+        """Go on to the next epoch."""
+        self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
+
+
+def identity_of(
+    model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
+) -> dict[str, Any]:
+    """Everything that a state is the state of, as JSON. Cost: one pass over the weights and the tokens."""
+    settings = {name: value for name, value in asdict(config).items() if name not in UNBOUND}
+    settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
+    identity = {"settings": settings, "recipe": asdict(recipe), "tokens": _tokens_digest(store)}
+    identity |= {"model": _weights_digest(model), "more": more}
+    return json.loads(json.dumps(identity, default=str))
+
+
+def save_state(
+    folder: Path, identity: dict[str, Any], state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Write the state whole or not at all; the last good one stands until then. Cost: the bytes written, and fsync."""
+    from safetensors.torch import save_file
+
+    tensors = {}
+    for name, weight in _trained(model):
+        tensors[f"model.{name}"] = weight.detach().contiguous()
+        for key, value in optimizer.state.get(weight, {}).items():
+            tensors[f"optimizer.{name}.{key}"] = value.detach().contiguous()
+    temporary = folder / f".{STATE}.tmp"
+    header = {"identity": json.dumps(identity), "state": json.dumps(asdict(state))}
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)
+    save_file(tensors, temporary, metadata=header)
+    temporary.chmod(0o600)
+    _sync(temporary)
+    temporary.replace(folder / STATE)
+    _sync(folder)
+
+
+def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
+    """Read where the training in ``folder`` stands; None where none is unfinished.
+
+    Raises
+    ------
+    ArtifactError
+        The file cannot be read, or is the state of a training with other settings, recipe, tokens or model.
+    """
+    path = folder / STATE
+    if not path.exists():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata()
+        found, values = json.loads(header["identity"]), json.loads(header["state"])
+        ledger = values.pop("ledger")
+        state = State(**values, ledger=Ledger(**ledger))
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError):
+        raise ArtifactError(f"{path}: not a readable state of a training; delete it to begin anew") from None
+    differs = [key for key in identity if key != "settings" and found.get(key) != identity[key]]
+    for name in identity["settings"].keys() | found.get("settings", {}).keys():
+        if found.get("settings", {}).get(name, None) != identity["settings"].get(name, None):
+            differs.append(f"train.{name}")
+    if differs:
+        raise ArtifactError(
+            f"{path}: the state of another training ({', '.join(sorted(differs))} differ); go on with what it was "
+            "begun with, choose another folder, or begin anew (resume=False, --fresh)"
+        )
+    return state
+
+
+def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put the saved weights and moments where they were."""
+    from safetensors.torch import load_file
+
+    tensors = load_file(folder / STATE)
+    with torch.no_grad():
+        for name, weight in _trained(model):
+            saved = tensors.get(f"model.{name}")
+            if saved is None or saved.shape != weight.shape:
+                raise ArtifactError(f"{folder / STATE}: lacks the weights {name} of this model")
+            weight.copy_(saved)
+            prefix = f"optimizer.{name}."
+            moments = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            if moments:
+                optimizer.state[weight] = {key: value.to(weight.device) for key, value in moments.items()}
+
+
+def forget_state(folder: Path) -> None:
+    """Delete the state: its training is finished, or begins anew."""
+    for name in (STATE, f".{STATE}.tmp"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+
+
+def _tokens_digest(store: TokenStore) -> str:
+    digest = hashlib.sha256()
+    for entry in fields(store):
+        column = getattr(store, entry.name)
+        if isinstance(column, np.ndarray):
+            digest.update(np.ascontiguousarray(column).data)
+    return digest.hexdigest()
+
+
+def _weights_digest(model: torch.nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, weight in model.named_parameters():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,54 @@
+"""A request to stop (SIGTERM, SIGHUP, Ctrl-C) is kept until the training has put itself in order.
+
+The first signal is noted; when the block ends it goes to whoever had it before, so the program ends as it would have.
+A second one goes there at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Stop", "stop_kept"]
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(slots=True)
+class Stop:
+    """What was asked of this process."""
+
+    came: list[int] = field(default_factory=list)
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.came)
+
+
+@contextmanager
+def stop_kept() -> Iterator[Stop]:
+    """Yield what signals ask for while the block runs; only the main thread gets them, elsewhere nothing is kept."""
+    stop = Stop()
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: Any) -> None:
+        if stop.came:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        stop.came.append(number)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup`; a handler that is not Python's
+                before[number] = signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if stop.came:
+            signal.raise_signal(stop.came[0])

@@ -1,0 +1,235 @@
+"""A training that is stopped or killed and called again ends as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_loop import UNFINISHED, run
+from toy_models import random_store, toy_model
+
+from reticent.errors import ArtifactError, TrainingError
+from reticent.trainer.loop import TrainResult
+from reticent.trainer.metrics import FILES
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+KINDS = [("bert", "ppmlm"), ("gpt2", "ppclm")]
+
+
+def dropping(kind: str) -> Any:
+    """A model that draws: a resumed run must draw what the uninterrupted one drew."""
+    model = toy_model(kind)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1
+    return model
+
+
+def results(folder: Path, result: TrainResult) -> dict[str, Any]:
+    """Everything that a training leaves, but its times."""
+    files = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "timings.jsonl"
+    }
+    numbers = (result.losses, result.ledger, result.num_steps, result.num_tokens)
+    return {"files": files, "numbers": numbers, "checkpoints": sorted(result.checkpoints)}
+
+
+def stopping_at(step: int, how: Any) -> Any:
+    def progress(said: dict[str, Any]) -> None:
+        if said["step"] == step:
+            how()
+
+    return progress
+
+
+def control_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def fall_over() -> None:
+    raise ZeroDivisionError
+
+
+SETTINGS: dict[str, Any] = {
+    "num_epochs": 3, "checkpoint_epochs": (1, 2), "batch_size": 2, "gradient_accumulation_steps": 2,
+    "learning_rate": 0.01, "warmup_steps": 2, "logging_steps": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 3, 5, 8])  # 3 steps an epoch
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_a_stopped_run_ends_as_one_that_was_not_stopped(kind: str, recipe: str, step: int, tmp_path: Path) -> None:
+    whole = run(kind, recipe, tmp_path / "whole", model=dropping(kind), **SETTINGS)
+    model = dropping(kind)
+    with pytest.raises(KeyboardInterrupt):
+        run(kind, recipe, tmp_path / "cut", model=model, progress=stopping_at(step, control_c), **SETTINGS)
+    assert set(UNFINISHED) <= {path.name for path in (tmp_path / "cut").iterdir()}
+    steps: list[int] = []
+    resumed = run(
+        kind, recipe, tmp_path / "cut", model=dropping(kind), progress=lambda said: steps.append(said["step"]),
+        **SETTINGS,
+    )  # fmt: skip
+    assert steps == list(range(step + 1, 10))  # nothing is done twice, nothing left out
+    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+    assert list(tmp_path.rglob("*state*")) == []
+
+
+def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not_stopped(tmp_path: Path) -> None:
+    whole = run("bert", "ppmlm", tmp_path / "whole", model=dropping("bert"), **SETTINGS)
+    for step in range(1, 9):
+        with pytest.raises(KeyboardInterrupt):
+            run("bert", "ppmlm", tmp_path / "cut", model=dropping("bert"), progress=stopping_at(step, control_c),
+                **SETTINGS)  # fmt: skip
+    resumed = run("bert", "ppmlm", tmp_path / "cut", model=dropping("bert"), **SETTINGS)
+    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+
+
+@pytest.mark.parametrize(("save_steps", "goes_on_at"), [(0, 4), (2, 5)])
+def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes_on_at: int, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "save_steps": save_steps}
+    whole = run("gpt2", "ppclm", tmp_path / "whole", model=dropping("gpt2"), **settings)
+    with pytest.raises(ZeroDivisionError):
+        run("gpt2", "ppclm", tmp_path / "cut", model=dropping("gpt2"), progress=stopping_at(5, fall_over), **settings)
+    steps: list[int] = []
+    resumed = run(
+        "gpt2", "ppclm", tmp_path / "cut", model=dropping("gpt2"), progress=lambda said: steps.append(said["step"]),
+        **settings,
+    )  # fmt: skip
+    assert steps[0] == goes_on_at
+    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+
+
+PROGRAM = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from test_loop import run
+from test_train_resume import SETTINGS, dropping
+def progress(said):
+    if said["step"] == int(sys.argv[3]):
+        os.kill(os.getpid(), int(sys.argv[4]))
+result = run("gpt2", "ppclm", Path(sys.argv[2]), model=dropping("gpt2"), progress=progress, **SETTINGS)
+print(result.losses)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_gets_a_signal_ends_by_it_and_can_go_on(number: int, tmp_path: Path) -> None:
+    whole = run("gpt2", "ppclm", tmp_path / "whole", model=dropping("gpt2"), **SETTINGS)
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(tmp_path / "cut")]
+    stopped = subprocess.run([*command, "5", str(int(number))], capture_output=True, check=False)
+    assert stopped.returncode == -number
+    assert (tmp_path / "cut" / "state.safetensors").stat().st_mode & 0o777 == 0o600
+    done = subprocess.run([*command, "0", "0"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == whole.losses
+    for name in ("epoch-0003/model.safetensors", "metrics.jsonl", "ledger.json"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_second_signal_is_not_kept(tmp_path: Path) -> None:
+    def twice() -> None:
+        control_c()
+        control_c()
+
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path, progress=stopping_at(2, twice), **SETTINGS)
+    assert not (tmp_path / "state.safetensors").exists()
+
+
+def test_handlers_are_those_of_before(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    run("gpt2", "clm", tmp_path, num_epochs=1)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.parametrize(
+    ("said", "changes"),
+    [
+        ("train.learning_rate", {"learning_rate": 0.02}),
+        ("train.batches_a_step", {"gradient_accumulation_steps": 1}),
+        ("train.seed", {"seed": 1}),
+        ("recipe", {"recipe": "clm"}),
+        ("tokens", {"store": random_store(12, length=6, seed=1)}),
+        ("model", {"model": toy_model("gpt2", seed=1)}),
+    ],
+)
+def test_the_state_of_another_training_is_refused_and_stays(said: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path, progress=stopping_at(5, control_c), **SETTINGS)
+    before = (tmp_path / "state.safetensors").read_bytes()
+    options = {"kind": "gpt2", "recipe": "ppclm", "out": tmp_path, **SETTINGS, **changes}
+    with pytest.raises(ArtifactError, match=f"another training .*{said}"):
+        run(**options)
+    assert (tmp_path / "state.safetensors").read_bytes() == before
+    assert (tmp_path / "epoch-0001").exists()
+    run("gpt2", "ppclm", tmp_path, **{**SETTINGS, "logging_steps": 7, "device": "auto"})  # these compute nothing
+
+
+def test_a_state_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(ArtifactError, match="not a readable state"):
+        run("gpt2", "ppclm", tmp_path)
+
+
+def test_a_half_written_state_does_not_count(tmp_path: Path) -> None:
+    """A kill while the state is written leaves the last one."""
+    with pytest.raises(KeyboardInterrupt):
+        run("gpt2", "ppclm", tmp_path, progress=stopping_at(5, control_c), **SETTINGS)
+    (tmp_path / ".state.safetensors.tmp").write_bytes(b"half")
+    steps: list[int] = []
+    run("gpt2", "ppclm", tmp_path, progress=lambda said: steps.append(said["step"]), **SETTINGS)
+    assert steps[0] == 6
+    assert (
+        not {path.name for path in tmp_path.iterdir()}
+        - {"epoch-0001", "epoch-0002", "epoch-0003", "ledger.json"}
+        - {*FILES}
+    )
+
+
+def test_a_loss_that_is_not_finite_says_which_checkpoint_is_good(tmp_path: Path) -> None:
+    model, calls = toy_model("gpt2"), []
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return gradient * float("nan") if len(calls) == 6 else gradient
+
+    model.base_model.h[0].attn.c_attn.weight.register_hook(spoil)
+    with pytest.raises(TrainingError, match=r"step 6.*the last good checkpoint is .*epoch-0001"):
+        run("gpt2", "clm", tmp_path, model=model, checkpoint_epochs=(1,))
+
+
+def test_what_waiting_cost_is_said(tmp_path: Path) -> None:
+    result = run("gpt2", "ppclm", tmp_path, **SETTINGS)
+    lines = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
+    assert [line["waited"] for line in lines] == result.waited
+    assert len(result.waited) == 3
+    assert all(0 < share < 1 for share in result.waited)
+
+
+def test_steps_are_logged_at_the_interval(tmp_path: Path) -> None:
+    run("gpt2", "ppclm", tmp_path, **SETTINGS)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "grad_norm" in line]
+    assert [line["step"] for line in steps] == [2, 4, 6, 8]
+    assert [line["learning_rate"] for line in steps] == pytest.approx([0.005, 0.01 * 6 / 7, 0.01 * 4 / 7, 0.01 * 2 / 7])
+    assert all(line["loss"] > 0 and line["targets"] > 0 for line in steps)
+
+
+def test_tensorboard_gets_what_the_metrics_get(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    result = run("gpt2", "ppclm", tmp_path, report_to=("tensorboard",), **SETTINGS)
+    written = events.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.value for event in written.Scalars("epoch/loss")] == pytest.approx(result.losses)
+    assert [event.step for event in written.Scalars("step/grad_norm")] == [2, 4, 6, 8]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "tensorboard").iterdir()} == {0o600}
+    assert os.stat(tmp_path / "tensorboard").st_mode & 0o777 == 0o700
