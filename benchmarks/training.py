@@ -135,8 +135,8 @@ def check(kind: str, folder: Path, shape: Shape) -> dict[str, Any]:
     """Compare the losses step by step, in a process of its own, and raise where they differ."""
     found = _child("check", kind, folder, shape)
     ours, theirs = np.array(found["ours"]), np.array(found["Trainer"])
-    difference = float(np.abs(ours / theirs - 1).max())
     assert len(ours) == len(theirs) > 1, f"{kind}: {len(ours)} steps of ours, {len(theirs)} of the Trainer"
+    difference = float(np.abs(ours / theirs - 1).max())
     assert difference < TOLERANCE, f"{kind}: losses differ by {difference:.1e} of their size"
     return {"what": found["what"], "steps": len(ours), "greatest_difference": difference, "losses": found["ours"]}
 
