@@ -187,8 +187,9 @@ def check_between(case: Case, start: str, *, clean: bool) -> list[str]:
 
 
 def leftovers(files: Collection[str]) -> list[str]:
-    """Temporary files and folders."""
+    """Temporary files and folders; one that a training goes on from is none."""
     found = (name for name in files if name.endswith(".tmp") or re.search(r"(^|/)\.[^/]*/?$", name))
+    found = (name for name in found if not re.search(r"\.part-[0-9a-f]{12}/$", name))
     return [f"{_shown(name)}: left over" for name in found]
 
 

@@ -6,6 +6,10 @@ when the same artefact is written or read next, and in the whole run folder when
 Folders are 0700, files 0600. Beside an artefact stands its lock, ``.NAME.lock``, empty and for good: to delete it could
 give the lock to two processes, one that waits for the old file and one that made a new one.
 
+What takes hours is made in a folder that outlives its writer, ``.NAME.part-DIGEST``, once it holds a `STATE` to go on
+from. Its name is bound to kind, configuration and inputs: the next writer of the same goes on in it, one of anything
+else wipes it.
+
 What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_current` and
 :func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
 """
@@ -41,12 +45,18 @@ __all__ = [
     "mend_folder",
     "read_manifest",
     "require_kind",
+    "unfinished_path",
+    "wipe_unfinished",
     "write_artifact",
     "write_private",
 ]
 
 FORMAT = "reticent.artifact/1"
 MANIFEST = "manifest.json"
+#: What makes an unfinished folder worth keeping; a finished artefact holds none.
+STATE = "state.safetensors"
+#: Files of an artefact that hold times, which no digest depends on.
+TIMES = ("timings.jsonl", "tensorboard/")
 #: What makes a folder a run folder: the job of the results in it.
 JOB = "job.json"
 #: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
@@ -84,7 +94,8 @@ class Manifest:
     def digest(self) -> str:
         """Hash of everything that makes this artefact what it is; counts, versions and times are left out."""
         content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
-        content |= {"inputs": self.inputs, "files": self.files}
+        files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
+        content |= {"inputs": self.inputs, "files": files}
         return hashlib.sha256(_canonical(content)).hexdigest()
 
 
@@ -98,11 +109,17 @@ class ArtifactWriter:
 
 @contextmanager
 def write_artifact(
-    path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]
+    path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None = None
 ) -> Iterator[ArtifactWriter]:
     """Yield a writer whose folder becomes the artefact at ``path`` when the block ends without an error.
 
     A link is followed: the artefact it leads to is replaced, the link stays.
+
+    Parameters
+    ----------
+    resume : bool, optional
+        None: what a writer that failed had written is wiped. Else a folder with a `STATE` is kept, and True begins with
+        the one that an earlier writer of the same configuration and inputs left, False with an empty one.
 
     Raises
     ------
@@ -113,7 +130,7 @@ def write_artifact(
     """
     path = Path(path)
     try:
-        with _write_whole(Path(os.path.realpath(path)), kind, config, inputs) as writer:
+        with _write_whole(Path(os.path.realpath(path)), kind, config, inputs, resume) as writer:
             yield writer
     except Exception as error:
         number = _errno(error)
@@ -124,7 +141,9 @@ def write_artifact(
 
 
 @contextmanager
-def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Iterator[ArtifactWriter]:
+def _write_whole(
+    path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None
+) -> Iterator[ArtifactWriter]:
     make_private_folder(path.parent)
     with _locked(path):
         _mend(path)
@@ -133,10 +152,13 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
         _refuse_other_kind(path, kind)
-        temporary = _temporary(path)
+        temporary = _temporary(path) if resume is None else unfinished_path(path, kind, config, inputs)
+        for part in _parts(path):
+            if part != temporary or not resume or not (part / STATE).is_file():
+                _wipe(part)
         old_umask = os.umask(0o077)
         try:
-            temporary.mkdir(mode=0o700)
+            temporary.mkdir(mode=0o700, exist_ok=bool(resume))
             writer = ArtifactWriter(temporary)
             yield writer
             _finish(temporary, kind, config, inputs, writer.counts)
@@ -144,6 +166,8 @@ def _write_whole(path: Path, kind: str, config: dict[str, Any], inputs: dict[str
         except BaseException:
             with _undisturbed(), suppress(OSError):  # what cannot be wiped now is when the next one starts
                 _mend(path)
+                if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
+                    _wipe(temporary)
             raise
         finally:
             os.umask(old_umask)
@@ -302,6 +326,21 @@ def mend_folder(folder: Path) -> None:
             raise ArtifactError(f"{path}: what an interrupted run left cannot be wiped ({_reason(error)})") from None
 
 
+def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:
+    """Return where a writer that may be interrupted makes this artefact, of this configuration and these inputs."""
+    path = Path(os.path.realpath(path))
+    digest = hashlib.sha256(_canonical([kind, _format_of(kind), config, inputs])).hexdigest()
+    return path.parent / f".{path.name}.part-{digest[:12]}"
+
+
+def wipe_unfinished(folder: Path) -> None:
+    """Wipe every folder under ``folder`` that a writer left to go on from; what is being written is left alone."""
+    for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
+        path = part.with_name(part.name[1:].rpartition(".part-")[0])
+        with suppress(_InUseError), _locked(path):
+            _wipe(part)
+
+
 def make_private_folder(path: Path) -> None:
     """Make a folder and what is missing above it, all 0700; a folder that is there keeps its mode."""
     if not path.exists():
@@ -397,6 +436,11 @@ def _aside(path: Path) -> Path:
 def _temporary(path: Path) -> Path:
     """A new name for what is not yet a result."""
     return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
+
+
+def _parts(path: Path) -> list[Path]:
+    """Folders that unfinished writers of ``path`` left to go on from."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
 
 
 def _leftovers(path: Path) -> list[Path]:

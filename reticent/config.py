@@ -208,6 +208,15 @@ class TrainSection(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
+    save_steps: int = Field(
+        default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
+    )
+    logging_steps: int = Field(default=10, ge=1, description="steps after which one is logged")
+    report_to: list[Literal["tensorboard"]] = Field(default=[], description="beside metrics.jsonl")
+
+    def what_it_computes(self) -> dict[str, Any]:
+        """These settings less those that change only how the training is watched."""
+        return self.model_dump(exclude={"save_steps", "logging_steps", "report_to"})
 
     def epochs_kept(self) -> tuple[int, ...]:
         """Epochs after which a checkpoint is kept; the last epoch always is."""

@@ -18,6 +18,7 @@ from reticent.config import ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.errors import PolicyError
 from reticent.run_folder import RunFolder
+from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:
     pass
@@ -37,6 +38,10 @@ class Run(RunFolder):
         """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+        if not launched().is_main:  # the first process does all else, and these wait for its training
+            if STAGES.index(until) >= STAGES.index("train"):
+                self.train()
+            return self.folder
         self.mend()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
@@ -279,10 +284,17 @@ class Run(RunFolder):
             self.make(f"foundation/{model.name}", config, inputs, build, kind="foundation")
 
     def train(self) -> None:
-        """Protected tokens -> one model folder for each recipe and kept epoch."""
+        """Protected tokens -> one model folder for each recipe and kept epoch; goes on where it was interrupted."""
+        from reticent.artifact import wipe_unfinished
+
+        together = join_world()
+        together.wait()  # what is trained on must be there
         for model in self.job.model:
             for name in model.recipes:
                 self._train_one(model, name)
+        if together.is_main:
+            wipe_unfinished(self.folder / "models")  # of a job before this one
+        leave_world()
 
     def _train_one(self, model: ModelSection, recipe_name: str) -> None:
         from reticent.engine.store import open_tokens
@@ -299,8 +311,9 @@ class Run(RunFolder):
         variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
         tokens = f"tokens/{model.name}/{variant}"
         config = TrainConfig(
-            **settings.model_dump(exclude={"checkpoint_epochs"}),
+            **settings.model_dump(exclude={"checkpoint_epochs", "report_to"}),
             checkpoint_epochs=settings.epochs_kept(),
+            report_to=tuple(settings.report_to),
             seed=self.job.seed,
         )
         inputs = {"tokens": self.fingerprint_of(tokens), **self._base_input(model)}
@@ -324,10 +337,11 @@ class Run(RunFolder):
 
         self.make(
             f"models/{model.name}/{recipe.name}",
-            {**settings.model_dump(), "recipe": recipe.name, "seed": self.job.seed},
+            {**settings.what_it_computes(), "recipe": recipe.name, "seed": self.job.seed},
             inputs,
             build,
             kind="models",
+            resume=not self.fresh,
         )
 
     # ------------------------------------------------------------------- audit

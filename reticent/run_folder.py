@@ -33,10 +33,13 @@ class RunFolder:
     job : Job
     progress : Progress, optional
         Where stages say what they do; silent by default.
+    fresh : bool
+        Begin unfinished trainings anew instead of going on with them.
     """
 
-    def __init__(self, job: Job, progress: Progress | None = None):
+    def __init__(self, job: Job, progress: Progress | None = None, *, fresh: bool = False):
         self.job = job
+        self.fresh = fresh
         self.folder = Path(job.out)
         self.progress = progress or Progress(quiet=True)
         self._opened: dict[str, Any] = {}
@@ -192,20 +195,33 @@ class RunFolder:
         build: Callable[[Path, dict[str, Any]], None],
         *,
         kind: str | None = None,
+        resume: bool | None = None,
     ) -> None:
-        """Make the artefact of this name, unless it is there and made with the same settings and inputs."""
-        from reticent.artifact import is_current, read_manifest, write_artifact
+        """Make the artefact of this name, unless it is there and made with the same settings and inputs.
 
-        self.mend()
+        ``resume`` as in :func:`reticent.artifact.write_artifact`; what may be resumed is made by all processes
+        together, where torchrun started several: the first decides and writes, the others help.
+        """
+        from reticent.artifact import is_current, read_manifest, unfinished_path, write_artifact
+        from reticent.trainer.distributed import join_world, launched
+
         path, kind = self.folder / name, kind or name
         config = json.loads(json.dumps(config, default=str))
+        together = resume is not None and launched().size > 1
+        if not launched().is_main:
+            if together and join_world().told(False):
+                build(unfinished_path(path, kind, config, inputs), {})
+            return
+        self.mend()
         current = is_current(path, kind=kind, config=config, inputs=inputs)
+        if together:
+            join_world().told(not current)
         if current:
             self.progress.kept(name, read_manifest(path).counts)
         else:
             with (
                 self._timed(name) as counts,
-                write_artifact(path, kind=kind, config=config, inputs=inputs) as writer,
+                write_artifact(path, kind=kind, config=config, inputs=inputs, resume=resume) as writer,
             ):
                 build(writer.path, writer.counts)
                 counts.update(writer.counts)

@@ -92,6 +92,7 @@ def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[s
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
     from reticent.trainer.config import TrainConfig
+    from reticent.trainer.distributed import World
     from reticent.trainer.foundation import new_model, train_tokenizer
     from reticent.trainer.loop import train
     from reticent.trainer.recipes import get_recipe
@@ -144,6 +145,7 @@ def build_foundation(run: Run, model: ModelSection, folder: Path, counts: dict[s
             trained,
             tokenizer=tokenizer,
             progress=advance,
+            world=World(),
         )
     result.checkpoints[settings.num_epochs].rename(folder / "model")
     for leftover in (tokens, trained):

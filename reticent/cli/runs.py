@@ -76,7 +76,9 @@ def run(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a job: documents in; models, evidence and a report out. What is up to date is not run again."""
+    """Run a job: documents in; models, evidence and a report out. What is up to date is not run again, and a training
+    that was interrupted goes on from its last state.
+    """
     from reticent.config import load_job
 
     changed = job_of(load_job(job).model_dump(), memory_setting(memory_limit) + (settings or []))
@@ -168,14 +170,23 @@ def train(
     run_folder: RunFolder,
     epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (at first 8).")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (at first 1e-4).")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume/--fresh", help="Go on with a training that was interrupted, or begin it anew."),
+    ] = True,
     settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fine-tune every model of the run with its recipes; checkpoints are plain transformers folders."""
+    """Fine-tune every model of the run with its recipes; checkpoints are plain transformers folders.
+
+    A training that is stopped (Ctrl-C, SIGTERM) finishes its step and saves its state; the same command goes on with
+    it. On several GPUs: torchrun --nproc-per-node 8 -m reticent train RUN; batch_size windows go to each.
+    """
     changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
     changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
-    _execute(job_of(read_job(run_folder), [*changes, *(settings or [])]), "train", quiet, as_json)
+    job = job_of(read_job(run_folder), [*changes, *(settings or [])])
+    _execute(job, "train", quiet, as_json, fresh=not resume)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -192,11 +203,14 @@ def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False)
     print_summary(job_run, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool) -> None:
+def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = False) -> None:
     from reticent.job import Run
+    from reticent.trainer.distributed import launched
 
-    run = Run(job, new_progress(quiet))
+    run = Run(job, new_progress(quiet or not launched().is_main), fresh=fresh)
     run.execute(until)
+    if not launched().is_main:
+        return
     if until == "report":
         print_summary(run, as_json)
     else:

@@ -16,7 +16,7 @@ from reticent.device import pick_device
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["World", "join_world", "launched"]
+__all__ = ["World", "join_world", "launched", "leave_world"]
 
 #: One process may detect, index and tokenise for hours before the others are needed; torchrun ends them if it fails.
 PATIENCE = timedelta(days=7)
@@ -45,9 +45,13 @@ class World:
         torch.distributed.all_reduce(totals)
         return totals.tolist()
 
-    def told(self, value: int) -> int:
+    def told(self, value: bool) -> bool:
         """What the main process says; the others' own values are ignored. Waits for every process."""
-        return int(self.sum(value if self.is_main else 0)[0])
+        return bool(self.sum(value and self.is_main)[0])
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        self.sum(0)
 
     def device(self, name: str) -> torch.device:
         """The device of this process: "auto" and "cuda" are the GPU of its number on this machine."""
@@ -82,3 +86,12 @@ def join_world() -> World:
                 torch.cuda.set_device(world.local_rank % torch.cuda.device_count())
             torch.distributed.init_process_group(backend, timeout=PATIENCE)
     return world
+
+
+def leave_world() -> None:
+    """Part from the other processes."""
+    if launched().size > 1:
+        import torch
+
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()

@@ -71,6 +71,7 @@ def train(
     epoch_store: Callable[[int], TokenStore] | None = None,
     privacy: Any = None,
     resume: bool = True,
+    world: World | None = None,
 ) -> TrainResult:
     """Fine-tune ``model`` in place with a recipe; checkpoints go to ``out/epoch-NNNN``, plain ``save_pretrained``
     folders.
@@ -92,6 +93,8 @@ def train(
         many steps are expected.
     resume : bool
         False begins anew, whatever state is there.
+    world : World, optional
+        The processes that take part; by default those that torchrun started.
 
     Raises
     ------
@@ -103,13 +106,14 @@ def train(
     """
     from transformers import get_linear_schedule_with_warmup
 
-    out, world = Path(out), join_world()
+    out, world = Path(out), world or join_world()
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     _check_flags(store, recipe)
     identity = identity_of(model, store, recipe, config, world.size, more=privacy)
+    world.wait()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
     state = found or State()
 
@@ -120,11 +124,11 @@ def train(
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
     num_steps = config.num_epochs * num_steps_of(windows, config, world)
     schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
-    if not found and world.is_main:
-        forget_state(out)
     if found:
         restore(out, model, optimizer)
         _advance(schedule, state.step)
+    elif world.is_main:
+        forget_state(out)
     keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
     ledger = state.ledger if world.is_main else Ledger()  # of this process; the state has the sum over all
     clock, autocast = Clock(), _autocast(config, device)

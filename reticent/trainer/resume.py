@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from reticent.artifact import STATE
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError
 from reticent.trainer.config import TrainConfig
@@ -25,8 +26,6 @@ from reticent.trainer.recipes import Recipe
 
 __all__ = ["STATE", "State", "forget_state", "identity_of", "read_state", "restore", "save_state"]
 
-#: Name of the file in the output folder; it is there while a training is unfinished.
-STATE = "state.safetensors"
 #: Settings that change how a run is watched or where it runs, and nothing that it computes.
 UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
 

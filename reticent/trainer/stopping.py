@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["Stop", "stop_kept"]
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @dataclass(slots=True)

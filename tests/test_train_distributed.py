@@ -1,0 +1,140 @@
+"""Two real processes over gloo: the same training as one, stopped together, written once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from safetensors.torch import load_file
+from test_loop import UNFINISHED, run
+from test_train_resume import dropping
+from toy_models import make_store, random_store
+
+from reticent.engine.store import TokenStore
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+#: 11 windows by 2: 6 batches, of which 4 a step: the last step has one for each of two processes, of 3 by turns.
+SETTINGS: dict[str, Any] = {"num_epochs": 2, "batch_size": 2, "checkpoint_epochs": (), "learning_rate": 0.01}
+SETTINGS |= {"warmup_steps": 1, "logging_steps": 1}
+
+PROGRAM = """
+import json, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from test_loop import run
+from test_train_distributed import CASES, SETTINGS
+from test_train_resume import dropping
+
+out, rank = Path(sys.argv[2]), int(os.environ["RANK"])
+found = {}
+for name, (kind, recipe, store, accumulation) in CASES.items():
+    result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
+                 **SETTINGS, gradient_accumulation_steps=accumulation)
+    found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
+                   "tokens": result.num_tokens}
+
+def progress(said):
+    if said["step"] == 2 and rank == 1:
+        signal.raise_signal(signal.SIGINT)
+
+kind, recipe, store, accumulation = CASES["bert"]
+try:
+    run(kind, recipe, out / "stopped", model=dropping(kind), store=store(), progress=progress,
+        **SETTINGS, gradient_accumulation_steps=accumulation)
+except (KeyboardInterrupt, SystemExit) as end:
+    found["stopped"] = f"{type(end).__name__} {end}"
+(out / f"found-{rank}.json").write_text(json.dumps(found))
+"""
+
+
+def uneven() -> TokenStore:
+    return random_store(11, length=6, protected=0.4)
+
+
+def some_without_targets() -> TokenStore:
+    """Most windows are protected from end to end: some steps have a target in one process only, and some in none."""
+    return make_store(*([(10 + i, i, 3 if number % 4 else 0) for i in range(4)] for number in range(11)))
+
+
+CASES: dict[str, Any] = {
+    "bert": ("bert", "ppmlm", uneven, 2),
+    "gpt2": ("gpt2", "ppclm", uneven, 1),
+    "blank": ("gpt2", "ppclm", some_without_targets, 1),
+}
+
+
+def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run(
+        [*launcher, *command], capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "program.py").write_text(PROGRAM)
+    done = torchrun(str(folder / "program.py"), str(Path(__file__).parent), str(folder))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folder: Path, tmp_path: Path) -> None:
+    kind, recipe, store, accumulation = CASES[case]
+    one = run(
+        kind, recipe, tmp_path, model=dropping(kind), store=store(), **SETTINGS,
+        gradient_accumulation_steps=2 * accumulation,
+    )  # fmt: skip
+    for rank in (0, 1):
+        two = json.loads((folder / f"found-{rank}.json").read_text())[case]
+        assert two["losses"] == pytest.approx(one.losses, rel=1e-6)
+        assert two["ledger"] == one.ledger.to_dict()
+        assert (two["steps"], two["tokens"]) == (one.num_steps, one.num_tokens)
+    weights = load_file(folder / case / "epoch-0002" / "model.safetensors")
+    for name, expected in load_file(tmp_path / "epoch-0002" / "model.safetensors").items():
+        assert float((weights[name] - expected).abs().max()) <= 1e-6, name
+    assert sorted(path.name for path in (folder / case).iterdir()) == [
+        "epoch-0002", "ledger.json", "metrics.jsonl", "timings.jsonl"
+    ]  # fmt: skip
+    lines, expected_lines = (
+        [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        for out in (folder / case, tmp_path)
+    )
+    assert [(line["step"], line["targets"]) for line in lines] == [
+        (line["step"], line["targets"]) for line in expected_lines
+    ]
+
+
+def test_the_blank_case_has_steps_with_targets_in_one_process_only(folder: Path, tmp_path: Path) -> None:
+    one = run("gpt2", "ppclm", tmp_path, store=some_without_targets(), gradient_accumulation_steps=2, **SETTINGS)
+    assert one.num_steps < 6  # steps without any target are passed over
+
+
+def test_a_signal_to_one_process_stops_both_before_the_same_step(folder: Path, tmp_path: Path) -> None:
+    said = [json.loads((folder / f"found-{rank}.json").read_text())["stopped"] for rank in (0, 1)]
+    assert said == ["SystemExit 143", "KeyboardInterrupt "]
+    assert sorted(path.name for path in (folder / "stopped").iterdir()) == UNFINISHED
+    kind, recipe, store, accumulation = CASES["bert"]
+    settings = {**SETTINGS, "gradient_accumulation_steps": 2 * accumulation}
+    steps: list[int] = []
+    run(  # one process goes on with what two began
+        kind, recipe, folder / "stopped", model=dropping(kind), store=store(), **settings,
+        progress=lambda said: steps.append(said["step"]),
+    )  # fmt: skip
+    assert steps == [3, 4]
+    run(kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings)
+    weights, expected = (load_file(out / "epoch-0002/model.safetensors") for out in (folder / "stopped", tmp_path))
+    assert all(float((weights[name] - expected[name]).abs().max()) <= 1e-6 for name in expected)
+    assert (folder / "stopped/ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()
