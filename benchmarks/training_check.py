@@ -47,7 +47,7 @@ def same_losses(plan: Plan) -> dict[str, Any]:
             recipe,
             config,
             out,
-            tokenizer=str(plan.store.path / "tokenizer.json"),  # type: ignore[operator]
+            tokenizer=str(plan.store.tokenizer_path),
             progress=lambda at: ours.append(at["loss"]),
         )
     windows = plan.windows

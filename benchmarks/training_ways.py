@@ -233,23 +233,24 @@ def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
 
 
 def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> dict[str, Any]:
-    def progress(at: dict[str, Any]) -> None:
-        if at["step"] % (at["num_steps"] // plan.num_epochs) == 0:
-            turns.end_epoch(last=at["step"] == at["num_steps"])
-
+    """Train with our loop. Where it would save, an epoch is over: the Trainer saves nothing here, and so do we."""
     read_ahead = loop.prefetched
-    loop.prefetched = lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more))  # type: ignore
-    loop.save_state = lambda *_: None  # type: ignore[attr-defined]  # as the Trainer, which saves nothing here
-    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
-        result = loop.train(
-            model,
-            plan.store,
-            get_recipe(plan.objective),
-            our_config(plan, way),
-            out,
-            tokenizer=plan.store.path / "tokenizer.json",  # type: ignore[operator]
-            progress=progress,
-        )
+    seams: dict[str, Callable[..., Any]] = {
+        "prefetched": lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more)),
+        "save_state": lambda *_: turns.end_epoch(last=False),
+        "write_model": lambda *_, **__: turns.end_epoch(last=True),
+    }
+    before = {name: getattr(loop, name) for name in seams}
+    tokenizer = str(plan.store.tokenizer_path)
+    try:
+        for name, seam in seams.items():
+            setattr(loop, name, seam)
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
+            recipe, config = get_recipe(plan.objective), our_config(plan, way)
+            result = loop.train(model, plan.store, recipe, config, out, tokenizer=tokenizer)
+    finally:
+        for name, found in before.items():
+            setattr(loop, name, found)
     return {"losses": result.losses, "tokens": plan.store.num_tokens}
 
 
