@@ -208,6 +208,9 @@ class TrainSection(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
+    packing: bool = Field(
+        default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
+    )
     save_steps: int = Field(
         default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import ROOT
 from safetensors.torch import load_file
 from test_loop import UNFINISHED, run
@@ -62,7 +63,7 @@ def uneven() -> TokenStore:
 
 def some_without_targets() -> TokenStore:
     """Most windows are protected from end to end: some steps have a target in one process only, and some in none."""
-    return make_store(*([(10 + i, i, 3 if number % 4 else 0) for i in range(4)] for number in range(11)))
+    return make_store(*([(10 + i, i, 3 if number % 9 else 0) for i in range(4)] for number in range(11)))
 
 
 CASES: dict[str, Any] = {
@@ -70,6 +71,19 @@ CASES: dict[str, Any] = {
     "gpt2": ("gpt2", "ppclm", uneven, 1),
     "blank": ("gpt2", "ppclm", some_without_targets, 1),
 }
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """But for the bias of keys, which moves no output: its gradient is rounding, and Adam makes steps of it."""
+    weights, expected = (load_file(folder / "epoch-0002" / "model.safetensors") for folder in (one, other))
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        difference = (weights[name] - value).abs()
+        if name.endswith("key.bias"):
+            continue
+        if name.endswith("c_attn.bias"):
+            difference = difference[torch.arange(3 * 16) // 16 != 1]
+        assert float(difference.max()) <= 1e-6, name
 
 
 def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
@@ -102,9 +116,7 @@ def test_two_processes_train_as_one_with_twice_the_accumulation(case: str, folde
         assert two["losses"] == pytest.approx(one.losses, rel=1e-6)
         assert two["ledger"] == one.ledger.to_dict()
         assert (two["steps"], two["tokens"]) == (one.num_steps, one.num_tokens)
-    weights = load_file(folder / case / "epoch-0002" / "model.safetensors")
-    for name, expected in load_file(tmp_path / "epoch-0002" / "model.safetensors").items():
-        assert float((weights[name] - expected).abs().max()) <= 1e-6, name
+    assert_same_weights(folder / case, tmp_path)
     assert sorted(path.name for path in (folder / case).iterdir()) == [
         "epoch-0002", "ledger.json", "metrics.jsonl", "timings.jsonl"
     ]  # fmt: skip
@@ -135,6 +147,5 @@ def test_a_signal_to_one_process_stops_both_before_the_same_step(folder: Path, t
     )  # fmt: skip
     assert steps == [3, 4]
     run(kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings)
-    weights, expected = (load_file(out / "epoch-0002/model.safetensors") for out in (folder / "stopped", tmp_path))
-    assert all(float((weights[name] - expected[name]).abs().max()) <= 1e-6 for name in expected)
+    assert_same_weights(folder / "stopped", tmp_path)
     assert (folder / "stopped/ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()

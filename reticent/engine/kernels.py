@@ -20,7 +20,9 @@ __all__ = [
     "draw_words",
     "gather_windows",
     "hash_slices",
+    "lay_rows",
     "number_tuples",
+    "pack_rows",
     "protected_words",
     "word_slots",
     "words_all",
@@ -90,6 +92,60 @@ def gather_windows(
         for i in range(lengths[row]):
             out[row, offset + i] = values[starts[row] + i]
         out[row, offset + lengths[row] :] = fill
+
+
+@_jit
+def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
+    """Deal windows of these lengths, longest first, to rows of ``capacity`` tokens; returns the row of each (int64).
+
+    Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
+    but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.
+    """
+    rows = np.empty(len(lengths), dtype=np.int64)
+    newest = np.full(capacity + 1, -1, dtype=np.int64)  # by room left: the row that came to it last, a stack
+    below = np.empty(len(lengths), dtype=np.int64)
+    num_rows = 0
+    for window in range(len(lengths)):
+        room = lengths[window]
+        while room <= capacity and newest[room] < 0:
+            room += 1
+        if room <= capacity:
+            row = newest[room]
+            newest[room] = below[row]
+        else:
+            row, room = num_rows, capacity
+            num_rows += 1
+        left = room - lengths[window]
+        below[row] = newest[left]
+        newest[left] = row
+        rows[window] = row
+    return rows
+
+
+@_jit
+def lay_rows(
+    input_ids: np.ndarray,
+    labels: np.ndarray,
+    lengths: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    out_ids: np.ndarray,
+    out_labels: np.ndarray,
+    segments: np.ndarray,
+    positions: np.ndarray,
+) -> None:
+    """Lay window w of the arrays (W, S), ``lengths[w]`` long, into row ``rows[w]``, column ``columns[w]``, of (B, T).
+
+    Cells of no window stay as they are; the others say in ``segments`` which window is theirs and in ``positions``
+    where in it they stand.
+    """
+    for window in range(len(lengths)):
+        row, column = rows[window], columns[window]
+        for i in range(lengths[window]):
+            out_ids[row, column + i] = input_ids[window, i]
+            out_labels[row, column + i] = labels[window, i]
+            segments[row, column + i] = window
+            positions[row, column + i] = i
 
 
 @_jit

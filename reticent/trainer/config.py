@@ -29,6 +29,9 @@ class TrainConfig:
         Share of the eligible words that MLM masks.
     bf16 : {"auto", "on", "off"}
         bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
+    packing : bool
+        Several windows in one row of ``window_length`` tokens, none of which sees another; ``batch_size`` then counts
+        rows.
     save_steps : int
         Steps after which the state is saved that a stopped run goes on from; 0 saves it after each epoch.
     logging_steps : int
@@ -50,6 +53,7 @@ class TrainConfig:
     device: str = "auto"
     bf16: Literal["auto", "on", "off"] = "auto"
     seed: int = 0
+    packing: bool = False
     save_steps: int = 0
     logging_steps: int = 10
     report_to: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Ledger, Targets
+from reticent.trainer.packing import lay_out, num_packed_rows, packed_order
 from reticent.trainer.windows import Batch, Windows
 
 __all__ = ["MicroBatch", "Part", "Step", "iter_steps", "micro_batch", "num_steps_of", "on_device", "plan_steps"]
@@ -41,7 +42,7 @@ class MicroBatch:
     at : int64 tensor, shape (N,)
         Cells of the flattened batch whose output predicts a target, ascending.
     labels : int64 tensor, shape (N,)
-    windows : int64 array, shape (B,) unpacked
+    windows : int64 array, shape (B,), of packed rows longer
         Numbers of the windows, on the host.
     seed : int
         Of everything drawn while this micro-batch goes through the model (dropout).
@@ -73,8 +74,15 @@ class Step:
     micro_batches: list[MicroBatch]
     num_targets: int
     num_tokens: int
+    num_filled: int
+    num_cells: int
     ledger: Ledger
     ready: torch.cuda.Event | None = None
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Targets, tokens of documents, tokens with special ones, and cells with padding too."""
+        return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
 
     def wait(self) -> list[MicroBatch]:
         """Make the device wait, and not the host, until the micro-batches have arrived."""
@@ -92,6 +100,8 @@ class Part:
 
     windows: np.ndarray
     counters: tuple[int, int, int]
+    #: Of packed windows: the row each goes to, ascending.
+    rows: np.ndarray | None = None
 
     @property
     def seed(self) -> int:
@@ -106,15 +116,21 @@ def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) 
     A step takes ``gradient_accumulation_steps * world.size`` batches of the epoch's order and deals them in turn, so
     two processes take the steps that one takes with twice the accumulation. The last step may have none for some.
     """
-    batches = windows.epoch_order(config.batch_size, seed=config.seed, epoch=epoch)
-    parts = [Part(numbers, (config.seed, epoch, place)) for place, numbers in enumerate(batches)]
+    drawn = {"seed": config.seed, "epoch": epoch}
+    batches: list[tuple[np.ndarray, np.ndarray | None]]
+    if config.packing:
+        batches = [*packed_order(windows, config.batch_size, config.window_length, **drawn)]
+    else:
+        batches = [(numbers, None) for numbers in windows.epoch_order(config.batch_size, **drawn)]
+    parts = [Part(numbers, (config.seed, epoch, place), rows) for place, (numbers, rows) in enumerate(batches)]
     size = config.gradient_accumulation_steps * world.size
     return [parts[start : start + size][world.rank :: world.size] for start in range(0, len(parts), size)]
 
 
 def num_steps_of(windows: Windows, config: TrainConfig, world: World) -> int:
     """Number of steps in a plan, without making one."""
-    batches = math.ceil(len(windows) / config.batch_size)
+    num_rows = num_packed_rows(windows, config.window_length) if config.packing else len(windows)
+    batches = math.ceil(num_rows / config.batch_size)
     return math.ceil(batches / (config.gradient_accumulation_steps * world.size))
 
 
@@ -128,11 +144,17 @@ def iter_steps(
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:
-        made, num_tokens = [], 0
+        made, num_tokens, num_filled, num_cells = [], 0, 0, 0
         for part in parts:
             batch = windows.gather(part.windows)
+            targets = make(batch, ledger)
+            if part.rows is None:
+                made.append(micro_batch(batch, targets, causal, seed=part.seed))
+            else:
+                made.append(_packed(batch, targets, causal, part, windows))
             num_tokens += int(np.count_nonzero(batch.is_text))
-            made.append(micro_batch(batch, make(batch, ledger), causal, seed=part.seed))
+            num_filled += int(np.count_nonzero(batch.attention))
+            num_cells += made[-1].input_ids.numel()
         if not made:
             batch = windows.gather(np.zeros(1, dtype=np.int64))
             nothing = Targets(batch.input_ids, np.full_like(batch.input_ids, IGNORE_INDEX))
@@ -143,16 +165,14 @@ def iter_steps(
             with torch.cuda.stream(stream):
                 made = [on_device(micro, device) for micro in made]
                 ready = stream.record_event()
-        yield Step(made, num_targets, num_tokens, copy.deepcopy(ledger), ready)
+        yield Step(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
     """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and padding on the
     right is never looked at.
     """
-    labels = targets.labels
-    if causal:
-        labels = np.concatenate([labels[:, 1:], np.full_like(labels[:, :1], IGNORE_INDEX)], axis=1)
+    labels = _labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(targets.input_ids),
@@ -164,6 +184,33 @@ def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) 
         windows=batch.windows,
         seed=seed,
     )
+
+
+def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: Windows) -> MicroBatch:
+    assert part.rows is not None
+    lengths = batch.attention.sum(axis=1)
+    laid = lay_out(
+        targets.input_ids, _labels(targets, causal), lengths, part.rows, pad=windows.special.pad,
+        multiple=windows.pad_to_multiple_of,
+    )  # fmt: skip
+    at = np.flatnonzero(laid.labels != IGNORE_INDEX)
+    return MicroBatch(
+        input_ids=torch.from_numpy(laid.input_ids),
+        attention=None,
+        positions=torch.from_numpy(laid.positions),
+        segments=torch.from_numpy(laid.segments),
+        at=torch.from_numpy(at),
+        labels=torch.from_numpy(laid.labels.reshape(-1)[at]),
+        windows=batch.windows,
+        seed=part.seed,
+    )
+
+
+def _labels(targets: Targets, causal: bool) -> np.ndarray:
+    """Labels (B, T) where their prediction is made."""
+    if not causal:
+        return targets.labels
+    return np.concatenate([targets.labels[:, 1:], np.full_like(targets.labels[:, :1], IGNORE_INDEX)], axis=1)
 
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:

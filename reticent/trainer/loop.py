@@ -33,6 +33,7 @@ from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, o
 from reticent.trainer.labels import Ledger, Targets, make_targets
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
 from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_at, special_ids
+from reticent.trainer.packing import require_packable, who_sees_whom
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
 from reticent.trainer.stopping import stop_kept
@@ -118,7 +119,10 @@ def train(
     state = found or State()
 
     model = model.to(device=device).train()  # type: ignore
-    network = _distributed(TargetLoss(model), world, device)
+    causal = recipe.objective == "clm"
+    if config.packing:
+        require_packable(model, causal=causal)
+    network = _distributed(TargetLoss(model, causal=causal), world, device)
     optimizer = _optimizer(model, config, device)
     multiple = 64 if device.type == "cuda" else 8
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
@@ -154,11 +158,10 @@ def train(
                 windows = cut_windows(tokens, config.window_length, special, pad_to_multiple_of=multiple)
             make = _maker(recipe, config, special.mask, state.epoch)
             plan = plan_steps(windows, config, world, state.epoch)
-            causal = recipe.objective == "clm"
             steps = iter_steps(windows, plan[state.done :], make, copy.deepcopy(ledger), causal=causal, device=device)
             with closing(prefetched(steps)) as feed:
                 for step in clock.watch(feed):
-                    num_targets, num_tokens, stops = world.sum(step.num_targets, step.num_tokens, stop.asked)
+                    num_targets, num_tokens, filled, cells, stops = world.sum(*step.counts, stop.asked)
                     if stops:  # a signal to one process stops all of them before the same step
                         save()
                         raise SystemExit(128 + signal.SIGTERM)
@@ -178,6 +181,8 @@ def train(
                     ledger = step.ledger
                     state.done += 1
                     state.num_tokens += int(num_tokens)
+                    state.num_filled += int(filled)
+                    state.num_cells += int(cells)
                     if num_targets and state.step % config.logging_steps == 0:
                         reader.read()
                     if num_targets and progress:
@@ -193,7 +198,8 @@ def train(
             times = clock.of_epoch()
             state.waited.append(times["waited"])
             about = {"epoch": state.epoch, "step": state.step}
-            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets})
+            padding = 1 - state.num_filled / state.num_cells
+            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
             metrics.log({**about, **times}, "timings.jsonl")
             if state.epoch in keep:
                 state.checkpoints.append(state.epoch)
@@ -218,9 +224,9 @@ class TargetLoss(torch.nn.Module):
     Logits are made at the cells that predict a target and nowhere else, so a protected token has no gradient.
     """
 
-    def __init__(self, model: PreTrainedModel):
+    def __init__(self, model: PreTrainedModel, *, causal: bool):
         super().__init__()
-        self.model = model
+        self.model, self.causal = model, causal
         head_alone(model)  # tried once, before anything wraps the model
 
     def forward(
@@ -232,6 +238,8 @@ class TargetLoss(torch.nn.Module):
         at: torch.Tensor,
         labels: torch.Tensor,
     ) -> torch.Tensor:
+        if segments is not None and positions is not None:
+            attention = who_sees_whom(segments, positions, self.causal)
         logits = logits_at(self.model, input_ids, attention, at, positions)
         return F.cross_entropy(logits.float(), labels, reduction="sum")
 
@@ -240,7 +248,8 @@ def target_loss(
     model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
 ) -> torch.Tensor:
     """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
-    return TargetLoss(model)(*on_device(micro_batch(batch, targets, objective == "clm"), device).inputs)
+    causal = objective == "clm"
+    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
 
 
 def _add_gradients(

@@ -39,6 +39,8 @@ class State:
     step: int = 0
     epoch_loss: float = 0.0
     epoch_targets: int = 0
+    num_filled: int = 0
+    num_cells: int = 0
     losses: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
@@ -50,6 +52,7 @@ class State:
     def begin_epoch(self) -> None:
         """Go on to the next epoch."""
         self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
+        self.num_filled = self.num_cells = 0
 
 
 def identity_of(

@@ -1,0 +1,134 @@
+"""Packing: several windows in one row, none of which sees another.
+
+Windows are gathered, masked and counted one a row as ever, and laid side by side after that: loss and ledger are those
+of unpacked training. What keeps them apart is a mask of who sees whom, True where two cells are of one window, and
+positions that begin anew with each window. Attention must be ``sdpa``: eager attention takes such a mask for another
+thing, and says nothing. So a model shows by a pass over two windows, before its training, that they stay apart.
+
+Shapes: W windows, B rows, T tokens a row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.engine.kernels import lay_rows, pack_rows
+from reticent.engine.randomness import generator
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.errors import TrainingError
+from reticent.trainer.models import logits_at
+from reticent.trainer.windows import Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["Packed", "lay_out", "num_packed_rows", "packed_order", "require_packable", "who_sees_whom"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Windows laid into rows: input_ids, labels and positions int64 (B, T), segments int32 (B, T), -1 for padding."""
+
+    input_ids: np.ndarray
+    labels: np.ndarray
+    segments: np.ndarray
+    positions: np.ndarray
+
+
+def packed_order(
+    windows: Windows, batch_size: int, length: int, *, seed: int, epoch: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens.
+
+    Which windows share a row, and the order of rows, change with (seed, epoch); the number of rows does not.
+
+    Returns
+    -------
+    list of (windows, rows) : int64 arrays, shape (W,) each
+        Numbers of windows, and the row of the batch each goes to, ascending.
+    """
+    random = generator(seed, epoch)
+    order = random.permutation(len(windows))
+    dressed = windows.lengths[order] + windows.special.num_added
+    falling = np.argsort(-dressed, kind="stable")
+    order = order[falling]
+    rows = pack_rows(dressed[falling], length)
+    rows = random.permutation(int(rows.max(initial=-1)) + 1)[rows]
+    by_row = np.argsort(rows, kind="stable")
+    order, rows = order[by_row], rows[by_row]
+    num_batches = -(-(int(rows.max(initial=-1)) + 1) // batch_size)
+    bounds = np.searchsorted(rows, np.arange(num_batches + 1) * batch_size)
+    return [(order[a:b], rows[a:b] % batch_size) for a, b in itertools.pairwise(bounds)]
+
+
+def num_packed_rows(windows: Windows, length: int) -> int:
+    """Number of rows that the windows fill, in every epoch."""
+    dressed = np.sort(windows.lengths + windows.special.num_added)[::-1]
+    return int(pack_rows(dressed, length).max(initial=-1)) + 1
+
+
+def lay_out(
+    input_ids_WS: np.ndarray, labels_WS: np.ndarray, lengths: np.ndarray, rows: np.ndarray, *, pad: int, multiple: int
+) -> Packed:
+    """Lay windows of these lengths side by side into the rows given for them (ascending)."""
+    ends = np.cumsum(lengths)
+    first = np.searchsorted(rows, rows)  # the first window of each window's row
+    columns = ends - lengths - (ends - lengths)[first]
+    shape = (int(rows[-1]) + 1, -(-int((columns + lengths).max()) // multiple) * multiple)
+    packed = Packed(
+        np.full(shape, pad, dtype=np.int64),
+        np.full(shape, IGNORE_INDEX, dtype=np.int64),
+        np.full(shape, -1, dtype=np.int32),
+        np.zeros(shape, dtype=np.int64),
+    )
+    lay_rows(
+        input_ids_WS, labels_WS, lengths, rows, columns,
+        packed.input_ids, packed.labels, packed.segments, packed.positions,
+    )  # fmt: skip
+    return packed
+
+
+def who_sees_whom(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
+    """Return the mask (B, 1, T, T): cells of one window, in a causal model no later ones. Padding sees padding."""
+    mask = segments_BT[:, :, None] == segments_BT[:, None, :]
+    if causal:
+        mask &= positions_BT[:, :, None] >= positions_BT[:, None, :]
+    return mask[:, None]
+
+
+@torch.no_grad()
+def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
+    """Force ``sdpa`` and raise `TrainingError` unless a window's logits in a packed row are those of it alone."""
+    config: Any = model.config
+    if config._attn_implementation != "sdpa":
+        try:
+            model.set_attn_implementation("sdpa")
+        except (ValueError, ImportError):
+            raise TrainingError(f"train.packing: {config.model_type} has no sdpa attention; set it to false") from None
+    training = model.training
+    model.eval()
+    ids = (torch.arange(12, device=model.device) * 7 + 11)[None] % config.vocab_size
+    segments = (torch.arange(12, device=model.device) >= 5).int()[None]
+    positions = torch.arange(12, device=model.device)[None] - 5 * segments
+    every = torch.arange(12, device=model.device)
+    try:
+        together = logits_at(model, ids, who_sees_whom(segments, positions, causal), every, positions)
+        alone = torch.cat(
+            [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
+             for part in (ids[:, :5], ids[:, 5:])]
+        )  # fmt: skip
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"train.packing: {config.model_type} takes no mask of who sees whom ({type(error).__name__})"
+        ) from None
+    finally:
+        model.train(training)
+    if float((together - alone).abs().max()) > 1e-4 * float(alone.abs().max()):
+        raise TrainingError(
+            f"train.packing: windows of one row would see each other in {config.model_type}; set it to false"
+        )
