@@ -5,6 +5,9 @@ the Trainer, on the same batches without dropout, must report the same loss step
 epochs in turns, each in a process of its own; the first epoch warms up. Tokens are those of documents: neither padding
 nor special tokens count. A ratio is taken within a round.
 
+"Waits for data" is the share of an epoch in which the loop waits for its next batch; where the device is CUDA, which
+works on meanwhile, the device waits less than that.
+
     python -m benchmarks.training [--size toy|cpu|gpu] [--prepared FOLDER] [--time-limit SECONDS]
 
 Size gpu (BERT-base and GPT-2 small with random weights, 512 tokens, bfloat16) needs CUDA; ``--prepare FOLDER`` makes
@@ -14,6 +17,7 @@ its tokens where the Rust core is, ``--prepared FOLDER`` reads them where it is 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import subprocess
@@ -63,12 +67,16 @@ def flops_per_token(shape: Shape, vocab_size: int, kind: str, mean_window: float
     return body + attention / 2 + 6 * hidden * vocab_size
 
 
-def measure(kind: str, folder: Path, shape: Shape, ways: tuple[Way, ...], deadline: float) -> dict[str, Any]:
-    """Let every way train in turns; returns its speeds, waits, memory and losses, and the ratios within rounds."""
+def measure(
+    kind: str, folder: Path, shape: Shape, ways: tuple[Way, ...], deadline: float, device: str
+) -> dict[str, dict[str, Any]]:
+    """Let every way train in turns; returns its speeds, waits, memory and losses."""
     chosen = [way for way in ways if OBJECTIVES[kind] in way.objectives]
     rows: dict[str, dict[str, Any]] = {way.name: {"safe": way.safe} for way in chosen}
-    context = multiprocessing.get_context("forkserver")  # imports once, and has neither threads nor CUDA
-    context.set_forkserver_preload(["benchmarks.training_ways"])
+    # A fork server imports once; but what it imports may have looked for CUDA, which no fork can use after that.
+    context: Any = multiprocessing.get_context("spawn" if device == "cuda" else "forkserver")
+    if device != "cuda":
+        context.set_forkserver_preload(["benchmarks.training_ways"])
     lines, processes = {}, {}
     for way in chosen:
         if why := way.missing():
@@ -79,29 +87,40 @@ def measure(kind: str, folder: Path, shape: Shape, ways: tuple[Way, ...], deadli
         processes[way.name] = context.Process(target=take_turns, args=arguments, daemon=not way.num_workers)
         processes[way.name].start()
         there.close()
-        _heard(lines, rows, way.name)
     epochs: dict[str, list[dict[str, float]]] = {name: [] for name in lines}
-    last = 1 + shape.rounds
-    for turn in range(last):
+    for name in list(lines):
+        _heard(lines, rows, name)
+    compiled = [way.name for way in chosen if way.compiled]
+    for turn in range(1 + shape.rounds):
         if time.monotonic() > deadline:
             break
-        for name in list(lines):
-            lines[name].send("go")
+        early = [name for name in compiled if name in lines] if turn == 0 else []
+        for name in early:  # compiling takes a minute of one core each, and nobody's time is taken yet
+            _go(lines[name])
+        for name in early + [name for name in lines if name not in early]:
+            if name not in early:
+                _go(lines[name])
             if epoch := _heard(lines, rows, name):
                 epochs[name].append(epoch)
-            if turn == last - 1 and name in lines and (final := _heard(lines, rows, name)):
+            if turn == shape.rounds and name in lines and (final := _heard(lines, rows, name)):
                 rows[name] |= final
     for process in processes.values():
         process.terminate()
         process.join()
     for name, found in epochs.items():
         if "error" not in rows[name] and len(found) > 1:
-            tokens = rows[name]["tokens"]
+            tokens = found[0]["tokens"]
+            rows[name] |= {key: found[-1][key] for key in ("tokens", "peak_bytes", "before_bytes") if key in found[-1]}
             rows[name]["first_epoch_seconds"] = found[0]["seconds"]
             rows[name]["tokens_per_second"] = [tokens / epoch["seconds"] for epoch in found[1:]]
             rows[name]["tokens_per_cpu_second"] = [tokens / epoch["cpu_seconds"] for epoch in found[1:]]
             rows[name]["wait_share"] = spread([epoch["wait_seconds"] / epoch["seconds"] for epoch in found[1:]])
     return rows
+
+
+def _go(line: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):  # that it died is heard next
+        line.send("go")
 
 
 def _heard(lines: dict[str, Any], rows: dict[str, dict[str, Any]], name: str) -> dict[str, Any] | None:
@@ -188,7 +207,7 @@ def _one(kind: str, folder: Path, shape: Shape, size: str, deadline: float) -> d
         "targets_alone": _child("targets", kind, folder, shape),
     }
     ways = (*WAYS, *GPU_WAYS) if plan.device == "cuda" else WAYS
-    rows = measure(kind, folder, shape, ways, deadline)
+    rows = measure(kind, folder, shape, ways, deadline, plan.device)
     found |= _child("rate", kind, folder, shape)
     peak = found["matmul_flops_per_second"]
     for row in rows.values():
@@ -222,7 +241,7 @@ def _print(kind: str, found: dict[str, Any]) -> None:
                 f"{row['wait_share']['median']:.1%}",
                 f"{row['share_of_matmul']:.0%}",
                 f"{memory:,.0f}",
-                f"{row['losses'][-1]:.3f}",
+                f"{row['losses'][-1]:.3f}" if "losses" in row else "-",
                 "yes" if row["safe"] else "no",
             ]
         )

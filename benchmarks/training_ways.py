@@ -164,6 +164,7 @@ class Turns:
 
     def __init__(self, connection: Any, device: str):
         self.connection, self.device = connection, device
+        self.tokens, self.before_bytes = 0, _peak_bytes("cpu")
         self.started = self.cpu_started = self.waited = 0.0
 
     def wait(self) -> None:
@@ -174,7 +175,13 @@ class Turns:
         if self.device == "cuda":
             torch.cuda.synchronize()
         seconds, cpu_seconds = time.perf_counter() - self.started, time.process_time() - self.cpu_started
-        self.connection.send({"seconds": seconds, "cpu_seconds": cpu_seconds, "wait_seconds": self.waited})
+        times = {"seconds": seconds, "cpu_seconds": cpu_seconds, "wait_seconds": self.waited}
+        memory = {"peak_bytes": _peak_bytes(self.device)}
+        if self.device == "cpu":
+            memory["before_bytes"] = self.before_bytes
+        if self.device == "cuda":  # the others need the memory
+            torch.cuda.empty_cache()
+        self.connection.send({"tokens": self.tokens, **times, **memory})
         if not last:
             self.wait()
 
@@ -197,21 +204,21 @@ def take_turns(connection: Any, way: Way, kind: str, folder: Path, shape: Shape,
     try:
         warnings.filterwarnings("ignore")
         plan = plan_of(kind, folder, shape, num_epochs)
-        turns = Turns(connection, plan.device)
         model = fresh_model(plan).to(plan.device)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        turns = Turns(connection, plan.device)
         connection.send({"ready": True})
         turns.wait()
-        result = (_train_ours if way.ours else _train_theirs)(plan, way, model, turns)
-        if plan.device == "cuda":
-            result["peak_bytes"] = torch.cuda.max_memory_allocated()
-        else:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            result |= {"peak_bytes": peak, "before_bytes": before}
-        connection.send(result)
+        connection.send({"losses": (_train_ours if way.ours else _train_theirs)(plan, way, model, turns)})
     except Exception as error:
         connection.send({"error": f"{type(error).__name__}: {error}"})
         raise
+
+
+def _peak_bytes(device: str) -> int:
+    """Most memory that was in use: tensors on CUDA, the whole process elsewhere."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ------------------------------------------------------------------ ours
@@ -232,9 +239,12 @@ def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
     )
 
 
-def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> dict[str, Any]:
-    """Train with our loop. Where it would save, an epoch is over: the Trainer saves nothing here, and so do we."""
-    read_ahead = loop.prefetched
+def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> list[float]:
+    """Train with our loop and return the loss of each epoch.
+
+    Where it would save, an epoch is over: the Trainer saves nothing here, and so do we.
+    """
+    turns.tokens, read_ahead = plan.store.num_tokens, loop.prefetched
     seams: dict[str, Callable[..., Any]] = {
         "prefetched": lambda *arguments, **more: turns.timed(read_ahead(*arguments, **more)),
         "save_state": lambda *_: turns.end_epoch(last=False),
@@ -251,7 +261,7 @@ def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> d
     finally:
         for name, found in before.items():
             setattr(loop, name, found)
-    return {"losses": result.losses, "tokens": plan.store.num_tokens}
+    return result.losses
 
 
 # ------------------------------------------------------------------ the Trainer of transformers
@@ -327,15 +337,15 @@ def trainer_of(plan: Plan, way: Way, model: PreTrainedModel, out: str, rows: lis
     return peer
 
 
-def _train_theirs(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> dict[str, Any]:
-    rows, tokens = window_rows(plan, way) if way.rows == "windows" else chunk_rows(plan)
+def _train_theirs(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> list[float]:
+    rows, turns.tokens = window_rows(plan, way) if way.rows == "windows" else chunk_rows(plan)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
         peer = trainer_of(plan, way, model, out, rows)
         peer.turns = turns
         end = _EndOfEpoch(peer, turns)
         peer.add_callback(end)
         peer.train()
-    return {"losses": end.losses, "tokens": tokens}
+    return end.losses
 
 
 def window_rows(plan: Plan, way: Way) -> tuple[list[dict[str, Any]], int]:

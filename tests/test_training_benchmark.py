@@ -117,9 +117,9 @@ def test_each_epoch_ends_once_and_the_last_says_so(ours: bool, plan: Plan, one_t
     plan, turns, way = replace(plan, num_epochs=3), Counted(), Way(name="way", ours=ours)
     found = (_train_ours if ours else _train_theirs)(plan, way, fresh_model(plan), turns)
     assert turns.ends == [False, False, True]
-    assert len(found["losses"]) == 3
-    assert found["losses"][0] > found["losses"][-1]
-    assert found["tokens"] == plan.store.num_tokens
+    assert len(found) == 3
+    assert found[0] > found[-1]
+    assert turns.tokens == plan.store.num_tokens
     assert turns.waited > 0
 
 
