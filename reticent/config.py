@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from reticent.errors import PolicyError
 from reticent.trainer.recipes import get_recipe
+
+if TYPE_CHECKING:
+    from reticent.trainer.config import TrainConfig
 
 __all__ = [
     "AuditSection",
@@ -191,6 +194,15 @@ class FoundationSection(Section):
     batch_size: int = 16
 
 
+class LoraSection(Section):
+    """Low-rank adapters are trained instead of all weights; names are peft's."""
+
+    r: int = Field(default=8, ge=1)
+    lora_alpha: float = Field(default=16.0, gt=0)
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: list[str] | None = Field(default=None, description="default: peft's for the architecture")
+
+
 class TrainSection(Section):
     """The training loop; names follow transformers' TrainingArguments where one exists."""
 
@@ -211,6 +223,8 @@ class TrainSection(Section):
     packing: bool = Field(
         default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
     )
+    torch_compile: bool = False
+    lora: LoraSection | None = None
     save_steps: int = Field(
         default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
     )
@@ -220,6 +234,18 @@ class TrainSection(Section):
     def what_it_computes(self) -> dict[str, Any]:
         """These settings less those that change only how the training is watched."""
         return self.model_dump(exclude={"save_steps", "logging_steps", "report_to"})
+
+    def settings(self, seed: int) -> TrainConfig:
+        """The trainer's own settings."""
+        from reticent.trainer.config import LoraSettings, TrainConfig
+
+        values = self.model_dump(exclude={"checkpoint_epochs", "report_to", "lora"})
+        values |= {"checkpoint_epochs": self.epochs_kept(), "report_to": tuple(self.report_to)}
+        if self.lora is not None:
+            modules = self.lora.target_modules
+            lora = self.lora.model_dump(exclude={"target_modules"})
+            values["lora"] = LoraSettings(**lora, target_modules=tuple(modules) if modules else None)
+        return TrainConfig(**values, seed=seed)
 
     def epochs_kept(self) -> tuple[int, ...]:
         """Epochs after which a checkpoint is kept; the last epoch always is."""
@@ -296,7 +322,7 @@ class Job(Section):
     def training(self, model: ModelSection) -> TrainSection:
         """Return the job's training settings with what the model says otherwise."""
         own = model.train.model_dump(exclude_unset=True) if model.train else {}
-        return self.train.model_copy(update=own)
+        return TrainSection(**{**self.train.model_dump(), **own})
 
 
 def parse_job(values: dict[str, Any], where: str = "job") -> Job:

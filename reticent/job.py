@@ -298,7 +298,6 @@ class Run(RunFolder):
 
     def _train_one(self, model: ModelSection, recipe_name: str) -> None:
         from reticent.engine.store import open_tokens
-        from reticent.trainer.config import TrainConfig
         from reticent.trainer.recipes import get_recipe
 
         recipe = get_recipe(recipe_name)
@@ -310,12 +309,7 @@ class Run(RunFolder):
         settings = self.job.training(model)
         variant = "train-pseudonymised" if recipe.text == "pseudonymised" else "train"
         tokens = f"tokens/{model.name}/{variant}"
-        config = TrainConfig(
-            **settings.model_dump(exclude={"checkpoint_epochs", "report_to"}),
-            checkpoint_epochs=settings.epochs_kept(),
-            report_to=tuple(settings.report_to),
-            seed=self.job.seed,
-        )
+        config = settings.settings(self.job.seed)
         inputs = {"tokens": self.fingerprint_of(tokens), **self._base_input(model)}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:

@@ -64,6 +64,8 @@ def test_the_allow_list_is_frozen() -> None:
         "tokenizer_config.json",
         "special_tokens_map.json",
         "README.md",
+        "adapter/adapter_config.json",
+        "adapter/adapter_model.safetensors",
     )
 
 

@@ -8,7 +8,27 @@ from typing import Literal
 
 from reticent.errors import PolicyError
 
-__all__ = ["TrainConfig"]
+__all__ = ["LoraSettings", "TrainConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraSettings:
+    """Low-rank adapters, in peft's names.
+
+    Parameters
+    ----------
+    target_modules : tuple of str, optional
+        Names of modules that get an adapter; by default those that peft has for the architecture.
+    """
+
+    r: int = 8
+    lora_alpha: float = 16.0
+    lora_dropout: float = 0.0
+    target_modules: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.r < 1 or not 0 < self.lora_alpha < math.inf or not 0 <= self.lora_dropout < 1:
+            raise PolicyError("train.lora: r must be at least 1, lora_alpha positive, lora_dropout at least 0, below 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +52,10 @@ class TrainConfig:
     packing : bool
         Several windows in one row of ``window_length`` tokens, none of which sees another; ``batch_size`` then counts
         rows.
+    torch_compile : bool
+        Compile the model (dynamic shapes); the first steps take tens of seconds.
+    lora : LoraSettings, optional
+        Train low-rank adapters instead of all weights.
     save_steps : int
         Steps after which the state is saved that a stopped run goes on from; 0 saves it after each epoch.
     logging_steps : int
@@ -54,6 +78,8 @@ class TrainConfig:
     bf16: Literal["auto", "on", "off"] = "auto"
     seed: int = 0
     packing: bool = False
+    torch_compile: bool = False
+    lora: LoraSettings | None = None
     save_steps: int = 0
     logging_steps: int = 10
     report_to: tuple[str, ...] = ()

@@ -15,6 +15,8 @@ from reticent.errors import ArtifactError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from reticent.trainer.lora import Adapter
+
 __all__ = ["ALLOWED", "export_model", "write_model"]
 
 #: Everything a model folder may hold, as patterns.
@@ -27,6 +29,8 @@ ALLOWED = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "README.md",
+    "adapter/adapter_config.json",
+    "adapter/adapter_model.safetensors",
 )
 
 CARD = """---
@@ -49,9 +53,17 @@ MEANINGS = {
 
 
 def write_model(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, *, recipe: str, epoch: int
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    *,
+    recipe: str,
+    epoch: int,
+    adapter: Adapter | None = None,
 ) -> None:
     """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder.
+
+    A model with an ``adapter`` in it is saved merged, and the adapter beside it in ``adapter/``.
 
     An old model there is set aside until the new one is in its place: at no moment does ``folder`` hold half a model.
     """
@@ -62,13 +74,15 @@ def write_model(
     aside = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(mode=0o700, parents=True)
-        model.save_pretrained(temporary, safe_serialization=True)
+        (model if adapter is None else adapter.merged()).save_pretrained(temporary, safe_serialization=True)
+        if adapter is not None:
+            adapter.save(temporary / "adapter")
         tokenizer.save_pretrained(temporary)
         protected = recipe.startswith(("pp", "dpp", "ipp"))
         kind = "protected" if protected else "pseudonymised" if recipe.endswith("a") else "plain"
         (temporary / "README.md").write_text(CARD.format(recipe=recipe, epoch=epoch, meaning=MEANINGS[kind]))
-        for file in temporary.iterdir():
-            file.chmod(0o600)
+        for file in temporary.rglob("*"):
+            file.chmod(0o700 if file.is_dir() else 0o600)
         if folder.exists():
             folder.rename(aside)
         temporary.rename(folder)
@@ -91,13 +105,18 @@ def export_model(folder: Path | str, out: Path | str) -> list[str]:
         The folder is no model folder, or ``out`` is a file or not empty.
     """
     folder, out = Path(folder), Path(out)
-    allowed = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+    found = {path for pattern in ALLOWED for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()}
+    allowed = {path for path in found if path.parent == folder or not path.parent.is_symlink()}
     if folder / "config.json" not in allowed or not any(path.suffix == ".safetensors" for path in allowed):
         raise ArtifactError(f"{folder}: not a model folder (config.json and *.safetensors, none of them a link)")
     if out.is_symlink() or out.is_file() or (out.exists() and any(out.iterdir())):
         raise ArtifactError(f"{out}: a file, a link or not empty; choose a new folder")
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in sorted(allowed):
-        shutil.copyfile(path, out / path.name)
-        (out / path.name).chmod(0o600)
-    return sorted(path.name for path in folder.iterdir() if path not in allowed)
+        copied = out / path.relative_to(folder)
+        copied.parent.mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(path, copied)
+        copied.chmod(0o600)
+    opened = {path.parent for path in allowed} - {folder}
+    entries = (path for place in (folder, *opened) for path in place.iterdir())
+    return sorted(str(path.relative_to(folder)) for path in entries if path not in allowed | opened)

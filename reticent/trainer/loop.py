@@ -31,8 +31,9 @@ from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
 from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, on_device, plan_steps
 from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
-from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_at, special_ids
+from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_of, special_ids
 from reticent.trainer.packing import require_packable, who_sees_whom
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
@@ -119,10 +120,11 @@ def train(
     state = found or State()
 
     model = model.to(device=device).train()  # type: ignore
+    adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
     causal = recipe.objective == "clm"
     if config.packing:
         require_packable(model, causal=causal)
-    network = _distributed(TargetLoss(model, causal=causal), world, device)
+    network = _prepared(TargetLoss(model, causal=causal), config, world, device)
     optimizer = _optimizer(model, config, device)
     multiple = 64 if device.type == "cuda" else 8
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
@@ -204,10 +206,13 @@ def train(
             if state.epoch in keep:
                 state.checkpoints.append(state.epoch)
                 if world.is_main:
-                    write_model(model, fast_tokenizer, _folder(out, state.epoch), recipe=recipe.name, epoch=state.epoch)
+                    folder = _folder(out, state.epoch)
+                    write_model(model, fast_tokenizer, folder, recipe=recipe.name, epoch=state.epoch, adapter=adapter)
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
                 save()
+    if adapter:
+        adapter.merge()
     total = _summed(ledger, world)
     if world.is_main:
         (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict()}, indent=1))
@@ -227,7 +232,7 @@ class TargetLoss(torch.nn.Module):
     def __init__(self, model: PreTrainedModel, *, causal: bool):
         super().__init__()
         self.model, self.causal = model, causal
-        head_alone(model)  # tried once, before anything wraps the model
+        self._head = (head_alone(model),)  # in a tuple: its weights are the model's already
 
     def forward(
         self,
@@ -240,7 +245,7 @@ class TargetLoss(torch.nn.Module):
     ) -> torch.Tensor:
         if segments is not None and positions is not None:
             attention = who_sees_whom(segments, positions, self.causal)
-        logits = logits_at(self.model, input_ids, attention, at, positions)
+        logits = logits_of(self.model, self._head[0], input_ids, attention, at, positions)
         return F.cross_entropy(logits.float(), labels, reduction="sum")
 
 
@@ -289,7 +294,10 @@ def _check_flags(store: TokenStore, recipe: Recipe) -> None:
         )
 
 
-def _distributed(network: TargetLoss, world: World, device: torch.device) -> torch.nn.Module:
+def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: torch.device) -> torch.nn.Module:
+    """The network compiled, and with its gradients shared among processes, where that is asked for."""
+    if config.torch_compile:
+        network.compile(dynamic=True)
     if world.size == 1:
         return network
     devices = [device.index] if device.type == "cuda" else None

@@ -29,6 +29,7 @@ __all__ = [
     "load_model",
     "load_tokenizer",
     "logits_at",
+    "logits_of",
     "special_ids",
     "tokenizer_json_of",
 ]
@@ -232,10 +233,21 @@ def logits_at(
     position_ids_BT : int64 tensor, shape (B, T)
         None counts from the start of each row.
     """
+    return logits_of(model, head_alone(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
+
+
+def logits_of(
+    model: PreTrainedModel,
+    head: Any,
+    input_ids_BT: torch.Tensor,
+    attention_BT: torch.Tensor | None,
+    wanted: torch.Tensor,
+    position_ids_BT: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """:func:`logits_at` where the head is known; a compiler can follow it."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT
-    head = head_alone(model)
     values = model(**inputs).logits if head is None else model.base_model(**inputs).last_hidden_state
     at = values[wanted] if wanted.dtype == torch.bool else values.flatten(0, 1).index_select(0, wanted)
     return at if head is None else head(at)
