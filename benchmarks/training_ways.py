@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ class Way:
     rows : {"windows", "chunks"}
         What the Trainer reads: our windows, each of one document; or all documents laid end to end and cut, as its
         example scripts do, in which individuals see each other.
+    clipping : "ghost", "hooks" or None
+        DP-SGD with this way to clip; its epochs are Poisson samples, of as many documents on average.
     safe : bool
         No individual sees another.
     """
@@ -83,6 +86,7 @@ class Way:
     whole_words: bool = False
     num_workers: int = 0
     compiled: bool = False
+    clipping: str | None = None
 
     @property
     def safe(self) -> bool:
@@ -93,7 +97,9 @@ class Way:
         has = {field.name for field in fields(TrainConfig)}
         wanted = {"packing": self.packing, "torch_compile": self.compiled}
         absent = [name for name, asked in wanted.items() if self.ours and asked and name not in has]
-        return f"this version has no {' and '.join(absent)}" if absent else None
+        if self.clipping:
+            absent += [name for name in ("reticent.trainer.privacy", "opacus") if find_spec(name) is None]
+        return f"there is no {' and no '.join(absent)} here" if absent else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,11 +263,24 @@ def _train_ours(plan: Plan, way: Way, model: PreTrainedModel, turns: Turns) -> l
             setattr(loop, name, seam)
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as out:
             recipe, config = get_recipe(plan.objective), our_config(plan, way)
-            result = loop.train(model, plan.store, recipe, config, out, tokenizer=tokenizer)
+            more = {"privacy": _privacy(plan, way.clipping)} if way.clipping else {}
+            result = loop.train(model, plan.store, recipe, config, out, tokenizer=tokenizer, **more)
     finally:
         for name, found in before.items():
             setattr(loop, name, found)
     return result.losses
+
+
+def _privacy(plan: Plan, clipping: str) -> Any:
+    from reticent.trainer.privacy import PrivacyConfig
+
+    return PrivacyConfig(
+        unit="record",
+        noise_multiplier=1.0,
+        clipping=clipping,  # type: ignore[arg-type]
+        max_physical_batch_size=plan.shape.batch_size,
+        seed=0,
+    )
 
 
 # ------------------------------------------------------------------ the Trainer of transformers
