@@ -24,6 +24,7 @@ __all__ = [
     "CorpusSection",
     "DedupSection",
     "DetectSection",
+    "DpSection",
     "FoundationSection",
     "Job",
     "ModelSection",
@@ -194,6 +195,43 @@ class FoundationSection(Section):
     batch_size: int = 16
 
 
+class DpSection(Section):
+    """DP-SGD of the recipes that are private (dp-mlm, dp-clm); names follow Opacus."""
+
+    unit: Literal["individual", "record"] = Field(
+        default="individual", description="whose presence epsilon hides: a person, or one document"
+    )
+    target_epsilon: float | None = Field(default=None, gt=0, description="either this or noise_multiplier")
+    noise_multiplier: float | None = Field(default=None, ge=0)
+    target_delta: float | None = Field(
+        default=None, gt=0, lt=1, description="default: a power of ten below a tenth of 1 / number of units"
+    )
+    max_grad_norm: float = Field(default=1.0, gt=0, description="what a unit's gradient is clipped to")
+    max_documents: int = Field(default=4, ge=1, description="documents of an individual in a step, drawn afresh each")
+    clipping: Literal["ghost", "hooks"] = "ghost"
+    sample_rate: float | None = Field(
+        default=None, gt=0, le=1, description="default: batch_size * gradient_accumulation_steps units are expected"
+    )
+    max_physical_batch_size: int = Field(default=16, ge=1, description="windows in memory at once")
+    accountant: Literal["prv", "rdp"] = "prv"
+    budget_epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        description="what all private runs on this corpus may spend together; beyond, a run is refused",
+    )
+    budget_delta: float | None = Field(default=None, gt=0, lt=1, description="default: 1 / number of units")
+    budget_file: str | None = Field(
+        default=None, description="where it is kept; default: privacy-budget.json in the run folder"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DpSection:
+        from reticent.trainer.privacy import PrivacyConfig
+
+        PrivacyConfig(**self.model_dump(exclude={"budget_epsilon", "budget_delta", "budget_file"}))
+        return self
+
+
 class LoraSection(Section):
     """Low-rank adapters are trained instead of all weights; names are peft's."""
 
@@ -213,6 +251,7 @@ class TrainSection(Section):
     window_length: int = Field(default=512, ge=8)
     batch_size: int = Field(default=16, ge=1)
     learning_rate: float = Field(default=1e-4, gt=0)
+    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = "linear"
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     mask_share: float = Field(default=0.15, gt=0, lt=1)
@@ -230,16 +269,23 @@ class TrainSection(Section):
     )
     logging_steps: int = Field(default=10, ge=1, description="steps after which one is logged")
     report_to: list[Literal["tensorboard"]] = Field(default=[], description="beside metrics.jsonl")
+    dp: DpSection | None = Field(default=None, description="DP-SGD, for the recipes that are private")
 
-    def what_it_computes(self) -> dict[str, Any]:
-        """These settings less those that change only how the training is watched."""
-        return self.model_dump(exclude={"save_steps", "logging_steps", "report_to"})
+    def what_it_computes(self, *, private: bool = False) -> dict[str, Any]:
+        """These settings less those that change only how the training is watched, and without ``dp`` where a recipe is
+        not private.
+        """
+        said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "dp"})
+        if private and self.dp is not None:
+            watched = {"max_physical_batch_size", "budget_epsilon", "budget_delta", "budget_file"}
+            said["dp"] = self.dp.model_dump(exclude=watched)
+        return said
 
     def settings(self, seed: int) -> TrainConfig:
         """The trainer's own settings."""
         from reticent.trainer.config import LoraSettings, TrainConfig
 
-        values = self.model_dump(exclude={"checkpoint_epochs", "report_to", "lora"})
+        values = self.model_dump(exclude={"checkpoint_epochs", "report_to", "lora", "dp"})
         values |= {"checkpoint_epochs": self.epochs_kept(), "report_to": tuple(self.report_to)}
         if self.lora is not None:
             modules = self.lora.target_modules
@@ -312,6 +358,10 @@ class Job(Section):
             )
         if any(self.training(model).window_length != self.train.window_length for model in self.model):
             raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
+        for model in self.model:
+            private = [name for name in model.recipes if get_recipe(name).private]
+            if private and self.training(model).dp is None:
+                raise ValueError(f"model {model.name}: recipe {private[0]} is DP-SGD and needs [train.dp]")
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")

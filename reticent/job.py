@@ -21,7 +21,7 @@ from reticent.run_folder import RunFolder
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:
-    pass
+    from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = ["STAGES", "Run"]
 
@@ -326,16 +326,35 @@ class Run(RunFolder):
                     folder,
                     tokenizer=self._base(model),
                     progress=advance,
+                    privacy=self._privacy(model) if recipe.private else None,
                 )
             counts.update(steps=result.num_steps, **result.ledger.to_dict())
+            if result.guarantee is not None:
+                counts["privacy"] = str(result.guarantee)
 
         self.make(
             f"models/{model.name}/{recipe.name}",
-            {**settings.what_it_computes(), "recipe": recipe.name, "seed": self.job.seed},
+            {**settings.what_it_computes(private=recipe.private), "recipe": recipe.name, "seed": self.job.seed},
             inputs,
             build,
             kind="models",
             resume=not self.fresh,
+        )
+
+    def _privacy(self, model: ModelSection) -> PrivacyConfig:
+        """DP-SGD of a model's private recipes; what it costs is noted for the documents as they were given."""
+        from reticent.trainer.budget import BUDGET_FILE
+        from reticent.trainer.privacy import PrivacyConfig
+
+        settings, dedup = self.job.training(model).dp, self.job.dedup
+        assert settings is not None  # the job was checked
+        own_copies = dedup.scope == "individual" and settings.unit == "individual"
+        values = settings.model_dump()
+        values["budget_file"] = str(settings.budget_file or self.folder / BUDGET_FILE)
+        return PrivacyConfig(
+            **values,
+            corpus=self.whole_corpus.fingerprint(),
+            unaccounted=() if dedup.mode == "off" or own_copies else ("deduplication",),
         )
 
     # ------------------------------------------------------------------- audit

@@ -35,7 +35,7 @@ app = typer.Typer(
 for panel, commands in (
     ("All at once", (runs.demo, runs.run)),
     ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
-    ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, runs.audit, runs.report)),
+    ("Stage by stage", (runs.index, documents.stats, runs.protect, runs.train, runs.audit, runs.report, runs.budget)),
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)

@@ -130,7 +130,8 @@ def protect(
         typer.Option(
             metavar="RECIPE",
             help="What these models will be trained with; repeat for several of one objective. mlm, clm: plain; "
-            "mlma, clma: X for direct identifiers; dpp-, ipp-, ppmlm or -clm: direct, indirect, both never targets.",
+            "mlma, clma: X for direct identifiers; dpp-, ipp-, ppmlm or -clm: direct, indirect, both never targets; "
+            "dp-mlm, dp-clm: DP-SGD.",
         ),
     ] = None,
     k: Annotated[
@@ -182,6 +183,9 @@ def train(
 
     A training that is stopped (Ctrl-C, SIGTERM) finishes its step and saves its state; the same command goes on with
     it. On several GPUs: torchrun --nproc-per-node 8 -m reticent train RUN; batch_size windows go to each.
+
+    Recipes dp-mlm and dp-clm train by DP-SGD with the job's [train.dp]: --set train.dp.target_epsilon=8
+    --set train.dp.unit=individual. What all such runs cost together: reticent budget RUN.
     """
     changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
     changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
@@ -201,6 +205,20 @@ def report(run_folder: RunFolder, quiet: Quiet = False, as_json: AsJson = False)
     job_run = Run(job_of(read_job(run_folder), None), new_progress(quiet))
     job_run.report()
     print_summary(job_run, as_json)
+
+
+def budget(
+    place: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder, or the budget file of its job (train.dp.budget_file).")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
+    from reticent.cli.show import print_budget
+    from reticent.trainer.budget import BUDGET_FILE, read_budget
+
+    file = place / BUDGET_FILE if place.is_dir() else place
+    print_budget(read_budget(file), file, as_json)
 
 
 def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = False) -> None:

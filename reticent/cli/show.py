@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reticent.job import Run
+    from reticent.trainer.budget import Spending
 
-__all__ = ["print_copies", "print_counts", "print_detection", "print_rules", "print_run", "print_summary"]
+__all__ = [
+    "print_budget",
+    "print_copies",
+    "print_counts",
+    "print_detection",
+    "print_rules",
+    "print_run",
+    "print_summary",
+]
 
 
 def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
@@ -91,3 +100,25 @@ def print_summary(run: Run, as_json: bool = False) -> None:
     if line := ledger_line(evidence):
         console.print(line, soft_wrap=True)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
+
+
+def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
+    """Print what each private run cost, and the totals for each corpus and unit."""
+    from reticent.trainer.budget import to_plain, totals
+
+    if as_json:
+        print(
+            json.dumps({"file": str(file), "runs": [to_plain(each) for each in spendings], "totals": totals(spendings)})
+        )
+        return
+    if not spendings:
+        print(f"{file}: no private run is noted")
+    for each in spendings:
+        state = "" if each.settled else "; never ended, counts in full"
+        print(f"{each.started}  {each.about.get('recipe', 'run')} {each.run}: {each.guarantee}{state}")
+    for total in totals(spendings):
+        shown = (
+            "no total" if total["epsilon"] is None else f"epsilon {total['epsilon']:.2f} at delta {total['delta']:.2g}"
+        )
+        of = f"corpus {total['corpus'][:12]}, {total['runs']} runs per {total['unit']} together"
+        print(f"{of}: {shown} ({total['bound']})")

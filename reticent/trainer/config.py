@@ -42,7 +42,9 @@ class TrainConfig:
     batch_size : int
         Windows a micro-batch.
     learning_rate : float
-        Falls linearly to 0 over the whole training, after ``warmup_steps`` steps in which it rises from 0.
+        The peak, after ``warmup_steps`` steps in which it rises from 0.
+    lr_scheduler_type : {"linear", "constant_with_warmup"}
+        After the peak: a linear fall to 0 over the whole training, or none.
     checkpoint_epochs : tuple of int
         Epochs after which a checkpoint is kept; the last epoch always is.
     mask_share : float
@@ -69,6 +71,7 @@ class TrainConfig:
     window_length: int = 512
     batch_size: int = 16
     learning_rate: float = 1e-4
+    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = "linear"
     warmup_steps: int = 0
     weight_decay: float = 0.01
     mask_share: float = 0.15

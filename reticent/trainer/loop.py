@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
@@ -25,7 +26,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
+from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
@@ -35,6 +36,8 @@ from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
 from reticent.trainer.models import check_fit, head_alone, load_tokenizer, logits_of, special_ids
 from reticent.trainer.packing import require_packable, who_sees_whom
+from reticent.trainer.privacy import Guarantee, PrivacyConfig
+from reticent.trainer.private_run import PrivateRun
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
 from reticent.trainer.stopping import stop_kept
@@ -49,7 +52,7 @@ __all__ = ["TargetLoss", "TrainResult", "target_loss", "train"]
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """What a training left: checkpoint folders by epoch, the ledger, its mean loss per epoch, and the share of each
-    epoch's time in which the loop waited for data.
+    epoch's time in which the loop waited for data; of DP-SGD what it guarantees.
     """
 
     checkpoints: dict[int, Path]
@@ -59,6 +62,7 @@ class TrainResult:
     num_tokens: int
     seconds: float
     waited: list[float] = field(default_factory=list)
+    guarantee: Guarantee | None = None
 
 
 def train(
@@ -71,7 +75,7 @@ def train(
     tokenizer: str | Path,
     progress: Callable[[dict[str, Any]], None] | None = None,
     epoch_store: Callable[[int], TokenStore] | None = None,
-    privacy: Any = None,
+    privacy: PrivacyConfig | None = None,
     resume: bool = True,
     world: World | None = None,
 ) -> TrainResult:
@@ -93,6 +97,9 @@ def train(
     epoch_store : callable, optional
         Gives the tokens of each epoch where they change, always the same for the same epoch; ``store`` then says how
         many steps are expected.
+    privacy : PrivacyConfig, optional
+        Makes it DP-SGD, and ``ledger.json`` says with which epsilon, per what. Epochs are then 1 / sample rate steps of
+        Poisson samples, and a loss is a mean over the units drawn.
     resume : bool
         False begins anew, whatever state is there.
     world : World, optional
@@ -105,8 +112,10 @@ def train(
         protected token is a target, or the loss or its gradient is not finite. Checkpoints written before stay.
     ArtifactError
         ``out`` holds the state of another training.
+    PolicyError
+        A setting does not go with DP-SGD, or the privacy budget does not allow this run.
     """
-    from transformers import get_linear_schedule_with_warmup
+    from transformers import get_scheduler
 
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
@@ -114,7 +123,9 @@ def train(
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     _check_flags(store, recipe)
-    identity = identity_of(model, store, recipe, config, world.size, more=privacy)
+    _check_privacy(recipe, privacy, epoch_store)
+    more = privacy.what_it_computes() if privacy else None
+    identity = identity_of(model, store, recipe, config, world.size, more=more)
     world.wait()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
     state = found or State()
@@ -124,12 +135,18 @@ def train(
     causal = recipe.objective == "clm"
     if config.packing:
         require_packable(model, causal=causal)
-    network = _prepared(TargetLoss(model, causal=causal), config, world, device)
-    optimizer = _optimizer(model, config, device)
     multiple = 64 if device.type == "cuda" else 8
     windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
+    private = PrivateRun(model, windows, recipe, config, privacy, state.private, world, device) if privacy else None
+    network: torch.nn.Module = TargetLoss(model, causal=causal)
+    if not private:
+        network = _prepared(network, config, world, device)
+    optimizer = _optimizer(model, config, device)
     num_steps = config.num_epochs * num_steps_of(windows, config, world)
-    schedule = get_linear_schedule_with_warmup(optimizer, config.warmup_steps, num_steps)
+    if private:
+        private.steps.wrap(optimizer)
+        num_steps = private.plan.num_steps
+    schedule = get_scheduler(config.lr_scheduler_type, optimizer, config.warmup_steps, num_steps)
     if found:
         restore(out, model, optimizer)
         _advance(schedule, state.step)
@@ -159,18 +176,28 @@ def train(
                 tokens = epoch_store(state.epoch)
                 windows = cut_windows(tokens, config.window_length, special, pad_to_multiple_of=multiple)
             make = _maker(recipe, config, special.mask, state.epoch)
-            plan = plan_steps(windows, config, world, state.epoch)
-            steps = iter_steps(windows, plan[state.done :], make, copy.deepcopy(ledger), causal=causal, device=device)
+            counted = copy.deepcopy(ledger)
+            if private:
+                epoch_steps = private.plan.steps_per_epoch
+                steps: Any = private.iter_epoch(windows, make, counted, epoch=state.epoch, done=state.done)
+            else:
+                plan = plan_steps(windows, config, world, state.epoch)
+                epoch_steps = len(plan)
+                steps = iter_steps(windows, plan[state.done :], make, counted, causal=causal, device=device)
             with closing(prefetched(steps)) as feed:
                 for step in clock.watch(feed):
                     num_targets, num_tokens, filled, cells, stops = world.sum(*step.counts, stop.asked)
                     if stops:  # a signal to one process stops all of them before the same step
                         save()
                         raise SystemExit(128 + signal.SIGTERM)
-                    if num_targets:
+                    if num_targets or private:  # an empty sample is a step too: who is in it would show otherwise
                         rate = schedule.get_last_lr()[0]
-                        losses = _add_gradients(network, step, num_targets, world, autocast)
-                        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
+                        if private:
+                            losses, longest = private.steps.add_gradients(step.parts, state.step), math.inf
+                        else:
+                            losses = _add_gradients(network, step, num_targets, world, autocast)
+                            longest = config.max_grad_norm
+                        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), longest)
                         reader.add(num_targets, losses, norm, rate)
                         if device.type == "cpu":
                             reader.read()
@@ -187,16 +214,16 @@ def train(
                     state.num_cells += int(cells)
                     if num_targets and state.step % config.logging_steps == 0:
                         reader.read()
-                    if num_targets and progress:
+                    if (num_targets or private) and progress:
                         progress(
                             {"step": state.step, "num_steps": num_steps, "epoch": state.epoch, "loss": reader.last}
                         )
-                    if config.save_steps and state.step % config.save_steps == 0 and state.done < len(plan):
+                    if config.save_steps and state.step % config.save_steps == 0 and state.done < epoch_steps:
                         save()
             reader.read()
-            if state.epoch_targets == 0:
+            if state.epoch_targets == 0 and not private:
                 raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
-            state.losses.append(state.epoch_loss / state.epoch_targets)
+            state.losses.append(state.epoch_loss / max(state.epoch_targets, 1))
             times = clock.of_epoch()
             state.waited.append(times["waited"])
             about = {"epoch": state.epoch, "step": state.step}
@@ -211,15 +238,26 @@ def train(
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
                 save()
+    if private:
+        private.finish(world)
     if adapter:
         adapter.merge()
     total = _summed(ledger, world)
     if world.is_main:
-        (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict()}, indent=1))
+        about = {"privacy": {**private.plan.to_dict(), "steps": state.step}} if private else {}
+        (out / "ledger.json").write_text(json.dumps({"recipe": recipe.name, **total.to_dict(), **about}, indent=1))
         forget_state(out)
+    promise = private.plan.guarantee if private else None
     checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
     return TrainResult(
-        checkpoints, total, state.losses, state.step, state.num_tokens, state.seconds + clock.lap(), state.waited
+        checkpoints,
+        total,
+        state.losses,
+        state.step,
+        state.num_tokens,
+        state.seconds + clock.lap(),
+        state.waited,
+        promise,
     )
 
 
@@ -292,6 +330,13 @@ def _check_flags(store: TokenStore, recipe: Recipe) -> None:
         raise TrainingError(
             f"recipe {recipe.name}: no token has a flag that it protects; were they made without spans or index?"
         )
+
+
+def _check_privacy(recipe: Recipe, privacy: PrivacyConfig | None, epoch_store: Any) -> None:
+    if recipe.private and privacy is None:
+        raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
+    if privacy is not None and epoch_store is not None:
+        raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
 
 
 def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: torch.device) -> torch.nn.Module:

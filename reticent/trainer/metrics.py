@@ -114,7 +114,7 @@ class LossReader:
                     )
             self.state.epoch_loss += loss
             self.state.epoch_targets += int(num_targets)
-            self.last = loss / num_targets
+            self.last = loss / max(num_targets, 1)  # DP-SGD's sample may be empty
             if step % self.logging_steps == 0:
                 about = {"epoch": self.state.epoch, "step": step, "loss": self.last, "targets": int(num_targets)}
                 self.metrics.log({**about, "grad_norm": norm, "learning_rate": rate})

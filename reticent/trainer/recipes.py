@@ -26,19 +26,22 @@ class Recipe:
         Pseudonymised text has ``X`` for each direct word; X stays in the loss.
     never_target : int
         Flag bits (`DIRECT`, `INDIRECT`) of tokens that are context only.
+    private : bool
+        Trained by DP-SGD.
     """
 
     name: str
     objective: Objective
     text: Literal["original", "pseudonymised"] = "original"
     never_target: int = 0
+    private: bool = False
 
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
     return [Recipe(name=f"{prefix}{o}{suffix}", objective=o, **more) for o in ("mlm", "clm")]  # type: ignore[arg-type]
 
 
-#: All recipes by name. ``dp-*`` and ``goldfish`` are not among them yet.
+#: All recipes by name.
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
@@ -47,6 +50,7 @@ RECIPES: Mapping[str, Recipe] = {
         *_pair("dpp", "", never_target=DIRECT),
         *_pair("ipp", "", never_target=INDIRECT),
         *_pair("pp", "", never_target=DIRECT | INDIRECT),
+        *_pair("dp-", "", private=True),
     )
 }
 

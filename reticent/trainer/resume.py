@@ -48,6 +48,7 @@ class State:
     seconds: float = 0.0
     checkpoints: list[int] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    private: dict[str, str] = field(default_factory=dict)
 
     def begin_epoch(self) -> None:
         """Go on to the next epoch."""

@@ -1,0 +1,220 @@
+"""The privacy budget: what all private runs on one corpus have spent together, kept in one private JSON file.
+
+A run reserves its whole cost before its first step and settles after its last. A run that was killed never settles and
+counts in full: its checkpoints may have been seen. Runs of one unit of privacy add up; a cost per document says nothing
+about a person with several, so a limit is refused where the file holds runs per both.
+
+Two bounds are kept and the smaller holds, both for runs that were chosen after seeing the results of earlier ones:
+
+- basic: sum of epsilons at sum of deltas;
+- advanced (Kairouz, Oh and Viswanath 2015, theorem 3.5): sum of epsilon tanh(epsilon / 2) + sqrt(2 ln(1 / s) * sum of
+  epsilon^2) at sum of deltas plus s, for any s above 0.
+
+The corpus is told by its fingerprint: a corpus with one document more is another one, and nobody here can know.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reticent.artifact import make_private_folder, write_private
+from reticent.errors import ArtifactError, PolicyError
+from reticent.trainer.privacy import Guarantee, show_delta
+
+__all__ = ["BUDGET_FILE", "Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
+
+FORMAT = "reticent.budget/1"
+#: Name of the file in a run folder.
+BUDGET_FILE = "privacy-budget.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What one run cost, or may still cost: ``settled`` says that it ended."""
+
+    run: str
+    corpus: str
+    guarantee: Guarantee
+    settled: bool = False
+    started: str = ""
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Several runs together, for one unit: two bounds, each an epsilon at a delta."""
+
+    basic: tuple[float, float]
+    advanced: tuple[float, float]
+
+    @property
+    def epsilon(self) -> float:
+        """The smaller of the two."""
+        return min(self.basic[0], self.advanced[0])
+
+
+def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
+    """Return what runs cost together; ``slack`` is what advanced composition may add to delta.
+
+    >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
+    30.0
+    >>> round(compose([1.0] * 30, [1e-6] * 30, 1e-5).advanced[0], 2)
+    40.15
+    """
+    basic, delta = math.fsum(epsilons), math.fsum(deltas)
+    if slack <= 0 or not math.isfinite(basic):
+        return Total((basic, delta), (math.inf, delta + max(slack, 0.0)))
+    mean = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon in epsilons)
+    spread = math.sqrt(2 * math.log(1 / slack) * math.fsum(epsilon**2 for epsilon in epsilons))
+    return Total((basic, delta), (mean + spread, delta + slack))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A budget file and what the runs on one corpus may spend together.
+
+    Parameters
+    ----------
+    path : file, made where it is missing
+    corpus : str, fingerprint of the documents
+    max_epsilon : float, optional; without it runs are only noted
+    max_delta : float, optional; by default 1 / number of units of the run that asks
+    """
+
+    path: Path
+    corpus: str
+    max_epsilon: float | None = None
+    max_delta: float | None = None
+
+    def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> None:
+        """Note what a run may cost, before it starts; a run that goes on (the same name) is noted once.
+
+        Raises
+        ------
+        PolicyError
+            The run would exceed the limit, or no total can be given.
+        ArtifactError
+            The file cannot be read or written.
+        """
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        asked = Spending(run=run, corpus=self.corpus, guarantee=guarantee, started=started, about=about or {})
+        with _changing(self.path) as spendings:
+            others = [each for each in spendings if each.run != run]
+            self._check(asked, [each for each in others if each.corpus == self.corpus], num_units)
+            spendings[:] = [*others, asked]
+
+    def settle(self, run: str, guarantee: Guarantee) -> None:
+        """Note what a run that ended did cost."""
+        with _changing(self.path) as spendings:
+            for place, each in enumerate(spendings):
+                if each.run == run:
+                    spendings[place] = replace(each, guarantee=guarantee, settled=True)
+
+    def _check(self, asked: Spending, before: list[Spending], num_units: int) -> None:
+        if self.max_epsilon is None:
+            return
+        unit, price = asked.guarantee.unit, asked.guarantee
+        if price.epsilon is None or any(each.guarantee.epsilon is None for each in before):
+            raise PolicyError("train.dp.budget_epsilon: a run on this corpus has no epsilon, so no total can be given")
+        if any(each.guarantee.unit != unit for each in before):
+            raise PolicyError(
+                "train.dp.budget_epsilon: the budget file holds runs per individual and per record on this corpus; "
+                "they do not add up, so no total can be given"
+            )
+        limit = self.max_delta if self.max_delta is not None else 1 / num_units
+        if self._fits(price.epsilon, price.delta, before, limit):
+            return
+        low, high = 0.0, price.epsilon
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._fits(middle, price.delta, before, limit) else (low, middle)
+        pending = sum(not each.settled for each in before)
+        raise PolicyError(
+            f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta "
+            f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after "
+            f"{len(before)} runs on this corpus"
+            + (f" ({pending} of them never ended and count in full)" if pending else "")
+        )
+
+    def _fits(self, epsilon: float, delta: float, before: list[Spending], limit: float) -> bool:
+        epsilons = [*(each.guarantee.epsilon or 0.0 for each in before), epsilon]
+        deltas = [*(each.guarantee.delta for each in before), delta]
+        total = compose(epsilons, deltas, limit - math.fsum(deltas))
+        assert self.max_epsilon is not None
+        return math.fsum(deltas) <= limit and total.epsilon <= self.max_epsilon
+
+
+def read_budget(path: Path | str) -> list[Spending]:
+    """Return what is noted in a budget file, in the order of the runs; nothing where there is none.
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be read: a budget nobody can read is not an empty one.
+    """
+    try:
+        content = json.loads(Path(path).read_bytes())
+        if content["format"] != FORMAT:
+            raise ValueError
+        return [Spending(**{**each, "guarantee": _guarantee(each["guarantee"])}) for each in content["runs"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ArtifactError(f"{path}: not a readable privacy budget; expected {FORMAT}") from None
+
+
+def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
+    """Return what the runs on each corpus cost together, for each unit; None where one has no epsilon.
+
+    Advanced composition may add as much to delta as the runs' own together.
+    """
+    groups: dict[tuple[str, str], list[Guarantee]] = {}
+    for each in spendings:
+        groups.setdefault((each.corpus, each.guarantee.unit), []).append(each.guarantee)
+    rows = []
+    for (corpus, unit), found in groups.items():
+        row: dict[str, Any] = {"corpus": corpus, "unit": unit, "runs": len(found)}
+        deltas = [each.delta for each in found]
+        total = compose([each.epsilon or 0.0 for each in found], deltas, math.fsum(deltas))
+        bound = "basic" if total.basic[0] <= total.advanced[0] else "advanced"
+        epsilon, delta = total.basic if bound == "basic" else total.advanced
+        counted = all(each.epsilon is not None for each in found) and math.isfinite(epsilon)
+        rows.append({**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition"})
+    return rows
+
+
+def _guarantee(values: dict[str, Any]) -> Guarantee:
+    epsilon = math.inf if values["epsilon"] == "infinite" else values["epsilon"]
+    return Guarantee(**{**values, "epsilon": epsilon, "unaccounted": tuple(values["unaccounted"])})
+
+
+def to_plain(spending: Spending) -> dict[str, Any]:
+    """Return it as JSON holds it."""
+    values = asdict(spending)
+    if values["guarantee"]["epsilon"] == math.inf:  # which JSON has no word for
+        values["guarantee"]["epsilon"] = "infinite"
+    return values
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[list[Spending]]:
+    """Yield the runs of a budget file and write them back; others wait meanwhile."""
+    make_private_folder(path.parent)
+    lock = os.open(path.parent / f".{path.name}.turn", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        spendings = read_budget(path)
+        yield spendings
+        content = {"format": FORMAT, "runs": [to_plain(each) for each in spendings]}
+        write_private(path, json.dumps(content, indent=1, allow_nan=False).encode())
+    finally:
+        os.close(lock)

@@ -1,0 +1,286 @@
+"""What DP-SGD promises: settings, the noise they need, and an epsilon that never stands without its unit.
+
+The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
+the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
+differ by one unit more or less. Epsilon is Opacus' PRV accountant's upper bound over the planned number of steps; it
+covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger.
+
+Epsilon is withheld where something else looked at everybody's documents before the training (protection, deduplication,
+pseudonyms): that is not accounted, and the noise does not hide it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from typing import Literal
+
+from reticent.errors import PolicyError
+from reticent.trainer.recipes import Recipe
+
+__all__ = [
+    "Guarantee",
+    "Plan",
+    "PrivacyConfig",
+    "default_delta",
+    "epsilon_of",
+    "plan_privacy",
+    "show_delta",
+    "unaccounted_steps",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyConfig:
+    """How a training is made differentially private; names follow Opacus.
+
+    Parameters
+    ----------
+    unit : {"individual", "record"}
+        Whose presence epsilon hides: a person with all documents, or one document with all its windows.
+    target_epsilon, noise_multiplier : float
+        One of them: the epsilon to reach after all epochs, or the noise sigma itself.
+    target_delta : float, optional
+        Below 1 / number of units; by default the power of ten below a tenth of that.
+    max_grad_norm : float
+        C, the norm a unit's gradient is clipped to.
+    max_documents : int
+        G: of an individual at most so many documents take part in a step, drawn afresh each step.
+    clipping : {"ghost", "hooks"}
+        Ghost clipping instantiates no gradients (large models); hooks keep one per unit in memory.
+    sample_rate : float, optional
+        q; by default the expected number of units is batch_size * gradient_accumulation_steps.
+    max_physical_batch_size : int
+        Windows that go through the model at once; changes memory, never the result.
+    accountant : {"prv", "rdp"}
+        RDP is looser by a tenth; for comparison.
+    seed : int, optional
+        Of samples and noise, for tests: by default it is drawn from the system and told to nobody, as epsilon needs.
+    unaccounted : tuple of str
+        What was done to the documents by looking at everybody's; with any of it no epsilon is given.
+    budget_file, corpus : str, optional
+        Where the cost is noted, and the fingerprint of the documents it is noted for (:mod:`reticent.trainer.budget`).
+    budget_epsilon, budget_delta : float, optional
+        What all runs on these documents may spend together.
+    """
+
+    unit: Literal["individual", "record"] = "individual"
+    target_epsilon: float | None = None
+    noise_multiplier: float | None = None
+    target_delta: float | None = None
+    max_grad_norm: float = 1.0
+    max_documents: int = 4
+    clipping: Literal["ghost", "hooks"] = "ghost"
+    sample_rate: float | None = None
+    max_physical_batch_size: int = 16
+    accountant: Literal["prv", "rdp"] = "prv"
+    seed: int | None = None
+    unaccounted: tuple[str, ...] = ()
+    budget_file: str | None = None
+    corpus: str | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.target_epsilon is None) == (self.noise_multiplier is None):
+            raise PolicyError("train.dp: give either target_epsilon or noise_multiplier")
+        if self.target_epsilon is not None and not 0 < self.target_epsilon < math.inf:
+            raise PolicyError(f"train.dp.target_epsilon: expected a positive number, got {self.target_epsilon}")
+        if self.noise_multiplier is not None and not 0 <= self.noise_multiplier < math.inf:
+            raise PolicyError(f"train.dp.noise_multiplier: expected at least 0, got {self.noise_multiplier}")
+        if self.target_delta is not None and not 0 < self.target_delta < 1:
+            raise PolicyError(f"train.dp.target_delta: expected between 0 and 1, got {self.target_delta}")
+        if not 0 < self.max_grad_norm < math.inf:
+            raise PolicyError(f"train.dp.max_grad_norm: expected a positive number, got {self.max_grad_norm}")
+        if self.sample_rate is not None and not 0 < self.sample_rate <= 1:
+            raise PolicyError(f"train.dp.sample_rate: expected above 0 and at most 1, got {self.sample_rate}")
+        for name in ("max_documents", "max_physical_batch_size"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"train.dp.{name}: expected at least 1, got {getattr(self, name)}")
+        if (self.budget_file is None) != (self.corpus is None):
+            raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
+        if self.budget_epsilon is not None and self.budget_file is None:
+            raise PolicyError("train.dp.budget_epsilon: needs a budget file")
+
+    def what_it_computes(self) -> dict[str, object]:
+        """These settings less those that change no weight."""
+        spared = ("budget_file", "budget_epsilon", "budget_delta", "max_physical_batch_size")
+        return {name: value for name, value in asdict(self).items() if name not in spared}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """An epsilon with everything without which it means nothing; prints as one sentence.
+
+    ``unaccounted`` names steps that looked at everybody's documents; with one, ``epsilon`` is None.
+
+    >>> print(Guarantee(epsilon=7.992, delta=1e-5, unit="individual", max_documents=4))
+    epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)
+    >>> print(Guarantee(epsilon=None, delta=1e-5, unit="record", unaccounted=("deduplication",)))
+    no epsilon (per record): not accounted: deduplication
+    """
+
+    epsilon: float | None
+    delta: float
+    unit: Literal["individual", "record"]
+    max_documents: int | None = None
+    unaccounted: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        cap = f" (at most {self.max_documents} documents each)" if self.max_documents is not None else ""
+        if self.epsilon is None:
+            return f"no epsilon (per {self.unit}): not accounted: {', '.join(self.unaccounted)}"
+        # Rounded up: what is printed is still a bound.
+        shown = f"{math.ceil(self.epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(self.epsilon) else "infinite"
+        return f"epsilon {shown} at delta {show_delta(self.delta)} per {self.unit}{cap}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a private run will do and what that costs, fixed before it starts."""
+
+    guarantee: Guarantee
+    num_units: int
+    sample_rate: float
+    noise_multiplier: float
+    steps_per_epoch: int
+    num_steps: int
+    accountant: str
+
+    @property
+    def expected_units(self) -> float:
+        """Expected number of units a step: what the noisy sum is divided by."""
+        return self.sample_rate * self.num_units
+
+    def after(self, num_steps: int) -> Guarantee:
+        """Return what the first ``num_steps`` steps cost."""
+        if self.guarantee.epsilon is None:
+            return self.guarantee
+        spent = epsilon_of(self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta, self.accountant)
+        return replace(self.guarantee, epsilon=spent)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the plan as the run's ledger keeps it."""
+        return {
+            "guarantee": str(self.guarantee),
+            "epsilon": self.guarantee.epsilon,
+            "delta": self.guarantee.delta,
+            "unit": self.guarantee.unit,
+            "max_documents": self.guarantee.max_documents,
+            "unaccounted": list(self.guarantee.unaccounted),
+            "accountant": self.accountant,
+            "noise_multiplier": self.noise_multiplier,
+            "sample_rate": self.sample_rate,
+            "num_units": self.num_units,
+            "num_steps": self.num_steps,
+            "noise": "torch's generator, not a cryptographic one",
+        }
+
+
+def plan_privacy(
+    config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int, unaccounted: tuple[str, ...] = ()
+) -> Plan:
+    """Return sample rate, steps, noise and epsilon of a run. Cost: seconds, for ``target_epsilon``.
+
+    An epoch is 1/q steps, rounded: as many units are expected in it as there are.
+
+    Raises
+    ------
+    PolicyError
+        ``target_delta`` is not below 1/units, ``target_epsilon`` cannot be had, or it is asked for where no epsilon can
+        be given.
+    """
+    if find_spec("opacus") is None:
+        raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
+    unaccounted = (*config.unaccounted, *unaccounted)
+    if num_units < 1:
+        raise PolicyError(f"train.dp: there is no {config.unit} to train on")
+    delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
+    if delta * num_units >= 1:
+        raise PolicyError(
+            f"train.dp.target_delta: {show_delta(delta)} is not below 1 / {num_units} {config.unit}s: it would allow "
+            "to publish one of them"
+        )
+    rate = config.sample_rate if config.sample_rate is not None else min(1.0, batch_size / num_units)
+    steps_per_epoch = max(1, round(1 / rate))
+    num_steps = num_epochs * steps_per_epoch
+    if unaccounted and config.target_epsilon is not None:
+        raise PolicyError(
+            f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
+            "everybody's documents and is not accounted; leave it out, or give noise_multiplier and get no epsilon"
+        )
+    sigma = config.noise_multiplier
+    if sigma is None:
+        assert config.target_epsilon is not None
+        sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant)
+    epsilon = None if unaccounted else epsilon_of(rate, sigma, num_steps, delta, config.accountant)
+    cap = config.max_documents if config.unit == "individual" else None
+    return Plan(
+        guarantee=Guarantee(epsilon=epsilon, delta=delta, unit=config.unit, max_documents=cap, unaccounted=unaccounted),
+        num_units=num_units,
+        sample_rate=rate,
+        noise_multiplier=sigma,
+        steps_per_epoch=steps_per_epoch,
+        num_steps=num_steps,
+        accountant=config.accountant,
+    )
+
+
+def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
+    """Return what a recipe does that depends on everybody's documents and that no accountant counts."""
+    found = []
+    if recipe.never_target:
+        found.append("the choice of protected words")
+    if recipe.text != "original" or getattr(recipe, "context", "keep") != "keep":
+        found.append("the choice of replaced words")
+    return tuple(found)
+
+
+def epsilon_of(
+    sample_rate: float, noise_multiplier: float, num_steps: int, delta: float, accountant: str = "prv"
+) -> float:
+    """Return an upper bound of epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021).
+
+    Infinite without noise. Cost: under a second; seconds where epsilon is in the hundreds.
+    """
+    if num_steps == 0:
+        return 0.0
+    if noise_multiplier == 0:
+        return math.inf
+    from opacus.accountants import create_accountant
+
+    counter = create_accountant(accountant)
+    counter.history = [(noise_multiplier, sample_rate, num_steps)]
+    return float(counter.get_epsilon(delta))
+
+
+def default_delta(num_units: int) -> float:
+    """Return the largest power of ten that is at most 1 / (10 * units): several runs fit below 1 / units together."""
+    return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
+
+
+def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int, accountant: str) -> float:
+    from opacus.accountants.utils import get_noise_multiplier
+
+    tolerance = min(0.01, epsilon / 100)
+    try:
+        return get_noise_multiplier(
+            target_epsilon=epsilon,
+            target_delta=delta,
+            sample_rate=sample_rate,
+            steps=num_steps,
+            accountant=accountant,
+            epsilon_tolerance=tolerance,
+        )
+    except ValueError:
+        raise PolicyError(
+            f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "
+            "any noise"
+        ) from None
+
+
+def show_delta(delta: float) -> str:
+    """Return 1e-05 as 1e-5."""
+    mantissa, exponent = f"{delta:.2e}".split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

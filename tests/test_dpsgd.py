@@ -1,0 +1,309 @@
+"""DP-SGD against a hand-clipped oracle: one unit at a time backward, clip, sum. Noise 0 unless a test is about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from toy_models import make_store, random_store, toy_model, toy_tokenizer
+
+from reticent.engine.schema import IGNORE_INDEX
+from reticent.engine.store import TokenStore
+from reticent.errors import TrainingError
+from reticent.trainer.labels import Ledger, Targets, make_targets
+from reticent.trainer.models import load_tokenizer, special_ids
+from reticent.trainer.privacy import PrivacyConfig, plan_privacy
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.sampling import find_units
+from reticent.trainer.windows import Batch, Windows, cut_windows
+
+pytest.importorskip("opacus")
+from reticent.trainer.dpsgd import Part, PrivateSteps
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")),
+]
+OBJECTIVES = {"gpt2": "clm", "bert": "mlm"}
+KINDS = ["gpt2", "bert"]
+MODES = ["hooks", "ghost"]
+
+
+def people(num_documents: int = 14, *, individuals: int = 4, seed: int = 0) -> TokenStore:
+    """Documents of unequal length, in turn of one individual and another: more and fewer than three each."""
+    store = random_store(num_documents, length=14, seed=seed)
+    random = np.random.default_rng(seed)
+    return TokenStore(
+        store.input_ids,
+        store.word_ids,
+        store.flags,
+        store.ngram_starts,
+        store.doc_offsets,
+        np.concatenate([np.arange(individuals), random.integers(0, individuals, num_documents - individuals)]).astype(
+            np.uint32
+        ),
+        store.doc_ids,
+    )
+
+
+def cut(kind: str, store: TokenStore) -> Windows:
+    return cut_windows(store, 16, special_ids(load_tokenizer(toy_tokenizer(kind)), OBJECTIVES[kind]))
+
+
+def untied(model: Any, kind: str) -> Any:
+    head = model.lm_head if kind == "gpt2" else model.cls.predictions.decoder
+    head.weight = torch.nn.Parameter(head.weight.detach().clone())
+    if kind == "bert":
+        model.cls.predictions.bias = torch.nn.Parameter(head.bias.detach().clone())
+    return model
+
+
+def with_adapters(model: Any, kind: str) -> Any:
+    """LoRA whose second matrix is not 0, so that both have a gradient."""
+    peft = pytest.importorskip("peft")
+    targets = ["c_attn"] if kind == "gpt2" else ["query", "value"]
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=targets, fan_in_fan_out=kind == "gpt2")
+    adapted = peft.get_peft_model(model, config).get_base_model()
+    torch.manual_seed(0)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    return adapted
+
+
+def built(kind: str, weights: str, device: str = "cpu") -> Any:
+    model = toy_model(kind)
+    model = with_adapters(model, kind) if weights == "lora" else untied(model, kind) if weights == "untied" else model
+    return model.to(device).train()
+
+
+def trained(model: Any) -> list[torch.nn.Parameter]:
+    return [weight for weight in model.parameters() if weight.requires_grad]
+
+
+def flat(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors]).cpu().double()
+
+
+def unit_gradient(model: Any, kind: str, batch: Batch, targets: Targets) -> torch.Tensor:
+    """The gradient of the mean loss over these rows' targets, by one plain backward pass."""
+    device = model.device
+    labels = torch.from_numpy(targets.labels).to(device)
+    logits = model(
+        input_ids=torch.from_numpy(targets.input_ids).to(device),
+        attention_mask=torch.from_numpy(batch.attention).to(device),
+    ).logits
+    if kind == "gpt2":
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    count = int((labels != IGNORE_INDEX).sum())
+    loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORE_INDEX, reduction="sum") / max(count, 1)
+    model.zero_grad()
+    loss.backward()
+    gradient = flat([weight.grad if weight.grad is not None else 0 * weight for weight in trained(model)])
+    model.zero_grad()
+    return gradient
+
+
+def rows(part: Part, wanted: np.ndarray) -> tuple[Batch, Targets]:
+    batch = Batch(*(getattr(part.batch, name)[wanted] for name in Batch.__slots__))
+    return batch, Targets(part.targets.input_ids[wanted], part.targets.labels[wanted])
+
+
+def oracle(model: Any, kind: str, parts: list[Part], bound: float | None) -> tuple[torch.Tensor, float]:
+    """Sum of every unit's gradient clipped to ``bound`` (None: the median norm, which is returned)."""
+    gradients = [
+        unit_gradient(model, kind, *rows(part, part.units == unit)) for part in parts for unit in np.unique(part.units)
+    ]
+    norms = [float(gradient.norm()) for gradient in gradients]
+    bound = bound if bound is not None else float(np.median(norms))
+    return sum(
+        (gradient * min(1.0, bound / (norm + 1e-6)) for gradient, norm in zip(gradients, norms, strict=True)),
+        torch.zeros_like(gradients[0]),
+    ), bound
+
+
+def start(
+    kind: str, model: Any, store: TokenStore, clipping: str, *, bound: float = 1.0, rate: float = 1.0, **changes: Any
+) -> tuple[PrivateSteps, Any]:
+    """Return the steps of a toy training, and a function that gives their parts."""
+    noise = changes.pop("noise_multiplier", 0.0)
+    ranks = {name: changes.pop(name) for name in ("rank", "num_ranks") if name in changes}
+    seed = changes.pop("seed", 5)
+    config = PrivacyConfig(noise_multiplier=noise, max_grad_norm=bound, clipping=clipping, sample_rate=rate, **changes)
+    windows = cut(kind, store)
+    units = find_units(windows, config.unit, config.max_documents)
+    plan = plan_privacy(config, len(units), 1, 1)
+    steps = PrivateSteps(model, OBJECTIVES[kind], config, plan, model.device, seed=seed, **ranks)
+    steps.wrap(torch.optim.SGD(trained(model), lr=1.0))
+
+    def make(batch: Batch, ledger: Ledger) -> Targets:
+        recipe = get_recipe(OBJECTIVES[kind])
+        return make_targets(batch, recipe, ledger, mask_id=windows.special.mask, mask_share=0.3, seed=0, epoch=1)
+
+    def parts(step: int = 0) -> list[Part]:
+        return next(steps.iter_steps(windows, units, make, Ledger(), first=step, last=step + 1)).parts
+
+    return steps, parts
+
+
+def update(steps: PrivateSteps, parts: list[Part], step: int = 0) -> torch.Tensor:
+    """What the optimizer is given, times the expected number of units: the noisy sum."""
+    steps.add_gradients(parts, step)
+    return flat([weight.grad for weight in trained(steps.model)]) * steps.plan.expected_units
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("weights", ["tied", "untied", "lora"])
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_of_individuals_equals_the_hand_clipped_one(kind: str, clipping: str, weights: str, device: str) -> None:
+    store = people()
+    model = built(kind, weights, device)
+    probe, parts = start(kind, model, store, clipping, max_documents=3, max_physical_batch_size=9)
+    batches = parts()
+    probe.close()
+    assert len(batches) > 1
+    assert max(np.bincount(part.units).max() for part in batches) > 3  # windows of several documents
+    expected, bound = oracle(model, kind, batches, None)
+    steps, _ = start(kind, model, store, clipping, bound=bound, max_documents=3)
+    found = update(steps, batches)
+    steps.close()
+    assert float(expected.abs().max()) > 1e-3
+    assert float((found - expected).abs().max()) <= 1e-6 * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_of_records_equals_the_hand_clipped_one(kind: str, clipping: str) -> None:
+    store, model = people(8), built(kind, "tied")
+    probe, parts = start(kind, model, store, clipping, unit="record")
+    batches = parts()
+    probe.close()
+    assert max(np.bincount(part.units).max() for part in batches) > 1
+    expected, bound = oracle(model, kind, batches, None)
+    steps, _ = start(kind, model, store, clipping, bound=bound, unit="record")
+    found = update(steps, batches)
+    assert float((found - expected).abs().max()) <= 1e-6 * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_unit_more_moves_the_sum_by_at_most_the_clip(kind: str, clipping: str) -> None:
+    """The sensitivity itself: with and without one individual, all else drawn alike."""
+    model, bound = built(kind, "tied"), 0.05
+    steps, parts = start(kind, model, people(), clipping, bound=bound, max_physical_batch_size=1000)
+    (part,) = parts()
+    whole = update(steps, [part])
+    for unit in np.unique(part.units):
+        batch, targets = rows(part, part.units != unit)
+        kept = np.unique(part.units[part.units != unit], return_inverse=True)[1]
+        less = update(steps, [Part(batch, targets, kept)])
+        assert float((whole - less).norm()) <= bound * (1 + 1e-4)
+        assert float((whole - less).norm()) > 0.9 * bound  # every unit is clipped here
+    steps.close()
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_does_not_change_with_the_size_of_physical_batches(kind: str, clipping: str) -> None:
+    updates = []
+    for size in (1, 7, 1000):
+        model = built(kind, "tied")
+        steps, parts = start(kind, model, people(), clipping, max_physical_batch_size=size)
+        batches = parts()
+        assert (len(batches) == 1) == (size == 1000)
+        updates.append(update(steps, batches))
+    for other in updates[1:]:
+        assert float((other - updates[0]).abs().max()) <= 1e-6
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_sample_moves_nothing_but_by_its_noise(kind: str, clipping: str) -> None:
+    for noise, moved in ((0.0, False), (1.0, True)):
+        model = built(kind, "tied")
+        steps, parts = start(kind, model, people(), clipping, rate=1e-3, noise_multiplier=noise)
+        (part,) = parts()
+        assert part.targets.num_targets == 0
+        assert bool(update(steps, [part]).abs().max() > 0) == moved
+
+
+@pytest.mark.parametrize("clipping", MODES)
+def test_noise_has_the_promised_size_and_repeats_by_step_and_seed(clipping: str) -> None:
+    found = {}
+    for seed, step in ((1, 0), (1, 0), (1, 1), (2, 0), (1 + 2**32, 0)):
+        model = built("gpt2", "tied")
+        steps, parts = start(
+            "gpt2", model, people(), clipping, rate=1e-3, noise_multiplier=2.0, bound=0.5, seed=seed, unit="record"
+        )
+        noise = update(steps, parts(), step)
+        if (seed, step) in found:
+            assert torch.equal(found[seed, step], noise)
+        found[seed, step] = noise
+    sizes = [float(noise.std()) for noise in found.values()]
+    assert sizes == pytest.approx([1.0] * 4, rel=0.05)  # sigma * C, and no two alike
+    assert all(abs(float(torch.corrcoef(torch.stack(pair))[0, 1])) < 0.1 for pair in _pairs(list(found.values())))
+
+
+def _pairs(items: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    return [[one, other] for place, one in enumerate(items) for other in items[:place]]
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_together_take_the_step_of_one_process(kind: str, clipping: str) -> None:
+    """Shares of a sample are disjoint and whole; what each rank sums is what one process sums."""
+    alone, parts = start(kind, built(kind, "tied"), people(), clipping, rate=0.8)
+    batches = parts()
+    expected, total = update(alone, batches), 0.0
+    seen = []
+    for rank in range(2):
+        steps, parts = start(kind, built(kind, "tied"), people(), clipping, rate=0.8)
+        steps.rank, steps.num_ranks = rank, 2
+        share = parts()
+        steps.rank, steps.num_ranks = 0, 1  # no other process is there to speak to
+        seen += [number for part in share for number in part.batch.windows.tolist()]
+        total = total + update(steps, share)
+    assert sorted(seen) == sorted(number for part in batches for number in part.batch.windows.tolist())
+    assert float((total - expected).abs().max()) <= 1e-6
+
+
+@pytest.mark.parametrize("clipping", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_leaves_a_plain_model(kind: str, clipping: str) -> None:
+    model = built(kind, "tied")
+    kinds = [type(module) for module in model.modules()]
+    steps, parts = start(kind, model, people(), clipping)
+    steps.add_gradients(parts(), 0)
+    steps.close()
+    assert [type(module) for module in model.modules()] == kinds
+    assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
+    assert not any(hasattr(weight, "grad_sample") or hasattr(weight, "_norm_sample") for weight in model.parameters())
+
+
+@pytest.mark.parametrize("clipping", MODES)
+def test_layer_that_clipping_does_not_see_stops_the_run(clipping: str) -> None:
+    """A weight that is also used past its module: its hooks see half of its gradient."""
+    model = built("gpt2", "tied")
+    layer = model.transformer.h[0].mlp.c_fc
+    model.transformer.ln_f.register_forward_hook(lambda _, __, out: out + 0.5 * layer.weight.sum() * out)
+    steps, parts = start("gpt2", model, people(), clipping)
+    with pytest.raises(TrainingError, match="clipping does not see"):
+        steps.add_gradients(parts(), 0)
+
+
+@pytest.mark.parametrize("clipping", MODES)
+def test_document_without_a_target_adds_nothing(clipping: str) -> None:
+    """A document of one token predicts nothing where windows have no prefix; it must not divide by 0 either."""
+    store = make_store([(7, 0, 0)], [(7, 0, 0), (8, 1, 0), (9, 2, 0)])
+    model = built("gpt2", "tied")
+    steps, parts = start("gpt2", model, store, clipping, unit="record")
+    (part,) = parts()
+    part.targets.labels[part.units == 0] = IGNORE_INDEX
+    expected, _ = oracle(built("gpt2", "tied"), "gpt2", [part], 1.0)
+    assert float((update(steps, [part]) - expected).abs().max()) <= 1e-6

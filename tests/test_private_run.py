@@ -1,0 +1,225 @@
+"""DP-SGD through the one training loop: ledger, promise, resume, what does not mix, several processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_dpsgd import people
+from toy_models import random_store, toy_model, toy_tokenizer
+
+from reticent.errors import ArtifactError, PolicyError
+from reticent.trainer.budget import read_budget
+from reticent.trainer.config import LoraSettings, TrainConfig
+from reticent.trainer.loop import TrainResult, train
+from reticent.trainer.privacy import PrivacyConfig, epsilon_of
+from reticent.trainer.recipes import Recipe, get_recipe
+from reticent.trainer.resume import STATE
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+KINDS = [("bert", "dp-mlm"), ("gpt2", "dp-clm")]
+
+
+def dp(**changes: Any) -> PrivacyConfig:
+    return PrivacyConfig(**{"noise_multiplier": 1.0, "sample_rate": 0.5, "seed": 3, "max_documents": 2, **changes})
+
+
+def run(out: Path, kind: str = "gpt2", recipe: str | Recipe = "dp-clm", **changes: Any) -> tuple[TrainResult, Any]:
+    """Train a toy model privately for two epochs; returns the result and the model."""
+    privacy, progress = changes.pop("privacy", dp()), changes.pop("progress", None)
+    epoch_store, store = changes.pop("epoch_store", None), changes.pop("store", None)
+    settings = {"num_epochs": 2, "batch_size": 4, "window_length": 32, "device": "cpu", "save_steps": 1, **changes}
+    model = toy_model(kind)
+    result = train(
+        model,
+        store if store is not None else people(),
+        get_recipe(recipe) if isinstance(recipe, str) else recipe,
+        TrainConfig(**settings, checkpoint_epochs=()),
+        out,
+        tokenizer=toy_tokenizer(kind),
+        privacy=privacy,
+        progress=progress,
+        epoch_store=epoch_store,
+    )
+    return result, model
+
+
+def weights(model: Any) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+@pytest.mark.parametrize("clipping", ["hooks", "ghost"])
+def test_run_leaves_a_plain_model_and_a_ledger_with_its_promise(
+    kind: str, recipe: str, clipping: str, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    result, model = run(tmp_path, kind, recipe, privacy=dp(clipping=clipping))
+    ledger = json.loads((tmp_path / "ledger.json").read_text())
+    epsilon = epsilon_of(0.5, 1.0, 4, 0.01)
+    assert result.num_steps == 4  # two epochs of 1 / 0.5 steps
+    assert str(result.guarantee).endswith("at delta 1e-2 per individual (at most 2 documents each)")
+    assert ledger["violations"] == 0
+    assert ledger["targets"] > 0
+    about = ledger["privacy"]
+    assert (about["epsilon"], about["delta"], about["steps"], about["num_steps"]) == (epsilon, 0.01, 4, 4)
+    assert (about["noise_multiplier"], about["sample_rate"], about["num_units"]) == (1.0, 0.5, 4)
+    assert about["guarantee"] == str(result.guarantee)
+    auto = AutoModelForCausalLM if kind == "gpt2" else AutoModelForMaskedLM
+    saved = auto.from_pretrained(result.checkpoints[2])
+    assert torch.equal(weights(saved), weights(model))
+    assert type(model.get_input_embeddings()) is torch.nn.Embedding
+    assert not (tmp_path / STATE).exists()
+
+
+def test_noise_and_samples_differ_unless_a_seed_is_given(tmp_path: Path) -> None:
+    same = [weights(run(tmp_path / name)[1]) for name in "ab"]
+    free = [weights(run(tmp_path / name, privacy=dp(seed=None))[1]) for name in "cd"]
+    assert torch.equal(*same)
+    assert not torch.equal(*free)
+
+
+class StopHereError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_resumed_run_equals_an_uninterrupted_one(kind: str, recipe: str, tmp_path: Path) -> None:
+    whole, model = run(tmp_path / "whole", kind, recipe)
+
+    def stop(at: dict[str, Any]) -> None:
+        if at["step"] == 3:
+            raise StopHereError
+
+    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c"}
+    with pytest.raises(StopHereError):
+        run(tmp_path / "cut", kind, recipe, progress=stop, privacy=dp(**budget))
+    assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [False]
+    resumed, other = run(tmp_path / "cut", kind, recipe, privacy=dp(**budget))
+    assert float((weights(other) - weights(model)).abs().max()) <= 1e-6
+    assert resumed.losses == pytest.approx(whole.losses)
+    assert resumed.ledger == whole.ledger
+    assert [each.settled for each in read_budget(tmp_path / "budget.json")] == [True]  # one run, paid once
+
+
+def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> None:
+    def stop(at: dict[str, Any]) -> None:
+        if at["step"] == 3:
+            raise StopHereError
+
+    with pytest.raises(StopHereError):
+        run(tmp_path, progress=stop, privacy=dp(seed=None))
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / STATE, "pt") as file:
+        kept = json.loads(file.metadata()["state"])["private"]
+    run(tmp_path, privacy=dp(seed=None))
+    assert int(kept["seed"], 16) > 2**64
+    assert not any(kept["seed"].encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    with pytest.raises(StopHereError):
+        run(tmp_path / "other", progress=stop)
+    with pytest.raises(ArtifactError, match="another training"):
+        run(tmp_path / "other", privacy=dp(max_documents=3))
+
+
+def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:
+    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c", "budget_epsilon": 12.0, "target_delta": 1e-3}
+    run(tmp_path / "one", privacy=dp(**budget))
+    seen: list[Any] = []
+    with pytest.raises(
+        PolicyError, match=r"would spend epsilon \d+\.\d\d at delta 1e-3 per individual .* is left after 1"
+    ):
+        run(tmp_path / "two", privacy=dp(**{**budget, "noise_multiplier": 0.6}), progress=seen.append)
+    assert not seen
+    assert len(read_budget(tmp_path / "budget.json")) == 1
+
+
+def test_protection_and_dp_give_no_epsilon(tmp_path: Path) -> None:
+    recipe = Recipe(name="both", objective="clm", never_target=3, private=True)
+    protected = random_store(12, length=6)
+    result, _ = run(tmp_path, recipe=recipe, store=protected)
+    assert str(result.guarantee) == "no epsilon (per individual): not accounted: the choice of protected words"
+    assert json.loads((tmp_path / "ledger.json").read_text())["privacy"]["epsilon"] is None
+    with pytest.raises(PolicyError, match="no epsilon can be promised"):
+        run(tmp_path / "x", recipe=recipe, store=protected, privacy=dp(noise_multiplier=None, target_epsilon=8.0))
+
+
+def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"give \[train.dp\]"):
+        run(tmp_path, privacy=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epoch_store": lambda epoch: people()}, "changes each epoch"),
+        ({"bf16": "on"}, "ghost clipping bounds"),
+        ({"packing": True}, "a packed row is of several units"),
+        ({"torch_compile": True}, "hooks need plain modules"),
+    ],
+)
+def test_what_does_not_mix_with_dp_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=message):
+        run(tmp_path, **changes)
+
+
+def test_epoch_without_a_sample_is_still_its_steps(tmp_path: Path) -> None:
+    result, model = run(tmp_path, num_epochs=1, privacy=dp(sample_rate=0.02, noise_multiplier=3.0))
+    assert result.num_steps == 50
+    assert not torch.equal(weights(model), weights(toy_model("gpt2")))
+
+
+WORKER = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_private_run import dp, run, weights
+import torch
+torch.set_num_threads(1)
+out = Path({out!r})
+result, model = run(out / "run", num_epochs=2, privacy=dp(clipping={clipping!r}, noise_multiplier=1.0))
+from safetensors.torch import save_file
+import os
+save_file({{"weights": weights(model)}}, out / f"rank{{os.environ['RANK']}}.safetensors")
+"""
+
+
+@pytest.mark.parametrize("clipping", ["hooks", "ghost"])
+def test_two_processes_train_what_one_does(clipping: str, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER.format(tests=str(Path(__file__).parent), out=str(tmp_path), clipping=clipping))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    ranks = [load_file(tmp_path / f"rank{rank}.safetensors")["weights"] for rank in range(2)]
+    _, alone = run(tmp_path / "alone", num_epochs=2, privacy=dp(clipping=clipping))
+    assert torch.equal(*ranks)
+    assert float((ranks[0] - weights(alone)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "modules"), [("gpt2", "dp-clm", ("c_attn",)), ("bert", "dp-mlm", ("query", "value"))]
+)
+def test_adapters_alone_are_trained_and_merged(
+    kind: str, recipe: str, modules: tuple[str, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    lora = LoraSettings(target_modules=modules, r=4)
+    result, model = run(tmp_path, kind, recipe, lora=lora, learning_rate=1e-2)
+    auto = AutoModelForCausalLM if kind == "gpt2" else AutoModelForMaskedLM
+    saved = auto.from_pretrained(result.checkpoints[2])
+    assert torch.equal(weights(saved), weights(model))
+    base = dict(toy_model(kind).named_parameters())
+    moved = [name for name, weight in saved.named_parameters() if not torch.equal(weight, base[name])]
+    assert moved
+    assert all(module in modules for name in moved for module in [name.split(".")[-2]])
