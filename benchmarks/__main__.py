@@ -11,12 +11,14 @@ from benchmarks import (
     detection,
     detection_speed,
     engine,
+    foundation_models,
     guard,
     kernels,
     kill,
     large,
     real_corpora,
     scrub,
+    training,
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -36,6 +38,8 @@ MODULES = (
     large,
     real_corpora,
     classification,
+    training,
+    foundation_models,
 )
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")

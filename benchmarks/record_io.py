@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,9 +23,6 @@ def machine() -> dict[str, Any]:
         platform.processor(),
     )
     memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=Path(__file__).parent
-    ).stdout.strip()
     import torch
 
     packages = ("torch", "transformers", "tokenizers", "polars", "duckdb", "scikit-learn", "pyarrow", "numba", "numpy")
@@ -35,9 +32,29 @@ def machine() -> dict[str, Any]:
         "torch_threads": torch.get_num_threads(),
         "memory_mib": memory,
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-        "commit": commit or None,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "versions": {name: found for name in packages if (found := _version(name))},
+        "commit": commit(),
     }
+
+
+def commit() -> str | None:
+    """Return the commit this is, or the one that ``RETICENT_COMMIT`` names where there is no repository."""
+    if named := os.environ.get("RETICENT_COMMIT"):
+        return named
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

