@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +122,7 @@ def open_tagger(name_or_path: str | Path, device: str = "auto") -> tuple[PreTrai
     return model, tokenizer
 
 
-def person_labels(id2label: dict[int, str], labels: Sequence[str] = ("PER",)) -> list[int]:
+def person_labels(id2label: Mapping[Any, str], labels: Sequence[str] = ("PER",)) -> list[int]:
     """Return the label ids of these types, with or without a prefix (B-, I-, …).
 
     Raises
@@ -134,9 +134,7 @@ def person_labels(id2label: dict[int, str], labels: Sequence[str] = ("PER",)) ->
     [1, 2]
     """
     kinds = {number: re.sub(r"^[BIESLUM][-_](?=.)", "", name) for number, name in id2label.items()}
-    found = [
-        int(number) for number in sorted(kinds, key=int) if kinds[number] in labels or id2label[number] in labels
-    ]
+    found = [int(number) for number in sorted(kinds, key=int) if kinds[number] in labels or id2label[number] in labels]
     if not found:
         known = ", ".join(sorted(set(kinds.values()) - {"O"})) or "none"
         raise PolicyError(
@@ -178,7 +176,7 @@ def score_names(
     TrainingError
         Logits are not numbers.
     """
-    chosen = person_labels(model.config.id2label, labels)
+    chosen = person_labels(model.config.id2label or {}, labels)
     where = pick_device(device)
     run = _Run(model, tokenizer, chosen, where, bf16 == "on" or (bf16 == "auto" and where.type == "cuda"))
     heads, tails = zip(*(prompt.text.split(MASK) for prompt in prompts), strict=True)
@@ -244,8 +242,8 @@ class _Run:
                 longest = max(int(lengths[order[first]]), 1)
                 rows = order[first : first + max(1, batch_tokens // longest)]
                 first += len(rows)
-                columns = (encoded[name][rows, :longest] for name in ("input_ids", "attention_mask"))
-                result[rows] = self._forward(*columns, own_BT[rows, :longest])
+                ids, mask = (encoded[name][rows, :longest] for name in ("input_ids", "attention_mask"))
+                result[rows] = self._forward(ids, mask, own_BT[rows, :longest])
         return result
 
     @torch.inference_mode()
@@ -283,7 +281,7 @@ def _exact_head(model: Any) -> Iterator[None]:
     if not heads:
         yield
         return
-    head = heads[-1]
+    head: Any = heads[-1]
     plain = head.forward
 
     def forward(hidden: torch.Tensor) -> torch.Tensor:

@@ -90,7 +90,7 @@ def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
 
     The default seed is the thesis'. The list alternates, a member first.
     """
-    labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])  # noqa: NPY002: its generator
+    labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])
     return float(np.mean(labels == 1 - np.arange(num_names) % 2))
 
 
@@ -103,7 +103,7 @@ def average_precision(members: np.ndarray, strangers: np.ndarray) -> float:
     return float(_average_precisions(members, strangers, np.ones((1, len(members))))[0])
 
 
-def average_precision_draws(members: np.ndarray, strangers: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
+def average_precision_draws(members: np.ndarray, strangers: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
     """Return the average precision of resampled pairs, float64, shape (num_bootstrap,); equal seeds, equal pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, strangers, weights) for weights in blocks])
@@ -190,4 +190,5 @@ def mean_estimate(
     ordered = np.sort(values)
     draws = np.concatenate([weights @ ordered / n for weights in iter_resamples(n, num_bootstrap, seed)])
     ends = tuple(float(end) for end in np.quantile(draws, _TAILS))
-    return Estimate(value=mean, low=ends[0], high=ends[1], n=n, unit=unit, method=BOOTSTRAP.replace("individuals", unit))
+    method = BOOTSTRAP.replace("individuals", unit)
+    return Estimate(value=mean, low=ends[0], high=ends[1], n=n, unit=unit, method=method)

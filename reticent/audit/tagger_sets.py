@@ -361,7 +361,7 @@ def _matched(
     chosen = np.full(len(positives), -1)
     counts: Counter[str] = Counter()
     # From all four (words, capitals, length, how common) down to nothing in common.
-    for level, what in ((4, "matched_fully"), (3, "matched_in_length"), (2, "matched_in_words"), (0, "matched_in_none")):
+    for level, what in ((4, "fully"), (3, "in_length"), (2, "in_words"), (0, "in_none")):
         shelves: dict[tuple[int, ...], list[int]] = {}
         for number in order[~taken[order]].tolist():
             shelves.setdefault(tuple(offered[number, :level].tolist()), []).append(number)
@@ -369,7 +369,7 @@ def _matched(
             if shelf := shelves.get(tuple(wanted[row, :level].tolist())):
                 chosen[row] = shelf.pop()
                 taken[chosen[row]] = True
-                counts[what] += 1
+                counts[f"matched_{what}"] += 1
     return [absent[number] for number in chosen.tolist()], counts
 
 

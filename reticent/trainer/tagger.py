@@ -107,7 +107,7 @@ def train_tagger(
         The loss is not finite.
     """
     where = pick_device(device)
-    tagger: Any = model.to(device=where)  # type: ignore[arg-type]
+    tagger: Any = model.to(device=where)  # type: ignore[call-arg]
     rows = tag_labels(tokenizer, examples(0) if callable(examples) else examples, max_length=max_length)
     num_steps = num_epochs * -(-len(rows[0]) // batch_size)
     optimizer = torch.optim.AdamW(tagger.parameters(), lr=learning_rate)
