@@ -189,6 +189,6 @@ def mean_estimate(
     # In the order of their size, so that the interval does not change with the order of the pairs.
     ordered = np.sort(values)
     draws = np.concatenate([weights @ ordered / n for weights in iter_resamples(n, num_bootstrap, seed)])
-    ends = tuple(float(end) for end in np.quantile(draws, _TAILS))
+    first, last = (float(end) for end in np.quantile(draws, _TAILS))
     method = BOOTSTRAP.replace("individuals", unit)
-    return Estimate(value=mean, low=ends[0], high=ends[1], n=n, unit=unit, method=method)
+    return Estimate(value=mean, low=first, high=last, n=n, unit=unit, method=method)

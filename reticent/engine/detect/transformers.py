@@ -237,7 +237,7 @@ def _dtype(device: Any) -> Any:
 
 
 def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector transformers") -> tuple[Any, Any]:
-    """Return the tokenizer and the token-classification model of a folder or hub name; `PolicyError` of ``who`` else."""
+    """Return the tokenizer and the token-classification model of a folder or hub name; `PolicyError` names ``who``."""
     from safetensors import SafetensorError
     from transformers import AutoModelForTokenClassification, AutoTokenizer
     from transformers.utils import logging
