@@ -160,7 +160,8 @@ def test_intervals_cover_and_never_close_on_a_bound() -> None:
     covered = 0
     for seed in range(100):
         estimate = mean_estimate((random.random(60) < 0.6).astype(float), seed=seed, unit="pairs")
-        assert estimate.low is not None and estimate.high is not None
+        assert estimate.low is not None
+        assert estimate.high is not None
         covered += estimate.low <= 0.6 <= estimate.high
     assert covered >= 87
     every = mean_estimate(np.ones(59), unit="pairs")

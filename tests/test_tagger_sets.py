@@ -108,8 +108,10 @@ def test_a_line_of_other_columns_is_named_by_file_and_line(content: str, where: 
     file.write_text(content)
     with pytest.raises(CorpusError) as error:
         read_conll(file)
-    assert f"bad.conll{where}" in str(error.value) and said in str(error.value)
-    assert "left" not in str(error.value) and "Ada" not in str(error.value)
+    assert f"bad.conll{where}" in str(error.value)
+    assert said in str(error.value)
+    assert "left" not in str(error.value)
+    assert "Ada" not in str(error.value)
 
 
 def test_a_conll_file_in_another_encoding_is_read_when_told(tmp_path: Path) -> None:
@@ -159,7 +161,9 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
 
 
 def test_too_few_absent_names_are_an_error_that_says_how_many_and_no_name() -> None:
-    with pytest.raises(CorpusError, match="3 names of several words are needed .* and 2 of the others are absent") as e:
+    with pytest.raises(
+        CorpusError, match=r"3 names of several words are needed .* and 2 of the others are absent"
+    ) as e:
         build_attack_set(TRAIN, ["Ida Jones", "Max Moss", "Carl Dunn"])
     assert "Ada" not in str(e.value)
     assert len(build_attack_set(TRAIN, ["Ida Jones", "Max Moss"], fewer=True).positives) == 2
@@ -191,7 +195,8 @@ def test_sets_are_disjoint_halved_and_repeatable(num: int, seed: int, match: boo
     again = build_attack_set(training, names, seed=seed, match=match)
     assert (found.names, found.is_dev.tolist()) == (again.names, again.is_dev.tolist())
     assert len(set(found.names)) == 2 * num
-    assert set(found.positives) == set(names[:num]) and not set(found.negatives) & set(names[:num])
+    assert set(found.positives) == set(names[:num])
+    assert not set(found.negatives) & set(names[:num])
     assert found.is_dev.sum() == num // 2
     assert set(found.occurrences) == {2}
     assert found.features.shape == (2, num, len(FEATURES))
@@ -248,7 +253,8 @@ def test_names_of_a_corpus_are_one_an_individual_and_nobody_elses(tmp_path: Path
     training, strangers = names_of_corpus(corpus, individuals)
     assert len(strangers) == individuals.mask("heldout").sum()
     assert len(training.names) == 2 * individuals.mask("members").sum()  # each is mentioned twice
-    assert not set(strangers) & set(training.names) and "Doctor Shared" not in {*strangers, *training.names}
+    assert not set(strangers) & set(training.names)
+    assert "Doctor Shared" not in {*strangers, *training.names}
     found = build_attack_set(training, strangers, fewer=True, unit="pairs of individuals")
     assert len(found.positives) == min(len(strangers), len(set(training.names)))
 
