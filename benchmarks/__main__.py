@@ -16,13 +16,14 @@ from benchmarks import (
     large,
     real_corpora,
     scrub,
+    taggers,
 )
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--size", choices=["toy", "cpu"], default="toy")
 arguments = parser.parse_args()
 # kill forks: no thread may run before it
-MODULES = (kill, demo, engine, kernels, dedup, guard, scrub, detection, detection_speed, large, real_corpora)
+MODULES = (kill, demo, engine, kernels, dedup, guard, scrub, taggers, detection, detection_speed, large, real_corpora)
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")
     module.run(arguments.size)

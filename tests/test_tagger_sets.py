@@ -161,9 +161,7 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
 
 
 def test_too_few_absent_names_are_an_error_that_says_how_many_and_no_name() -> None:
-    with pytest.raises(
-        CorpusError, match=r"3 names of several words are needed .* and 2 of the others are absent"
-    ) as e:
+    with pytest.raises(CorpusError, match=r"3 names of several words are needed .* and 2 of the others") as e:
         build_attack_set(TRAIN, ["Ida Jones", "Max Moss", "Carl Dunn"])
     assert "Ada" not in str(e.value)
     assert len(build_attack_set(TRAIN, ["Ida Jones", "Max Moss"], fewer=True).positives) == 2

@@ -88,8 +88,8 @@ def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
     """B3: share of a list, half of it members, that random labels get right (Listing 3.3, drawn as there).
 
-    The default seed is the thesis'. The list alternates, a stranger first: this comes closest to the published 0.497 and
-    0.498.
+    The default seed is the thesis'. The list alternates, a stranger first: that comes closest to the published 0.497
+    and 0.498.
     """
     labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])
     return float(np.mean(labels == np.arange(num_names) % 2))
