@@ -1,4 +1,4 @@
-"""How much does a tagger give away of the names it was trained on, as it trains longer, and when the names are surrogates?
+"""How much does a tagger give away of the names it was trained on as it trains longer, and with surrogates for names?
 
 Generated sentences hold census names, and places made of the same words in the same sentences, so that only memory
 tells a person from a place. A small BERT is fine-tuned on them; after 1, 2, 4 … epochs it is attacked, and the blind
