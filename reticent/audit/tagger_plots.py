@@ -19,6 +19,7 @@ __all__ = ["tagger_panels"]
 MEMBER, STRANGER = LOOKS["plain"], LOOKS["base"]
 #: Log-odds beyond these are drawn at the edge: probabilities within 1e-6 of 0 or 1.
 EDGE = 6
+TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def tagger_panels(result: dict[str, Any], scores: np.ndarray) -> list[str]:
@@ -50,20 +51,24 @@ def _densities(scores: np.ndarray) -> str:
     """Histograms of the log-odds of the mean score, all names: scores crowd at 0 and 1."""
     sides = ranked(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
-    odds = [np.log10(np.clip(s, edge, 1 - edge) / (1 - np.clip(s, edge, 1 - edge))) for s in sides]
+    odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
     low, high = (float(end(np.concatenate(odds))) for end in (np.min, np.max))
     bins = np.linspace(low - 0.05, high + 0.05, 31)
     figure, axis = new_panel("Scores", "filled: in the training data, line: not", height=3.5)
     axis.hist(odds[0], bins, color=MEMBER.light, alpha=0.45, density=True)
     axis.hist(odds[1], bins, color=STRANGER.light, histtype="step", linewidth=1.6, density=True)
-    step = max(1, round((high - low) / 5))
-    ticks = np.arange(np.floor(low), np.ceil(high) + 1, step)
-    axis.set_xticks(ticks, [f"{1 / (1 + 10.0**-t):.6g}" if t > 0 else f"{1 / (1 + 10.0**-t):.2g}" for t in ticks])
-    axis.tick_params(axis="x", labelrotation=30)
+    ticks = [p for p in TICKS if bins[0] <= _log_odds(p) <= bins[-1]]
+    ticks = ticks[:: -(-len(ticks) // 6) or 1]
+    axis.set_xticks([_log_odds(p) for p in ticks], [f"{p:g}" for p in ticks])
+    axis.set_xticks([], minor=True)
     axis.set(xlabel="mean probability of a person (log-odds)", ylabel="density", xlim=(bins[0], bins[-1]))
     medians = [float(np.median(side)) for side in sides]
     label = f"Mean scores: median {medians[0]:.4g} of names in the training data, {medians[1]:.4g} of others."
     return to_svg(figure, "fig-tagger-scores", label)
+
+
+def _log_odds(probability: Any) -> Any:
+    return np.log10(probability / (1 - probability))
 
 
 @styled

@@ -214,11 +214,13 @@ def read_result(result: dict[str, Any]) -> list[str]:
             "The two kinds of names can be told apart without the tagger: this set is marked as not matched, and only "
             "what the tagger adds counts."
         )
-    if advantage["low"] > 0 and excess["low"] > 0:
+    counted = advantage if found["matched"] else excess
+    if counted["low"] > 0:
         lines.append("The tagger gives away which names it was trained on: the interval does not include no advantage.")
     else:
+        what = "advantage" if found["matched"] else "advantage over the names alone"
         lines.append(
-            f"No power to tell: the interval includes no advantage. With {accuracy['n']} test pairs an advantage under "
+            f"No power to tell: the interval includes no {what}. With {accuracy['n']} test pairs an advantage under "
             f"about {found['detectable']:.2f} cannot be seen, so this is no proof that the tagger keeps its names."
         )
     return lines
