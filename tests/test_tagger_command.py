@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -152,6 +153,50 @@ def test_the_command_leaves_private_results_without_a_name(
         content = file.read_bytes()
         assert not any(name in content for name in names), file.name
     assert not any(name.decode() in said.out + said.err for name in names)
+
+
+def test_names_of_a_run_are_those_of_members_and_held_out_individuals(
+    trained: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"doc_id": f"d{number}", "individual_id": f"i{number}", "text": f"{name} is well .",
+         "spans": [{"start": 0, "end": len(name), "label": "PATIENT"}]}
+        for number, name in enumerate(trained["set"].names)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
+    source = [tmp_path / "documents.parquet", "--spans", "spans"]
+    assert command("index", *source, "--out", tmp_path / "run", "--quiet") == 0
+    options = ["--run", tmp_path / "run", "--out", tmp_path / "result", "--device", "cpu", "--json"]
+    assert command("tagger", "attack", trained["folder"], *options) == 0
+    result = json.loads(capsys.readouterr().out)
+    split = require_kind(tmp_path / "run" / "split", "split").counts
+    assert result["unit"] == "pairs of individuals"
+    assert result["names"]["training_names"] == split["members"]
+    assert result["names"]["list_names"] == split["heldout"]
+    assert result["names"]["pairs"] == min(split["members"], split["heldout"])
+
+
+def test_strangers_may_come_from_a_second_file(trained: dict[str, Any], tmp_path: Path) -> None:
+    names = trained["set"].names
+    for file, own in (("train", names[:4]), ("strangers", [*names[40:50], names[0]])):
+        lines = ["\n".join(f"{word} I-PER" for word in name.split()) for name in own]
+        (tmp_path / file).write_text("\n\n".join(lines) + "\n")
+    options = [
+        "--train",
+        tmp_path / "train",
+        "--strangers",
+        tmp_path / "strangers",
+        "--prompts",
+        "fr",
+        "--max-pairs",
+        3,
+    ]
+    out = tmp_path / "result"
+    assert command("tagger", "attack", trained["folder"], *options, "--out", out, "--device", "cpu") == 0
+    result = json.loads((out / "tagger.json").read_text())
+    assert result["names"]["list_present_in_training"] == 1
+    assert result["names"]["pairs"] == 3
+    assert result["prompts"][1]["text"] == "[MASK] est une personne."
 
 
 def test_hashes_need_the_key(trained: dict[str, Any]) -> None:
