@@ -16,8 +16,10 @@ from benchmarks import (
     kernels,
     kill,
     large,
+    probes,
     real_corpora,
     scrub,
+    taggers,
     training,
 )
 
@@ -40,6 +42,8 @@ MODULES = (
     classification,
     training,
     foundation_models,
+    taggers,
+    probes,
 )
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")

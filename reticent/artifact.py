@@ -78,6 +78,7 @@ FORMATS = {
     "audit": 2,
     "report": 1,
     "guard": 2,
+    "tagger": 1,
 }
 PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
 

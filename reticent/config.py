@@ -302,8 +302,8 @@ class TrainSection(Section):
     dp: DpSection | None = Field(default=None, description="DP-SGD, for the recipes that are private")
 
     def what_it_computes(self, *, private: bool = False) -> dict[str, Any]:
-        """These settings less those that change only how the training is watched, and the seeds: it has one of them; and
-        without ``dp`` where a recipe is not private.
+        """These settings less those that change only how the training is watched, less the seeds, of which it has one,
+        and less ``dp`` where a recipe is not private.
         """
         said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
         if private and self.dp is not None:

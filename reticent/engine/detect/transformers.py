@@ -20,7 +20,7 @@ from reticent.device import pick_device
 from reticent.engine.detect import spans_batch
 from reticent.errors import PolicyError
 
-__all__ = ["TransformersDetector"]
+__all__ = ["TransformersDetector", "load_tagger", "longest_input"]
 
 
 class TransformersDetector:
@@ -61,14 +61,14 @@ class TransformersDetector:
         stride: int | None = None,
     ):
         self._device = pick_device(device)
-        self._tokenizer, self._model = _load(str(model), self._device, _dtype(self._device))
+        self._tokenizer, self._model = load_tagger(str(model), self._device, _dtype(self._device))
         self._scheme = _Scheme.of(self._model.config.id2label)
         if unknown := sorted(set(labels or ()) - set(self._scheme.types)):
             known = ", ".join(self._scheme.types[1:])
             raise PolicyError(f"detector transformers: labels {', '.join(unknown)} are not among the model's: {known}")
         wanted = self._scheme.types[1:] if labels is None else labels
         self._wanted = np.array([name in wanted for name in self._scheme.types])
-        longest = _longest_input(self._tokenizer, self._model.config)
+        longest = longest_input(self._tokenizer, self._model.config)
         self._window = min(longest, 512) if window is None else window
         self._stride = self._window // 4 if stride is None else stride
         room = self._window - self._tokenizer.num_special_tokens_to_add()
@@ -236,7 +236,8 @@ def _dtype(device: Any) -> Any:
     return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
 
 
-def _load(model: str, device: Any, dtype: Any) -> tuple[Any, Any]:
+def load_tagger(model: str, device: Any, dtype: Any, *, who: str = "detector transformers") -> tuple[Any, Any]:
+    """Return the tokenizer and the token-classification model of a folder or hub name; `PolicyError` names ``who``."""
     from safetensors import SafetensorError
     from transformers import AutoModelForTokenClassification, AutoTokenizer
     from transformers.utils import logging
@@ -251,18 +252,18 @@ def _load(model: str, device: Any, dtype: Any) -> tuple[Any, Any]:
         )
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise PolicyError(
-            f"detector transformers: {model} cannot be loaded ({type(error).__name__}); expected a folder with "
+            f"{who}: {model} cannot be loaded ({type(error).__name__}); expected a folder with "
             "config.json, tokenizer.json and model.safetensors, or a hub name with HF_HUB_OFFLINE=0"
         ) from None
     if info["missing_keys"]:  # they would be random, and so would be what is found
-        raise PolicyError(f"detector transformers: {model} was not trained to label tokens: it has no such head")
+        raise PolicyError(f"{who}: {model} was not trained to label tokens: it has no such head")
     if not tokenizer.is_fast:
-        raise PolicyError(f"detector transformers: the tokenizer of {model} gives no offsets; it needs tokenizer.json")
+        raise PolicyError(f"{who}: the tokenizer of {model} gives no offsets; it needs tokenizer.json")
     tokenizer.truncation_side = "right"
     return tokenizer, loaded.to(device).eval()
 
 
-def _longest_input(tokenizer: Any, config: Any) -> int:
+def longest_input(tokenizer: Any, config: Any) -> int:
     """Tokens that the model takes at once; models of the RoBERTa family count positions from past the padding."""
     positions = getattr(config, "max_position_embeddings", None) or 1 << 30
     if config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"):

@@ -1,0 +1,295 @@
+"""Model + names x prompts -> scores: how sure a tagger is that a name is a person (seed 4 §3.2.4, PROTOCOLS §8).
+
+The score of a name in a prompt is the mean over the name's tokens of the probability of all labels of a person (B-PER
+and I-PER), from logits, in float64: near 1, where trained taggers are, float32 would make ties of what differs. The
+name's tokens are those that share a character with it that is not a blank.
+
+Shapes: B texts, T tokens, L labels, C characters.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from reticent.device import pick_device
+from reticent.engine.detect.transformers import load_tagger, longest_input
+from reticent.errors import PolicyError, TrainingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["FRENCH_PROMPTS", "PROMPTS", "Prompt", "open_tagger", "person_labels", "read_prompts", "score_names"]
+
+MASK = "[MASK]"
+#: Texts tokenized at a time: offsets and characters of so many are held at once.
+TEXTS_AT_ONCE = 1 << 13
+UTTERANCES = ("none", "assertion", "question", "negation")
+POSITIONS = ("alone", "subject", "object")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A text with one ``[MASK]`` where the name goes, what kind of utterance it is, and what the name is in it."""
+
+    text: str
+    utterance: str = "none"
+    position: str = "alone"
+
+    def __post_init__(self) -> None:
+        if self.text.count(MASK) != 1:
+            raise PolicyError(f"prompt: expected {MASK} once, found it {self.text.count(MASK)} times")
+        if self.utterance not in UTTERANCES or self.position not in POSITIONS:
+            raise PolicyError(
+                f"prompt: expected {', '.join(UTTERANCES)} and {', '.join(POSITIONS)}, got {self.utterance!r} and "
+                f"{self.position!r}"
+            )
+
+
+#: The thesis' prompts in its order (Table 3.6).
+PROMPTS = (
+    Prompt("[MASK]"),
+    Prompt("[MASK] is a person.", "assertion", "subject"),
+    Prompt("My name is [MASK].", "assertion", "object"),
+    Prompt("I am named [MASK].", "assertion", "object"),
+    Prompt("[MASK] is an individual human being.", "assertion", "subject"),
+    Prompt("Is [MASK] your name?", "question", "subject"),
+    Prompt("Is [MASK] a person?", "question", "subject"),
+    Prompt("[MASK] is not a person.", "negation", "subject"),
+    Prompt("My name is not [MASK].", "negation", "object"),
+)
+#: The same in French.
+FRENCH_PROMPTS = (
+    Prompt("[MASK]"),
+    Prompt("[MASK] est une personne.", "assertion", "subject"),
+    Prompt("Mon nom est [MASK].", "assertion", "object"),
+    Prompt("Je m'appelle [MASK].", "assertion", "object"),
+    Prompt("[MASK] est un être humain.", "assertion", "subject"),
+    Prompt("Est-ce que [MASK] est votre nom ?", "question", "subject"),
+    Prompt("Est-ce que [MASK] est une personne ?", "question", "subject"),
+    Prompt("[MASK] n'est pas une personne.", "negation", "subject"),
+    Prompt("Mon nom n'est pas [MASK].", "negation", "object"),
+)
+
+
+def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
+    """Read prompts, one a line; after a tab its kind of utterance, after another the name's position may follow.
+
+    Raises
+    ------
+    PolicyError
+        The file cannot be read, it holds no prompt, or a line is none.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
+    prompts = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        try:
+            prompts.append(Prompt(*cells))
+        except TypeError:
+            raise PolicyError(f"{path}:{number}: expected at most 3 columns, got {len(cells)}") from None
+        except PolicyError as error:
+            raise PolicyError(f"{path}:{number}: {error}") from None
+    if not prompts:
+        raise PolicyError(f"{path}: no prompt in it")
+    return tuple(prompts)
+
+
+def open_tagger(name_or_path: str | Path, device: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Return the model and the tokenizer of a token-classification model (safetensors, no code of its own).
+
+    Raises
+    ------
+    PolicyError
+        There is none, or it has no trained head.
+    """
+    tokenizer, model = load_tagger(str(name_or_path), pick_device(device), torch.float32, who="tagger")
+    return model, tokenizer
+
+
+def person_labels(id2label: Mapping[Any, str], labels: Sequence[str] = ("PER",)) -> list[int]:
+    """Return the label ids of these types, with or without a prefix (B-, I-, …).
+
+    Raises
+    ------
+    PolicyError
+        The model has none of them.
+
+    >>> person_labels({0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC"})
+    [1, 2]
+    """
+    kinds = {number: re.sub(r"^[BIESLUM][-_](?=.)", "", name) for number, name in id2label.items()}
+    found = [int(number) for number in sorted(kinds, key=int) if kinds[number] in labels or id2label[number] in labels]
+    if not found:
+        known = ", ".join(sorted(set(kinds.values()) - {"O"})) or "none"
+        raise PolicyError(
+            f"tagger: expected a label {' or '.join(labels)}, the model's are {known}; say which of them is a person's"
+        )
+    return found
+
+
+def score_names(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    names: Sequence[str],
+    prompts: Sequence[Prompt] = PROMPTS,
+    *,
+    labels: Sequence[str] = ("PER",),
+    device: str = "auto",
+    bf16: Literal["auto", "on", "off"] = "auto",
+    batch_tokens: int = 16_384,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return the score of every name in every prompt, float64, shape (len(prompts), len(names)).
+
+    NaN where the tokenizer makes no token of the name. Scores do not depend on the batch.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Types of label that are a person's.
+    bf16 : {"auto", "on", "off"}
+        bfloat16 for the body of the model, "auto" on CUDA; the last layer always in float32: eight bits of a logit
+        would make ties of scores that differ.
+    batch_tokens : int
+        Tokens of a batch, padding included.
+
+    Raises
+    ------
+    PolicyError
+        The model has no such label, or a prompt does not fit it with every name.
+    TrainingError
+        Logits are not numbers.
+    """
+    chosen = person_labels(model.config.id2label or {}, labels)
+    where = pick_device(device)
+    run = _Run(model, tokenizer, chosen, where, bf16 == "on" or (bf16 == "auto" and where.type == "cuda"))
+    heads, tails = zip(*(prompt.text.split(MASK) for prompt in prompts), strict=True)
+    column = pa.array(names, pa.large_string())
+    lengths = pc.utf8_length(column).to_numpy()
+    scores = np.full((len(prompts), len(names)), np.nan)
+    flat = scores.reshape(-1)
+    # Prompt after prompt, names by length, so that what is tokenized together is of like length.
+    order = (np.arange(len(prompts))[:, None] * len(names) + np.argsort(lengths, kind="stable")).reshape(-1)
+    for first in range(0, len(order), TEXTS_AT_ONCE):
+        at = order[first : first + TEXTS_AT_ONCE]
+        prompt, name = at // max(len(names), 1), at % max(len(names), 1)
+        texts = pc.binary_join_element_wise(
+            pa.array(heads, pa.large_string()).take(prompt), column.take(name),
+            pa.array(tails, pa.large_string()).take(prompt), pa.scalar("", pa.large_string()),
+        )  # fmt: skip
+        starts = np.array([len(head) for head in heads])[prompt]
+        flat[at] = run.score(texts, starts, starts + lengths[name], prompt, batch_tokens)
+        if progress:
+            progress(first + len(at))
+    if np.isinf(scores).any():
+        raise TrainingError("tagger: the model's logits are not numbers; did training diverge?")
+    return scores
+
+
+class _Run:
+    """A tagger ready to score texts."""
+
+    def __init__(self, model: Any, tokenizer: Any, columns: list[int], device: torch.device, bf16: bool):
+        self.model: Any = model.to(device=device).eval()
+        self.columns, self.device, self.bf16 = torch.tensor(columns, device=device), device, bf16
+        self.longest = longest_input(tokenizer, model.config)
+        self.tokenizer = copy.deepcopy(tokenizer)
+        self.tokenizer.padding_side = "right"
+        if self.tokenizer.pad_token is None:  # never seen: padding is masked
+            self.tokenizer.pad_token = self.tokenizer.eos_token or self.tokenizer.unk_token
+
+    def score(
+        self, texts: pa.Array, starts: np.ndarray, ends: np.ndarray, prompt: np.ndarray, batch_tokens: int
+    ) -> np.ndarray:
+        """Scores, float64 (B,), of the names that lie between ``starts`` and ``ends``; +inf: no number."""
+        spelled = texts.to_pylist()
+        encoded = self.tokenizer(
+            spelled, padding=True, return_tensors="np", return_offsets_mapping=True, return_special_tokens_mask=True,
+            return_attention_mask=True, return_token_type_ids=False,
+            split_special_tokens=True,  # a name that spells "[SEP]" is a name
+            verbose=False,
+        )  # fmt: skip
+        lengths = encoded["attention_mask"].sum(axis=1)
+        if (over := lengths > self.longest).any():
+            number = int(prompt[np.argmax(over)])
+            raise PolicyError(
+                f"prompt {number + 1}: {int(over[prompt == number].sum())} of the texts it makes are longer than the "
+                f"{self.longest} tokens that the model takes (up to {int(lengths.max())})"
+            )
+        own_BT = _name_tokens(spelled, encoded["offset_mapping"], starts, ends)
+        own_BT &= encoded["special_tokens_mask"] == 0
+        result = np.full(len(spelled), np.nan)
+        order = np.argsort(-lengths, kind="stable")
+        first = 0
+        with _exact_head(self.model):
+            while first < len(order):
+                longest = max(int(lengths[order[first]]), 1)
+                rows = order[first : first + max(1, batch_tokens // longest)]
+                first += len(rows)
+                ids, mask = (encoded[name][rows, :longest] for name in ("input_ids", "attention_mask"))
+                result[rows] = self._forward(ids, mask, own_BT[rows, :longest])
+        return result
+
+    @torch.inference_mode()
+    def _forward(self, ids_BT: np.ndarray, mask_BT: np.ndarray, own_BT: np.ndarray) -> np.ndarray:
+        ids, mask, own = (torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for a in (ids_BT, mask_BT, own_BT))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            logits_BTL = self.model(input_ids=ids, attention_mask=mask).logits
+        person_BT = torch.softmax(logits_BTL.double(), -1)[..., self.columns].sum(-1)
+        broken_B = (person_BT.isnan() & own).any(1)
+        # 0 / 0, where no token is the name's, is NaN: that name has no score.
+        mean_B = torch.where(own, person_BT, 0.0).sum(1) / own.sum(1)
+        return torch.where(broken_B, torch.inf, mean_B).cpu().numpy()
+
+
+def _name_tokens(texts: list[str], offsets_BT2: np.ndarray, starts_B: np.ndarray, ends_B: np.ndarray) -> np.ndarray:
+    """Say of each token whether a character of the name that is no blank is in it, bool (B, T)."""
+    array = np.array(texts, dtype=np.str_)
+    codes_BC = array.view(np.uint32).reshape(len(texts), -1)
+    visible = ~np.isin(codes_BC, [0, 9, 10, 13, 32, 160])
+    counted = np.concatenate([np.zeros((len(texts), 1), np.int32), np.cumsum(visible, axis=1, dtype=np.int32)], axis=1)
+    limits = starts_B[:, None], ends_B[:, None]
+    begin, end = (np.clip(offsets_BT2[..., side], *limits) for side in (0, 1))
+    rows = np.arange(len(texts))[:, None]
+    return counted[rows, np.maximum(end, begin)] > counted[rows, begin]
+
+
+@contextmanager
+def _exact_head(model: Any) -> Iterator[None]:
+    """Let the last linear layer work in float32 while the rest of the model may work in bfloat16."""
+    heads = [
+        part
+        for part in model.modules()
+        if isinstance(part, torch.nn.Linear) and part.out_features == model.config.num_labels
+    ]
+    if not heads:
+        yield
+        return
+    head: Any = heads[-1]
+    plain = head.forward
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            return plain(hidden.float())
+
+    head.forward = forward
+    try:
+        yield
+    finally:
+        del head.forward

@@ -1,0 +1,197 @@
+"""Attacks on the scores of names: which of two was trained on, and who stands first in a list (seed 4 §3.3).
+
+Scores are float64, shape (prompts, 2, pairs): of the names that were trained on, then of those that were not. NaN is
+"ND", a name without a tag; it becomes 0, below every probability. A higher score always means more likely a member.
+
+Ties. A pair whose two scores are equal is half a win, as a coin would decide. ``strict`` counts it as lost, which is
+how the thesis' tables add up (true and false positives are all pairs). A prompt that ties gives half a vote each;
+equal votes, means, or maxima and means, are half a win. In a ranking, names of one score are one step of the
+precision-recall curve and share their middle rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from reticent.audit.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
+from reticent.engine.randomness import generator
+
+__all__ = [
+    "PAIRWISE",
+    "area",
+    "average_precision",
+    "average_precision_draws",
+    "best_threshold",
+    "blind_scores",
+    "coin_wins",
+    "expected_rank",
+    "expected_rank_exact",
+    "majority_wins",
+    "maximum_wins",
+    "mean_estimate",
+    "mean_wins",
+    "random_list_accuracy",
+    "ranked",
+    "wins",
+]
+
+_TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+
+
+def ranked(scores: np.ndarray) -> np.ndarray:
+    """Return scores with ND (NaN) as 0, the lowest."""
+    return np.nan_to_num(scores, nan=0.0)
+
+
+def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.ndarray:
+    """Return 1 where the first is higher, 0 where the second is, 0.5 where they tie (0 if strict).
+
+    >>> wins(np.array([0.9, 0.2, 0.5]), np.array([0.1, 0.3, 0.5])).tolist()
+    [1.0, 0.0, 0.5]
+    """
+    return np.where(first > second, 1.0, np.where(first == second, 0.0 if strict else 0.5, 0.0))
+
+
+def majority_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
+    """A1: the name that wins more prompts (Eq. 3.2)."""
+    votes = wins(scores[:, 0], scores[:, 1], strict=strict).sum(axis=0)
+    return wins(votes, len(scores) - votes, strict=strict)
+
+
+def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
+    """A2: the name with the higher mean score over the prompts (Eq. 3.3)."""
+    first, second = scores.mean(axis=0)
+    return wins(first, second, strict=strict)
+
+
+def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
+    """A3: the name with the highest score of all prompts; of equal maxima, the one with the higher mean (Eq. 3.4)."""
+    first, second = scores.max(axis=0)
+    return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
+
+
+#: The strategies that look at scores, by name, in the thesis' order A1 to A3.
+PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
+    "majority": majority_wins,
+    "mean": mean_wins,
+    "maximum": maximum_wins,
+}
+
+
+def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
+    """A4: a coin for each pair."""
+    return generator(seed, 34).integers(0, 2, num_pairs).astype(np.float64)
+
+
+def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
+    """B3: share of a list, half of it members, that random labels get right (Listing 3.3, drawn as there).
+
+    The default seed is the thesis'. The list alternates, a stranger first: that comes closest to the published 0.497
+    and 0.498.
+    """
+    labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])
+    return float(np.mean(labels == np.arange(num_names) % 2))
+
+
+def average_precision(members: np.ndarray, strangers: np.ndarray) -> float:
+    """B1: sum over the ranking of (recall_i - recall_{i-1}) · precision_i (Eq. 3.5); a step for each distinct score.
+
+    >>> round(average_precision(np.array([0.9, 0.4]), np.array([0.6, 0.1])), 4)   # 1/2 · 1/1 + 1/2 · 2/3
+    0.8333
+    """
+    return float(_average_precisions(members, strangers, np.ones((1, len(members))))[0])
+
+
+def average_precision_draws(members: np.ndarray, strangers: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
+    """Return the average precision of resampled pairs, float64, shape (num_bootstrap,); equal seeds, equal pairs."""
+    blocks = iter_resamples(len(members), num_bootstrap, seed)
+    return np.concatenate([_average_precisions(members, strangers, weights) for weights in blocks])
+
+
+def _average_precisions(members: np.ndarray, strangers: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
+    """For pairs that count so often each; strangers are as many as members."""
+    scores = np.concatenate([members, strangers])
+    order = np.argsort(-scores, kind="stable")
+    last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+    weights = np.concatenate([weights_BP, weights_BP], axis=1)[:, order]
+    retrieved = np.cumsum(weights, axis=1)[:, last_of_step]
+    relevant = np.cumsum(weights * (order < len(members)), axis=1)[:, last_of_step]
+    precision = relevant / np.maximum(retrieved, 1e-300)
+    gained = np.diff(relevant, axis=1, prepend=0.0)
+    return (gained * precision).sum(axis=1) / relevant[:, -1]
+
+
+def area(members: np.ndarray, strangers: np.ndarray) -> float:
+    """Return the share of all (member, stranger) couples, not only the pairs, in which the member is higher."""
+    ordered = np.sort(strangers)
+    below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
+    return float((below + up_to).mean() / (2 * len(strangers)))
+
+
+def expected_rank(accuracy: float, num_strangers: int, num_members: int) -> float:
+    """B2 as the thesis has it: (1 - accuracy) · strangers + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
+
+    >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
+    664
+    """
+    return (1 - accuracy) * num_strangers + 0.5 * num_members
+
+
+def expected_rank_exact(auc: float, num_strangers: int, num_members: int) -> float:
+    """B2: the mean rank of a member in the whole list, (1 - AUC) · strangers + (members + 1) / 2 (PROTOCOLS §8)."""
+    return (1 - auc) * num_strangers + (num_members + 1) / 2
+
+
+def best_threshold(members: np.ndarray, strangers: np.ndarray) -> float:
+    """Return the lowest score at which calling a name a member gains most: true- less false-positive rate."""
+    thresholds = np.unique(np.concatenate([members, strangers]))
+    # In whole numbers: rates that are equal must tie.
+    at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, strangers)]
+    gained = at_or_above[0] * len(strangers) - at_or_above[1] * len(members)
+    return float(thresholds[int(np.argmax(gained))])
+
+
+def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
+    """Return how much like a member each name looks without the model, shape (2, pairs): cross-validated, both names
+    of a pair in one fold. ``features`` has shape (2, pairs, features)."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    _, num_pairs, _ = features.shape
+    if num_pairs < 4:  # nothing to learn from
+        return np.zeros((2, num_pairs))
+    fold_of = generator(seed, 35).permutation(num_pairs) % min(folds, num_pairs // 2)
+    scores = np.zeros((2, num_pairs))
+    for fold in range(fold_of.max() + 1):
+        held = fold_of == fold
+        rows = np.concatenate(features[:, ~held])
+        labels = np.repeat([1, 0], len(rows) // 2)
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)).fit(rows, labels)
+        scores[:, held] = model.decision_function(np.concatenate(features[:, held])).reshape(2, -1)
+    return scores
+
+
+def mean_estimate(
+    values: np.ndarray, *, low: float = 0.0, high: float = 1.0, num_bootstrap: int = 1000, seed: int = 0, unit: str
+) -> Estimate:
+    """Return the mean of one value a pair, between ``low`` and ``high``, with a bootstrap interval.
+
+    Values that are all alike have no spread to resample: as many as Clopper-Pearson allows may have been missed.
+    """
+    n = len(values)
+    if n == 0:
+        return Estimate(value=None, n=0, unit=unit, method="there is none")
+    # In the order of their size, so that nothing changes with the order of the pairs.
+    values = np.sort(values)
+    mean = float(values.mean())
+    if np.ptp(values) == 0:
+        missed = clopper_pearson(0, n, one_sided=True)[1]
+        ends = max(low, mean - missed * (mean - low)), min(high, mean + missed * (high - mean))
+        return Estimate(value=mean, low=ends[0], high=ends[1], n=n, unit=unit, method=EXACT)
+    draws = np.concatenate([weights @ values / n for weights in iter_resamples(n, num_bootstrap, seed)])
+    first, last = (float(end) for end in np.quantile(draws, _TAILS))
+    method = BOOTSTRAP.replace("individuals", unit)
+    return Estimate(value=mean, low=first, high=last, n=n, unit=unit, method=method)

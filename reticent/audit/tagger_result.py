@@ -1,0 +1,286 @@
+"""What the attacks on a tagger's scores found: numbers with intervals, what was chosen and verified, and what it means.
+
+Everything here counts pairs of names; no name is in any result. The table of scores has keyed hashes, whose key is
+thrown away unless it is given: names are few enough that a known key would be as good as the names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.artifact import write_artifact
+from reticent.audit.statistics import EXACT, Estimate, clopper_pearson, roc_curve
+from reticent.audit.tagger import Prompt
+from reticent.audit.tagger_attacks import (
+    PAIRWISE,
+    area,
+    average_precision,
+    average_precision_draws,
+    best_threshold,
+    blind_scores,
+    coin_wins,
+    expected_rank,
+    expected_rank_exact,
+    mean_estimate,
+    random_list_accuracy,
+    ranked,
+    wins,
+)
+from reticent.audit.tagger_sets import AttackSet
+
+__all__ = ["evaluate_attack", "score_table", "write_tagger_audit"]
+
+#: Bins of the number of times a name is mentioned: lowest, highest.
+OCCURRENCES = ((1, 1), (2, 2), (3, 5), (6, 15), (16, None))
+
+
+def evaluate_attack(
+    scores: np.ndarray,
+    attack_set: AttackSet,
+    prompts: Sequence[Prompt],
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+    small_cell: int = 5,
+) -> dict[str, Any]:
+    """Return every number of the audit of one tagger, fit for JSON.
+
+    The pair-wise strategy (A1 to A3) and the list's score (mean, maximum, or one prompt) are chosen on the development
+    pairs and verified on the others.
+
+    Parameters
+    ----------
+    scores : float64, shape (len(prompts), 2 · pairs) or (len(prompts), 2, pairs), as `score_names` gives them for
+        `AttackSet.names`
+    """
+    scores = ranked(scores).reshape(len(prompts), 2, -1)
+    blind = blind_scores(attack_set.features, seed=seed)
+    evaluator = _Evaluator(prompts, num_bootstrap, seed, attack_set.unit)
+    sides = {"dev": attack_set.is_dev, "test": ~attack_set.is_dev}
+    result: dict[str, Any] = {
+        "prompts": [
+            {"text": prompt.text, "utterance": prompt.utterance, "position": prompt.position} for prompt in prompts
+        ],
+        "names": attack_set.counts,
+        "unit": attack_set.unit,
+        "dev": evaluator.of_side(scores[..., sides["dev"]], blind[:, sides["dev"]]),
+        "test": evaluator.of_side(scores[..., sides["test"]], blind[:, sides["test"]]),
+        "occurrences": evaluator.by_occurrences(scores, attack_set.occurrences, small_cell),
+    }
+    result["verified"] = evaluator.verify(scores, blind, attack_set.is_dev, result["dev"])
+    result["reading"] = read_result(result)
+    return result
+
+
+class _Evaluator:
+    """Estimates over pairs, all resampled alike."""
+
+    def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
+        self.prompts, self.unit = prompts, unit
+        self._options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
+
+    def estimate(self, values: np.ndarray, low: float = 0.0) -> dict[str, object]:
+        return mean_estimate(values, low=low, unit=self.unit, **self._options).to_dict()
+
+    def rates(self, won: np.ndarray) -> dict[str, Any]:
+        """Accuracy of the pairs, and the adversarial advantage: of pairs, TPR - FPR is 2 · accuracy - 1."""
+        return {"accuracy": self.estimate(won), "advantage": self.estimate(2 * won - 1, low=-1.0)}
+
+    def precision(self, scores: np.ndarray) -> dict[str, object]:
+        """Mean over rankings (the first axis) of the average precision."""
+        n = scores.shape[-1]
+        value = float(np.mean([average_precision(*pair) for pair in scores]))
+        draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
+        low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
+        method = f"bootstrap over {self.unit}"
+        if np.ptp(draws) == 0:  # all members above all strangers, in every resample
+            low, high, method = value - clopper_pearson(0, n, one_sided=True)[1] * value, value, EXACT
+        return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method).to_dict()
+
+    def of_side(self, scores: np.ndarray, blind: np.ndarray) -> dict[str, Any]:
+        """Everything that is measured on the development or the test pairs."""
+        n = scores.shape[-1]
+        pairs = wins(scores[:, 0], scores[:, 1])
+        mean = scores.mean(axis=0)
+        by_prompt = []
+        for number in range(len(self.prompts)):
+            auc = area(*scores[number])
+            by_prompt.append(
+                {
+                    **self.rates(pairs[number]),
+                    "average_precision": self.precision(scores[number : number + 1]),
+                    "auc": auc,
+                    "expected_rank": expected_rank(float(pairs[number].mean()), n, n),
+                    "expected_rank_exact": expected_rank_exact(auc, n, n),
+                    "ties": int((scores[number, 0] == scores[number, 1]).sum()),
+                }
+            )
+        auc = area(*mean)
+        return {
+            "pairs": n,
+            "pairwise": {name: self.rates(attack(scores)) for name, attack in PAIRWISE.items()},
+            "coin": {"expected": 0.5, "drawn": float(coin_wins(n, self._options["seed"]).mean())},
+            "by_prompt": by_prompt,
+            "by_utterance": self._grouped(pairs, [prompt.utterance for prompt in self.prompts]),
+            "by_position": self._grouped(pairs, [prompt.position for prompt in self.prompts]),
+            "list": {
+                "map": self.precision(scores),
+                "average_precision_of_mean": self.precision(mean[None]),
+                "auc_of_mean": auc,
+                "expected_rank": expected_rank(float(pairs.mean()), n, n),
+                "expected_rank_exact": expected_rank_exact(auc, n, n),
+                "random": random_list_accuracy(2 * n),
+                "roc": {
+                    "mean": roc_curve(*mean),
+                    "maximum": roc_curve(*scores.max(axis=0)),
+                    "blind": roc_curve(*blind),
+                },
+            },
+            "blind": {**self.rates(wins(*blind)), "auc": area(*blind)},
+        }  # fmt: skip
+
+    def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Any]:
+        return {
+            kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
+            for kind in dict.fromkeys(kinds)
+        }
+
+    def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[dict[str, Any]]:
+        """Scores and advantage of the names that are mentioned so often; bins of few names say only that."""
+        rows = []
+        mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
+        for low, high in OCCURRENCES:
+            chosen = (occurrences >= low) & (occurrences <= (high or np.inf))
+            n = int(chosen.sum())
+            if n == 0:
+                continue
+            row: dict[str, Any] = {"low": low, "high": high, "names": n if n >= small_cell else f"under {small_cell}"}
+            if n >= small_cell:
+                row |= {"score": self.estimate(mean[0, chosen]), **self.rates(won[chosen])}
+            rows.append(row)
+        return rows
+
+    def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: dict[str, Any]) -> dict[str, Any]:
+        """What development pairs chose, measured on the test pairs."""
+        test = ~is_dev
+        pairwise = max(PAIRWISE, key=lambda name: dev["pairwise"][name]["accuracy"]["value"])
+        rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
+        rankings |= {f"prompt {number + 1}": scores[number] for number in range(len(scores))}
+        ranking = max(rankings, key=lambda name: average_precision(*rankings[name][:, is_dev]))
+        threshold = best_threshold(*rankings[ranking][:, is_dev])
+        won = PAIRWISE[pairwise](scores[..., test])
+        called = rankings[ranking][:, test] >= threshold
+        # A cross-validated guess that does worse than a coin knows nothing: a coin is then the better baseline.
+        known = wins(*blind[:, test])
+        known = known if known.mean() > 0.5 else np.full(len(known), 0.5)
+        blind_accuracy = self.estimate(wins(*blind[:, test]))
+        return {
+            "pairwise": pairwise,
+            **self.rates(won),
+            "blind_advantage": self.estimate(2 * known - 1, low=-1.0),
+            "excess": self.estimate(2 * (won - known), low=-2.0),
+            "ranking": ranking,
+            "average_precision": self.precision(rankings[ranking][None][..., test]),
+            "threshold": threshold,
+            "list_advantage": self.estimate(called[0].astype(float) - called[1], low=-1.0),
+            "matched": not (blind_accuracy["low"] or 0.0) > 0.5,  # type: ignore[operator]
+            "detectable": 1.96 / np.sqrt(max(len(won), 1)),
+        }
+
+
+def read_result(result: dict[str, Any]) -> list[str]:
+    """Say what the verified numbers mean, in plain words."""
+    found = result["verified"]
+    accuracy, advantage, excess = found["accuracy"], found["advantage"], found["excess"]
+    lines = [
+        f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
+        f"right one in {_percent(accuracy)} of the cases; a coin in 50 % (strategy {found['pairwise']}, "
+        f"{accuracy['n']} {accuracy['unit']}). The adversarial advantage is {_number(advantage)}.",
+        f"What the names alone give away, without the model (their length and how common their words are), is an "
+        f"advantage of {_number(found['blind_advantage'])}; the tagger adds {_number(excess)}.",
+    ]
+    if not found["matched"]:
+        lines.append(
+            "The two kinds of names can be told apart without the tagger: this set is marked as not matched, and only "
+            "what the tagger adds counts."
+        )
+    counted = advantage if found["matched"] else excess
+    if counted["low"] > 0:
+        lines.append("The tagger gives away which names it was trained on: the interval does not include no advantage.")
+    else:
+        what = "advantage" if found["matched"] else "advantage over the names alone"
+        lines.append(
+            f"No power to tell: the interval includes no {what}. With {accuracy['n']} test pairs an advantage under "
+            f"about {found['detectable']:.2f} cannot be seen, so this is no proof that the tagger keeps its names."
+        )
+    return lines
+
+
+def _percent(estimate: dict[str, Any]) -> str:
+    return (
+        f"{100 * estimate['value']:.1f} % ({100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}, 95 % interval)"
+    )
+
+
+def _number(estimate: dict[str, Any]) -> str:
+    return f"{estimate['value']:.3f} ({estimate['low']:.3f} to {estimate['high']:.3f})"
+
+
+def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
+    """Return one row a name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
+
+    Private all the same: who can guess a name and knows the key finds it. Without ``key`` a random one is used and
+    thrown away. A score that is NaN (ND) is null.
+    """
+    num_prompts, num = len(scores), len(attack_set.positives)
+    secret = key if key is not None else os.urandom(32)
+    hashes = [hashlib.blake2b(name.encode(), key=secret[:64], digest_size=16).hexdigest() for name in attack_set.names]
+    columns = {
+        "pair": np.tile(np.arange(num, dtype=np.int32), 2 * num_prompts),
+        "member": np.tile(np.repeat([True, False], num), num_prompts),
+        "side": np.tile(np.where(attack_set.is_dev, "dev", "test"), 2 * num_prompts),
+        "name_hash": np.tile(np.array(hashes, dtype=object), num_prompts),
+        "occurrences": np.tile(np.concatenate([attack_set.occurrences, np.zeros(num, np.int64)]), num_prompts),
+        "prompt": np.repeat(np.arange(1, num_prompts + 1, dtype=np.int32), 2 * num),
+    }
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    return table.append_column("score", pa.array(np.asarray(scores).reshape(-1), from_pandas=True))
+
+
+def write_tagger_audit(
+    out: Path | str,
+    result: dict[str, Any],
+    table: pa.Table,
+    panels: Sequence[str],
+    *,
+    config: dict[str, Any],
+    inputs: dict[str, str],
+) -> None:
+    """Write ``tagger.json``, ``scores.parquet`` and ``tagger.html`` as a private artefact."""
+    with write_artifact(out, kind="tagger", config=config, inputs=inputs) as writer:
+        (writer.path / "tagger.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+        pq.write_table(table, writer.path / "scores.parquet", compression="zstd")
+        (writer.path / "tagger.html").write_text(_page(result, panels), encoding="utf-8")
+        writer.counts.update(pairs=result["names"]["pairs"], prompts=len(result["prompts"]))
+
+
+def _page(result: dict[str, Any], panels: Sequence[str]) -> str:
+    """One page without scripts or addresses."""
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in result["reading"])
+    figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        "<title>Names in a tagger</title><style>body{font:16px/1.5 sans-serif;max-width:62rem;margin:2rem auto;"
+        "padding:0 1rem}main{display:flex;flex-wrap:wrap}figure{flex:1 1 22rem;margin:.5rem}svg{width:100%}</style>"
+        f"<h1>Names in a tagger</h1>{said}<main>{figures}</main></html>\n"
+    )

@@ -1,0 +1,256 @@
+"""``thesis`` mode: the tables of seed 4 (4.1 to 4.9, A.1 to A.4) from published scores, a row a name and prompt.
+
+The scores of each model are a CSV with a header and the columns pair, name, label (1: trained on), prompt, score, and
+optionally side (``dev`` or ``test``; all ``dev`` where it is absent). A score is above 0 and at most 1, or ``ND`` where
+the model found no person: ND counts as 0 and so ranks lowest. As there, a pair that ties is lost, true and false
+positives of a prompt are all pairs, and the dev tables are read before the strategy A3 is verified on the test side.
+
+What the tables hold, with n pairs: accuracy = precision = recall = TP / n and FP rate = FP / n (4.1, 4.2); their
+means over the prompts and the advantage, TP rate - FP rate (4.3); accuracies of A1 to A4 (4.4); average precision and
+expected rank, (1 - accuracy) · n + 0.5 · n, of each prompt (4.5, 4.6); MAP, average precision of the mean score,
+expected rank of the mean accuracy, and B3 (4.7); A3 and A4 on the test side (4.8); MAP, average precision and B3
+there (4.9). Numbers have three decimals without trailing zeros, ranks none. Some expected ranks of the thesis are
+higher by 1, and one does not follow from its Table 4.2 (second row of 4.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.tagger_attacks import (
+    area,
+    average_precision,
+    coin_wins,
+    expected_rank,
+    majority_wins,
+    maximum_wins,
+    mean_wins,
+    random_list_accuracy,
+    wins,
+)
+from reticent.errors import CorpusError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PublishedScores", "Table", "read_scores", "thesis_tables"]
+
+COLUMNS = ("pair", "name", "label", "prompt", "score")
+ND = "ND"
+SIDES = ("dev", "test")
+STRATEGIES = {
+    "(A1) Majority Voting": majority_wins,
+    "(A2) AVG Score": mean_wins,
+    "(A3) MAX Score": maximum_wins,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedScores:
+    """Scores of one model: prompts in the order of the file, and for each side float64 (prompts, 2, pairs), ND as 0."""
+
+    prompts: tuple[str, ...]
+    sides: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the thesis prints it; cells are text."""
+
+    number: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [self.heads, tuple("---" for _ in self.heads), *self.rows]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return f"Table {self.number}: {self.title}\n\n{body}\n"
+
+
+def read_scores(path: Path | str) -> PublishedScores:
+    """Read the scores of one model.
+
+    Raises
+    ------
+    CorpusError
+        The file is no such CSV, or a pair lacks a name, a label or a prompt, or has one twice.
+    """
+    import polars as pl
+
+    try:
+        table = pl.read_csv(path, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CorpusError(f"{path}: not a readable CSV ({type(error).__name__})") from None
+    if missing := [name for name in COLUMNS if name not in table.columns]:
+        raise CorpusError(f"{path}: no column {missing[0]}; expected {', '.join(COLUMNS)} and perhaps side")
+    if "side" not in table.columns:
+        table = table.with_columns(side=pl.lit("dev"))
+    score = pl.col("score").str.strip_chars()
+    table = table.with_row_index("row", offset=2).with_columns(
+        nd=score == ND, value=pl.when(score == ND).then(0.0).otherwise(score.cast(pl.Float64, strict=False))
+    )
+    _refuse(path, table, ~pl.col("nd") & ~((pl.col("value") > 0) & (pl.col("value") <= 1)), "score", f"0 to 1, or {ND}")
+    _refuse(path, table, ~pl.col("label").is_in(["0", "1"]), "label", "0 or 1")
+    _refuse(path, table, ~pl.col("side").is_in(SIDES), "side", "dev or test")
+    prompts = tuple(table["prompt"].unique(maintain_order=True).to_list())
+    found = {}
+    for side in SIDES:
+        rows = table.filter(pl.col("side") == side)
+        if rows.is_empty():
+            continue
+        # A name is one row of each prompt; what is missing or double leaves another number of rows than cells.
+        names = rows.group_by("pair", "label").agg(pl.col("name").n_unique())
+        pairs = rows["pair"].unique(maintain_order=True)
+        cells = rows.select("pair", "label", "prompt").unique().height
+        if not (cells == rows.height == 2 * len(pairs) * len(prompts)) or names["name"].max() != 1:
+            raise CorpusError(
+                f"{path}: {side}: expected one score for both names of {len(pairs)} pairs in {len(prompts)} prompts, "
+                f"{2 * len(pairs) * len(prompts)} rows in all, got {rows.height}, {cells} of them distinct"
+            )
+        place = {
+            "pair": pl.col("pair").replace_strict(pairs, np.arange(len(pairs)), return_dtype=pl.Int64),
+            "prompt": pl.col("prompt").replace_strict(prompts, np.arange(len(prompts)), return_dtype=pl.Int64),
+        }
+        rows = rows.with_columns(**place).sort("prompt", pl.col("label") == "0", "pair")
+        found[side] = rows["value"].to_numpy().reshape(len(prompts), 2, len(pairs))
+    if "dev" not in found:
+        raise CorpusError(f"{path}: no row of side dev")
+    return PublishedScores(prompts, found)
+
+
+def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
+    rows = table.filter(wrong.fill_null(True))
+    if not rows.is_empty():
+        raise CorpusError(f"{path}:{rows['row'][0]}: column {column}: expected {expected}")
+
+
+def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
+    """Return the thesis' tables of these models ("base", "large"), those of the test side where there is one.
+
+    ``seed`` draws A4's coins; the thesis did not say how its were drawn. B3 has the thesis' own seed.
+
+    Raises
+    ------
+    CorpusError
+        Models were asked other prompts, or one has a test side and another has none.
+    """
+    if len({scores.prompts for scores in models.values()}) > 1:
+        raise CorpusError("thesis tables: the models were asked other prompts")
+    if len({tuple(scores.sides) for scores in models.values()}) > 1:
+        raise CorpusError("thesis tables: one model has a test side and another has none")
+    prompts = next(iter(models.values())).prompts
+    dev = {name: scores.sides["dev"] for name, scores in models.items()}
+    test = {name: scores.sides["test"] for name, scores in models.items() if "test" in scores.sides}
+    many = len(models) > 2
+    tables = []
+    for number, name in enumerate(models):
+        label = f"4.{number + 1}" if not many else f"4.1 ({name})"
+        tables.append(_prompt_table(label, name, prompts, dev[name]))
+    tables += [_advantage_table(dev), _strategy_table("4.4", dev, STRATEGIES, "dev", seed)]
+    for number, name in enumerate(models):
+        label = f"4.{number + 5}" if not many else f"4.5 ({name})"
+        tables.append(_ranking_table(label, name, prompts, dev[name]))
+    tables.append(_list_table("4.7", dev, "dev", ranks=True))
+    if test:
+        maximum = {"(A3) MAX Score": maximum_wins}
+        tables += [_strategy_table("4.8", test, maximum, "test", seed), _list_table("4.9", test, "test", ranks=False)]
+    return tables + _appendix(prompts, dev, test)
+
+
+def accuracies(scores: np.ndarray) -> np.ndarray:
+    """Share of the pairs whose first name has the higher score, of each prompt."""
+    return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
+
+
+def _three(value: float | np.floating[Any]) -> str:
+    """Three decimals as the thesis' software printed them: 0.68, not 0.680."""
+    return str(round(float(value), 3))
+
+
+def _whole(value: float) -> str:
+    return str(round(float(value)))
+
+
+def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray) -> Table:
+    num_pairs = scores.shape[-1]
+    rows = []
+    for prompt, accuracy in zip(prompts, accuracies(scores), strict=True):
+        hits = round(accuracy * num_pairs)
+        rate = _three(accuracy)
+        misses = num_pairs - hits
+        rows.append((prompt, rate, str(hits), str(misses), rate, rate, _three(misses / num_pairs)))
+    heads = ("Input Prompt", "Accuracy", "TP", "FP", "Precision", "Recall", "FP-Rate")
+    return Table(number, f"Results for {model}, dev", heads, tuple(rows))
+
+
+def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
+    rows = []
+    for name, scores in models.items():
+        mean = float(accuracies(scores).mean())
+        rows.append((name, *[_three(mean)] * 4, _three(1 - mean), _three(2 * mean - 1)))
+    heads = ("Model Size", "Accuracy", "Recall", "Precision", "TP-Rate", "FP-Rate", "Adversarial Advantage")
+    return Table("4.3", "Mean over all prompts, dev", heads, tuple(rows))
+
+
+def _strategy_table(
+    number: str, models: Mapping[str, np.ndarray], strategies: Mapping[str, Any], side: str, seed: int
+) -> Table:
+    rows = [
+        (name, *(_three(attack(scores, strict=True).mean()) for scores in models.values()))
+        for name, attack in strategies.items()
+    ]
+    coin = _three(coin_wins(next(iter(models.values())).shape[-1], seed).mean())
+    rows.append(("(A4) Dummy Classifier", *[coin] * len(models)))
+    heads = ("Method", *(f"Accuracy: {name}" for name in models))
+    return Table(number, f"Pair-wise strategies, {side}", heads, tuple(rows))
+
+
+def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray) -> Table:
+    n = scores.shape[-1]
+    rows = [
+        (prompt, _three(average_precision(*own)), _whole(expected_rank(accuracy, n, n)))
+        for prompt, own, accuracy in zip(prompts, scores, accuracies(scores), strict=True)
+    ]
+    heads = ("Input Prompt", "(B1) Avg. Precision", "(B2) Expected Rank")
+    return Table(number, f"Rankings of {model}, dev", heads, tuple(rows))
+
+
+def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ranks: bool) -> Table:
+    rows = []
+    for name, scores in models.items():
+        n = scores.shape[-1]
+        cells = [_three(np.mean([average_precision(*own) for own in scores]))]
+        cells.append(_three(average_precision(*scores.mean(axis=0))))
+        if ranks:
+            cells.append(_whole(expected_rank(float(accuracies(scores).mean()), n, n)))
+        rows.append((name, *cells))
+    random = _three(random_list_accuracy(2 * next(iter(models.values())).shape[-1]))
+    rows.append(("(B3) Dummy Classifier, accuracy", random, *[""] * (2 if ranks else 1)))
+    heads = ("Model Size", "(B1) MAP", "(B1) AP", *(["(B2) Expected Rank"] if ranks else []))
+    return Table(number, f"The list as a whole, {side}", heads, tuple(rows))
+
+
+def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
+    """A.1 to A.3: strangers tried before a member is found, (1 - AUC) · n; A.4: average precision on the test side."""
+
+    def tried(pair: np.ndarray) -> str:
+        return _whole((1 - area(*pair)) * pair.shape[-1])
+
+    heads = ("Input Prompt", *(f"Tried Negatives: {name}" for name in dev))
+    rows = tuple((prompt, *(tried(s[row]) for s in dev.values())) for row, prompt in enumerate(prompts))
+    tables = [Table("A.1-A.2", "Strangers that rank above a member, dev", heads, rows)]
+    means = tuple((name, tried(scores.mean(axis=0))) for name, scores in dev.items())
+    tables.append(Table("A.3", "The same of the mean score, dev", ("Model Size", "Tried Negatives"), means))
+    if test:
+        heads = ("Input Prompt", *(f"Avg. Precision: {name}" for name in test))
+        rows = tuple(
+            (prompt, *(_three(average_precision(*s[row])) for s in test.values())) for row, prompt in enumerate(prompts)
+        )
+        tables.append(Table("A.4", "Average precision, test", heads, rows))
+    return tables

@@ -1,0 +1,211 @@
+"""The commands of the tagger attack: ``reticent tagger attack`` and ``reticent tagger thesis``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.cli.options import AsJson, Quiet, new_progress
+
+if TYPE_CHECKING:
+    from reticent.audit.tagger import Prompt
+    from reticent.audit.tagger_sets import AttackSet
+
+__all__ = ["tagger_app"]
+
+tagger_app = typer.Typer(
+    no_args_is_help=True,
+    help="""Which names was a tagger trained on? Attack a token-classification model by what it says of names.
+
+    Names of the training data are paired with names that are absent from it; whoever tells them apart by the tagger's
+    scores, better than by the names alone, has learned who was in the data.""",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto is on for CUDA.")]
+
+
+@tagger_app.command()
+def attack(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of the tagger, or a name on the hub.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; private to you.")],
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="CoNLL file the tagger was trained on (BIO, IOB1, BIOES); may be repeated."),
+    ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(metavar="LIST", help="Names that are not in it: one a line, or a folder of US Census lists."),
+    ] = None,
+    strangers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Names that are not in it: a CoNLL file the tagger was not trained on."),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Instead of these a run folder: names that people marked, of members and held-out."
+        ),
+    ] = None,
+    prompts: Annotated[
+        str,
+        typer.Option(
+            metavar="en|fr|FILE",
+            help="English or French prompts, or a file: a prompt with [MASK] a line, then after tabs none, assertion, "
+            "question or negation, and alone, subject or object.",
+        ),
+    ] = "en",
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Label of a person in the model and the files.")
+    ] = None,
+    max_pairs: Annotated[int | None, typer.Option(min=2, metavar="<int>", help="Attack so many pairs.")] = None,
+    fewer: Annotated[bool, typer.Option("--fewer", help="Where absent names are too few, attack fewer pairs.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="Only training names that the list holds too, as the thesis did.")
+    ] = False,
+    match: Annotated[
+        bool, typer.Option("--match/--no-match", help="Choose absent names that look like the training names.")
+    ] = True,
+    encoding: Annotated[str, typer.Option(metavar="NAME", help="Encoding of CoNLL files, e.g. cp1252.")] = "utf-8",
+    seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal pairs.")] = 0,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda …")] = "auto",
+    bf16: Bf16 = "auto",
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Secret key of the hashes in scores.parquet (default: thrown away)."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
+    from reticent.artifact import fingerprint
+    from reticent.audit.tagger import open_tagger, person_labels, score_names
+    from reticent.audit.tagger_plots import tagger_panels
+    from reticent.audit.tagger_result import evaluate_attack, score_table, write_tagger_audit
+    from reticent.errors import PolicyError
+
+    if bf16 not in ("auto", "on", "off"):
+        raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
+    secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
+    progress = new_progress(quiet)
+    tagger, tokenizer = open_tagger(model, device)
+    person_labels(tagger.config.id2label or {}, labels)  # before anything takes time
+    files = [*(train or []), *(file for file in (names, strangers) if file is not None)]
+    choice: dict[str, Any] = {"max_pairs": max_pairs, "fewer": fewer, "listed": listed, "match": match, "seed": seed}
+    if run is not None:
+        if files:
+            raise PolicyError("--run: the names come from its documents; leave out --train, --names and --strangers")
+        attack_set, inputs = _of_run(run, choice)
+    else:
+        attack_set = _of_files(train or [], names, strangers, labels, encoding, choice)
+        inputs = {str(file): fingerprint(file) for file in files}
+    _tell(progress, attack_set)
+    with progress.task("tagger", 2 * len(attack_set.positives) * len(asked), "texts") as advance:
+        scores = score_names(
+            tagger, tokenizer, attack_set.names, asked, labels=labels, device=device, bf16=bf16, progress=advance  # type: ignore[arg-type]
+        )  # fmt: skip
+    result = evaluate_attack(scores, attack_set, asked, seed=seed)
+    if Path(model).is_dir():
+        inputs["model"] = fingerprint(model)
+    config = {**choice, "model": str(model), "labels": labels, "bf16": bf16}
+    table = score_table(scores, attack_set, key=secret)
+    write_tagger_audit(out, result, table, tagger_panels(result, scores), config=config, inputs=inputs)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        print("\n".join([*result["reading"], f"{out}: tagger.html, tagger.json, scores.parquet"]))
+
+
+@tagger_app.command()
+def thesis(
+    scores: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=FILE…",
+            help="Scores of a model: a CSV with the columns pair, name, label (1: trained on), prompt, score (or ND), "
+            "and perhaps side (dev, test). Give base=FILE large=FILE for the thesis' two models.",
+        ),
+    ],
+    seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Draws the coins of A4.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Print the thesis' Tables 4.1 to 4.9 and A.1 to A.4 from published scores."""
+    from dataclasses import asdict
+
+    from reticent.audit.tagger_tables import read_scores, thesis_tables
+    from reticent.errors import PolicyError
+
+    models = {}
+    for item in scores:
+        name, equals, file = item.partition("=")
+        if not equals:
+            name, file = Path(item).stem, item
+        if name in models:
+            raise PolicyError(f"tagger thesis: two files are called {name}; give NAME=FILE")
+        models[name] = read_scores(file)
+    tables = thesis_tables(models, seed=seed)
+    print(json.dumps([asdict(table) for table in tables]) if as_json else "\n".join(map(str, tables)))
+
+
+def _prompts(prompts: str) -> tuple[Prompt, ...]:
+    from reticent.audit.tagger import FRENCH_PROMPTS, PROMPTS, read_prompts
+
+    return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
+
+
+def _key(file: Path | None) -> bytes | None:
+    from reticent.errors import PolicyError
+
+    if file is None:
+        return None
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise PolicyError(f"{file}: cannot be read ({error.strerror})") from None
+    if len(content) < 16:
+        raise PolicyError(f"{file}: expected a key of at least 16 bytes, got {len(content)}")
+    return content
+
+
+def _of_files(
+    train: list[Path], names: Path | None, strangers: Path | None, labels: list[str], encoding: str, choice: Any
+) -> AttackSet:
+    from reticent.audit.tagger_sets import Mentions, build_attack_set, read_conll, read_names
+    from reticent.errors import PolicyError
+
+    if not train or (names is None) == (strangers is None):
+        raise PolicyError("tagger attack: give --train FILE and either --names LIST or --strangers FILE, or --run RUN")
+    read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
+    training = Mentions([n for part in read for n in part.names], [t for part in read for t in part.texts])
+    if names is not None:
+        candidates = read_names(names, seed=choice["seed"])
+    else:
+        assert strangers is not None
+        candidates = list(dict.fromkeys(read_conll(strangers, labels=labels, encoding=encoding).names))
+    return build_attack_set(training, candidates, **choice)
+
+
+def _of_run(run: Path, choice: dict[str, Any]) -> tuple[AttackSet, dict[str, str]]:
+    from reticent.artifact import fingerprint, require_kind
+    from reticent.audit.tagger_sets import build_attack_set, names_of_corpus
+    from reticent.cli.options import job_of, read_job
+    from reticent.job import Run
+
+    opened = Run(job_of(read_job(run), None))
+    require_kind(opened.folder / "split", "split")
+    training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice["seed"])
+    # Members and held-out are as many as they are.
+    attack_set = build_attack_set(training, candidates, **{**choice, "fewer": True}, unit="pairs of individuals")
+    return attack_set, {"corpus": opened.corpus.fingerprint(), "split": fingerprint(opened.folder / "split")}
+
+
+def _tell(progress: Any, attack_set: AttackSet) -> None:
+    counts = attack_set.counts
+    shown = {name.replace("_", " "): number for name, number in counts.items() if number}
+    if not progress.quiet:
+        print("names: " + ", ".join(f"{name} {number:,}" for name, number in shown.items()), file=sys.stderr)
+    if loose := counts.get("matched_in_none", 0):
+        progress.warn(f"{loose:,} names of the training data found no name like them in the list; see the blind result")
