@@ -191,14 +191,15 @@ def make_prompts(
     *,
     strict: bool = False,
 ) -> Prompts:
-    """Return the prompts that ask for one type at one level, and the nulls that go with them.
+    """Return the prompts that ask for one type at one level, and the nulls that go with them; it may be that no
+    template asks for it.
 
     Raises
     ------
     CorpusError
         There is no such column, or no subject who has the item.
     PolicyError
-        No template asks this question, or one of a user has an unknown field.
+        A template has an unknown field, and ``strict`` says that none may.
     """
     subjects.require(target)
     others = [name for name in config.associates or subjects.types if name not in ("name", target)]
@@ -208,11 +209,6 @@ def make_prompts(
     usable = templates_for(templates, target, level, columns, language=None if strict else config.language,
                            strict=strict)  # fmt: skip
     usable = [t for t in usable if not (_needed(t) > len(others))]
-    if not usable:
-        raise PolicyError(
-            f"no template asks for {target} at level {level} in language {config.language} with the columns "
-            f"{', '.join(columns)}"
-        )
     has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
     if len(has) == 0:
         raise CorpusError(f"subjects: nobody has an item of type {target}")

@@ -133,7 +133,7 @@ def _compared(
     """True items against nulls: means, how many times likelier, how often above, the two tests, the densities."""
     both = ~np.isnan(null)
     difference = mean_estimate((log_true - log_null)[both], config)
-    factor = {**difference, **{key: _exp(difference[key]) for key in ("value", "low", "high")}}
+    factor = {**difference, **{key: to_factor(difference[key]) for key in ("value", "low", "high")}}
     return {
         "true": mean_estimate(true, config),
         "null": mean_estimate(null, config),
@@ -152,7 +152,8 @@ def _compared(
     }
 
 
-def _exp(value: float | None) -> float | None:
+def to_factor(value: float | None) -> float | None:
+    """A mean log ratio as a factor."""
     return None if value is None else math.exp(min(value, 700.0))
 
 
