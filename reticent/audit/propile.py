@@ -24,7 +24,7 @@ from reticent.audit.propile_scores import (
     score_causal_pairs,
     score_masked_pairs,
 )
-from reticent.audit.propile_subjects import Subjects, draw_nulls, words_of
+from reticent.audit.propile_subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.audit.propile_templates import LEVELS, Template, pii_type, templates_for
 from reticent.audit.string_metrics import score_strings
 from reticent.errors import CorpusError, PolicyError
@@ -202,7 +202,8 @@ def make_prompts(
         A template has an unknown field, and ``strict`` says that none may.
     """
     subjects.require(target)
-    others = [name for name in config.associates or subjects.types if name not in ("name", target)]
+    unasked = ("name", "relationship", *NAME_PARTS, target)
+    others = [name for name in config.associates or subjects.types if name not in unasked]
     if config.associates:
         subjects.require(*others)
     columns = [*subjects.types]

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from reticent.audit.propile import Answers, ProbeConfig, make_prompts, probe_target
 from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
-from reticent.audit.propile_subjects import Subjects
+from reticent.audit.propile_subjects import NAME_PARTS, Subjects
 from reticent.audit.propile_templates import Template, builtin_templates, templates_for
 from reticent.audit.soft_prompt import (
     Sides,
@@ -173,7 +173,7 @@ def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]
     targets = config.targets or tuple(
         name
         for name in subjects.types
-        if name not in ("name", "relationship")
+        if name not in ("name", "relationship", *NAME_PARTS)
         and sum(value is not None for value in subjects.items[name]) >= config.small_cell
     )
     if not targets:
@@ -271,7 +271,7 @@ def _transfer(
 ) -> dict[str, Any]:
     """What the first model's prompt brings as text (Table 1); the text is made of the vocabulary, and is not shown."""
     greedy = replace(config, beam_sizes=(1,))
-    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config)
+    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
     before = probe_target(model, tokenizer, "clm", questions, greedy)
     after = probe_target(model, tokenizer, "clm", questions, greedy, prefix=text)
     return {"target": prompt.target, "level": level, **compare(before, after, config)}

@@ -159,7 +159,7 @@ def train_soft_prompt(
         The loss is not finite.
     """
     device: Any = model.device
-    prompts = [make_prompts(side, target, level, [template], probe) for side in (sides.training, sides.validation)]
+    prompts = [make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)]
     train, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
     soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
     optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
@@ -274,7 +274,7 @@ def probe_with_soft_prompt(
 ) -> tuple[Answers, Answers]:
     """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4)."""
     greedy = replace(config, beam_sizes=(1,))
-    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config)
+    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
     soft = prompt.embeddings.to(model.device)
     return (
         probe_target(model, tokenizer, "clm", questions, greedy),
