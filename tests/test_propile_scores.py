@@ -99,7 +99,9 @@ def test_causal_scores_match_one_at_a_time(tokenizer: Any, batch_tokens: int, sh
 def inputs_of(model: Any) -> list[Any]:
     """A list to which every input of the model's body is added from now on."""
     seen: list[Any] = []
-    model.base_model.register_forward_pre_hook(lambda _, a, k: seen.append(k.get("input_ids", a[0] if a else None)), with_kwargs=True)
+    model.base_model.register_forward_pre_hook(
+        lambda _, a, k: seen.append(k.get("input_ids", a[0] if a else None)), with_kwargs=True
+    )
     return seen
 
 
@@ -122,7 +124,9 @@ def test_masked_scores_match_one_at_a_time(bert_tokenizer: Any, masking: Any, ba
     for prompt, target, score, guess in zip(pairs.prompts, pairs.targets, found, guesses, strict=True):
         total = 0.0
         for r, token in enumerate(target):
-            hidden = {"together": range(len(target)), "one_by_one": [r], "left_to_right": range(r, len(target))}[masking]
+            hidden = {"together": range(len(target)), "one_by_one": [r], "left_to_right": range(r, len(target))}[
+                masking
+            ]
             ids = [*prompt, *(mask if i in hidden else t for i, t in enumerate(target)), sep]
             with torch.no_grad():
                 logits = model(torch.tensor([ids])).logits[0, len(prompt) + r]

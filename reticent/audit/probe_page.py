@@ -37,6 +37,8 @@ def probe_section(section: dict[str, Any]) -> str:
 
 def probe_page(section: dict[str, Any]) -> str:
     """Return a page of its own."""
-    return _environment().get_template("probe.html.j2").render(
-        body=probe_section(section), looks=figure.LOOKS, probe=section
+    return (
+        _environment()
+        .get_template("probe.html.j2")
+        .render(body=probe_section(section), looks=figure.LOOKS, probe=section)
     )

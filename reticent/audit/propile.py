@@ -281,7 +281,9 @@ def probe_target(
     asked = [(t, s) for t in range(shape[0]) for s in range(shape[1]) if prompts.texts[t][s] is not None]
     cells = np.array(asked, dtype=np.int64).reshape(-1, 2).T
     texts = [prefix + str(prompts.texts[t][s]) for t, s in asked]
-    with_null = np.array([number for number, (_, s) in enumerate(asked) if prompts.nulls[s] is not None], dtype=np.int64)
+    with_null = np.array(
+        [number for number, (_, s) in enumerate(asked) if prompts.nulls[s] is not None], dtype=np.int64
+    )
     pairs = encode_pairs(
         tokenizer,
         texts + [texts[number] for number in with_null],
@@ -308,7 +310,9 @@ def probe_target(
     counts["tokenised_apart"] = pairs.num_apart
     if objective == "mlm":
         matched = np.zeros(shape, dtype=bool)
-        matched[tuple(cells)] = [g == t for g, t in zip(guesses[: len(asked)], pairs.targets[: len(asked)], strict=True)]
+        matched[tuple(cells)] = [
+            g == t for g, t in zip(guesses[: len(asked)], pairs.targets[: len(asked)], strict=True)
+        ]
         matches = {0: {"exact_match": matched}}
     else:
         matches = _generate(model, tokenizer, prompts, pairs, cells, config, soft, counts, progress)

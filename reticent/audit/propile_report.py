@@ -192,3 +192,28 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
         columns["exact_match"] = matches["exact_match"][t, s] if matches else np.zeros(len(t), dtype=bool)
         tables.append(pa.table(columns))
     return pa.concat_tables(tables)
+
+
+def results_table(section: dict[str, Any]) -> Any:
+    """Return the section as a table for a terminal (rich)."""
+    from rich.table import Table
+
+    from reticent.audit.report import value
+
+    table = Table(caption="of several templates the best counts")
+    for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
+        table.add_column(head, justify="left" if head in ("model", "asked for") else "right")
+    for model in section["models"]:
+        for row in model["results"]:
+            asked = (model["name"], f"{row['target']}, {row['level']}")
+            if "likelihood" not in row:
+                table.add_row(*asked, row["withheld"])
+                continue
+            found = row["likelihood"]
+            times = found["factor"]["value"]
+            table.add_row(
+                *asked, f"{row['n']:,}", "–" if times is None else f"{times:.2g}", value(found["above_null"]),
+                f"{found['test']['p_value']:.2g}",
+                value(next(point["true"] for point in row["gamma"] if point["k"] == 100)), value(row["exact_match"]),
+            )  # fmt: skip
+    return table

@@ -114,7 +114,9 @@ def probe_models(
     asked = _questions(subjects, config)
     prompts, skipped = [], []
     for target, level in asked:
-        question = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
+        question = make_prompts(
+            subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
+        )
         if question.templates:
             prompts.append(question)
         else:

@@ -202,7 +202,9 @@ def _target_states(
     if share_prefix and len(prompt_PL) < len(target_RL):
         state, cache = states(**dressed(prompt_PL), use_cache=True)
     layers = getattr(cache, "layers", ())
-    if not layers or any(type(layer) is not DynamicLayer for layer in layers):  # nothing to share, or a model whose memory cannot be handed on
+    if not layers or any(
+        type(layer) is not DynamicLayer for layer in layers
+    ):  # nothing to share, or a model whose memory cannot be handed on
         whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)
         state, _ = states(**dressed(whole), use_cache=False)
         return state[:, state.shape[1] - target_RL.shape[1] :], make_logits

@@ -24,7 +24,15 @@ from reticent.audit.propile_templates import pii_type
 from reticent.engine.randomness import generator
 from reticent.errors import CorpusError
 
-__all__ = ["NAME_PARTS", "Subjects", "draw_nulls", "read_subjects", "split_subjects", "subjects_from_rows", "subjects_from_spans"]
+__all__ = [
+    "NAME_PARTS",
+    "Subjects",
+    "draw_nulls",
+    "read_subjects",
+    "split_subjects",
+    "subjects_from_rows",
+    "subjects_from_spans",
+]
 
 _FIRST, _LAST = ("first_name", "firstname", "given_name", "prenom"), ("last_name", "lastname", "surname", "nom")
 #: Columns that a name is made of: fields for templates, and no items that are asked for.

@@ -155,9 +155,15 @@ def _templates(content: dict[str, Any], where: str) -> list[Template]:
     for group in groups:
         unknown = set(group) - {"language", "targets", "texts"}
         if unknown:
-            raise PolicyError(f"{where}: unknown key {sorted(unknown)[0]!r} in [[template]]; use language, targets, texts")
+            raise PolicyError(
+                f"{where}: unknown key {sorted(unknown)[0]!r} in [[template]]; use language, targets, texts"
+            )
         texts, targets = group.get("texts", []), group.get("targets", [])
-        if not all(isinstance(t, str) for t in (*texts, *targets)) or isinstance(texts, str) or isinstance(targets, str):
+        if (
+            not all(isinstance(t, str) for t in (*texts, *targets))
+            or isinstance(texts, str)
+            or isinstance(targets, str)
+        ):
             raise PolicyError(f"{where}: texts and targets must be lists of strings")
         found += [Template(text, group.get("language", "en"), tuple(targets)) for text in texts]
     return found

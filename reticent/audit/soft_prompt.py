@@ -159,7 +159,9 @@ def train_soft_prompt(
         The loss is not finite.
     """
     device: Any = model.device
-    prompts = [make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)]
+    prompts = [
+        make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)
+    ]
     train, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
     soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
     optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
@@ -251,7 +253,12 @@ def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tenso
 
 
 def _validation_score(
-    model: Any, tokenizer: PreTrainedTokenizerFast, held: Pairs, soft: torch.Tensor, config: SoftPromptConfig, target: str
+    model: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    held: Pairs,
+    soft: torch.Tensor,
+    config: SoftPromptConfig,
+    target: str,
 ) -> tuple[float, float]:
     """What the best epoch is the best by: (exact match or 0, minus the loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())

@@ -15,6 +15,7 @@ import typer
 
 from reticent.cli import documents, runs
 from reticent.cli.guard import guard_app
+from reticent.cli.probe import probe
 
 __all__ = ["app", "main"]
 
@@ -39,6 +40,7 @@ for panel, commands in (
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.command(rich_help_panel="A finished model")(probe)
 app.add_typer(guard_app, name="guard", rich_help_panel="A finished model")
 
 
