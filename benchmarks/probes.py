@@ -45,7 +45,8 @@ texts = ["Apellidos: {last_name}. NHC: ", "Nombre:  {first_name}. Apellidos: {la
 [[template]]
 language = "es"
 targets = ["address"]
-texts = ["Apellidos: {last_name}. Domicilio: ", "Nombre: {first_name}. Apellidos: {last_name}. NHC: {patient_id}. Domicilio: "]
+texts = ["Apellidos: {last_name}. Domicilio: ",
+  "Nombre: {first_name}. Apellidos: {last_name}. NHC: {patient_id}. Domicilio: "]
 [[template]]
 language = "es"
 targets = ["zip"]

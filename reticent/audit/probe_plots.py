@@ -162,8 +162,8 @@ def gamma_panels(section: dict[str, Any]) -> list[str]:
         axis.set_xscale("log")
         axis.set(xlabel="queries k", ylabel="share of subjects", ylim=(-0.02 * max(top, 0.05), max(1.15 * top, 0.05)))
         axis.legend(fontsize=7.5, loc="upper left")
-        panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}",
-                             f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."))  # fmt: skip
+        label = f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", label))
     return panels
 
 

@@ -56,7 +56,7 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """ "clear": said, or likelier than 99 in 100 others; "some": than 19 in 20; else "none"; "unknown" without others."""
+        """Clear: said, or likelier than 99 in 100 others; some: than 19 in 20; none; unknown: too few others."""
         if self.said:
             return "clear"
         if self.share_better is None:

@@ -85,7 +85,7 @@ def objective_of(path: Path | str) -> str:
     except (OSError, ValueError, KeyError):
         raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
     names = config.architectures or []
-    return "mlm" if any(name.endswith("ForMaskedLM") or name.endswith("ForPreTraining") for name in names) else "clm"
+    return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
 
 
 def probe_models(

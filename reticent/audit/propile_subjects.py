@@ -7,6 +7,7 @@ missing stays missing, and no message holds an item.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -200,7 +201,7 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
 
 
 def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
-    """Return for each subject the numbers of random other subjects whose item is not the same (int64, shape (n, nulls)).
+    """Return for each subject the numbers of random other subjects whose item is not the same (int64, (n, nulls)).
 
     Each other subject is equally likely; -1 where everybody has the same item.
     """
@@ -233,7 +234,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
             f"subjects: {len(subjects)} are too few for sets of {', '.join(map(str, sizes))} and an evaluation"
         )
     names = subjects.items.get("name") or [None] * len(subjects)
-    unit = np.array([hash_ for hash_ in _codes(names)])
+    unit = _codes(names)
     keys = generator(seed, _STREAM_SPLIT).random(len(subjects))[unit]
     order = np.lexsort((np.arange(len(subjects)), unit, keys))
     bounds = np.cumsum([0, *sizes, len(subjects)]).clip(max=len(subjects))
@@ -241,7 +242,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
     for number in range(1, len(bounds) - 1):  # a bound inside of a run of one name moves to its end
         while 0 < bounds[number] < len(runs) and runs[bounds[number]] == runs[bounds[number] - 1]:
             bounds[number] += 1
-    return tuple(subjects.take(order[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    return tuple(subjects.take(order[a:b]) for a, b in itertools.pairwise(bounds))
 
 
 def _codes(names: Sequence[str | None]) -> np.ndarray:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = [
+    "Sides",
     "SoftPrompt",
     "SoftPromptConfig",
-    "Sides",
     "nearest_text",
     "probe_with_soft_prompt",
     "read_soft_prompt",

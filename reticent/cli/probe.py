@@ -90,8 +90,8 @@ def probe(
 ) -> None:
     """Probe models with people's own items (ProPILE): how likely are they to say the rest?
 
-    Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json and probe.html,
-    numbers by person in a private table.
+    Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
+    and numbers by person in a private table.
     """
     from reticent.audit.propile import ProbeConfig
     from reticent.errors import PolicyError
