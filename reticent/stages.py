@@ -205,7 +205,13 @@ def gather_evidence(run: Run) -> dict[str, Any]:
                 progress=advance,
             )["models"]
         results += [{"model": model.name, **entry} for entry in measured]
+    probes = {}
+    if job.probe is not None:
+        from reticent.probe_stage import run_probes
+
+        probes["probe"] = run_probes(run)
     return {
+        **probes,
         "format": "reticent.audit/1",
         "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {

@@ -32,7 +32,15 @@ def factor(estimate: dict[str, Any] | None) -> str:
 
 def probe_section(section: dict[str, Any]) -> str:
     """Return the section as HTML, to stand in a page that has the report's styles."""
-    return _environment().get_template("probe_section.html.j2").render(probe=section, figures=probe_panels(section))
+    return (
+        _environment()
+        .get_template("probe_section.html.j2")
+        .render(
+            probe=section,
+            figures=probe_panels(section),
+            compared=any("heldout" in row for model in section["models"] for row in model["results"]),
+        )
+    )
 
 
 def probe_page(section: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ from reticent.errors import PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["ProbeModel", "SoftPromptStudy", "objective_of", "probe_models", "write_probe"]
+__all__ = ["ProbeModel", "SoftPromptStudy", "objective_of", "probe_models", "with_heldout", "write_probe"]
 
 FORMAT = "reticent.probe/1"
 Progress = Callable[[str, int, int], None]
@@ -277,6 +277,24 @@ def _transfer(
     before = probe_target(model, tokenizer, "clm", questions, greedy)
     after = probe_target(model, tokenizer, "clm", questions, greedy, prefix=text)
     return {"target": prompt.target, "level": level, **compare(before, after, config)}
+
+
+def with_heldout(members: dict[str, Any], heldout: dict[str, Any]) -> dict[str, Any]:
+    """Return the members' section with the held-out people's likelihoods and exact matches beside each result."""
+    found = {
+        (model["name"], row["target"], row["level"]): row for model in heldout["models"] for row in model["results"]
+    }
+    models = []
+    for model in members["models"]:
+        rows = []
+        for row in model["results"]:
+            other = found.get((model["name"], row["target"], row["level"]), {})
+            if "likelihood" in row and "likelihood" in other:
+                about = {"n": other["n"], "factor": other["likelihood"]["factor"], "exact_match": other["exact_match"]}
+                row = {**row, "heldout": about}
+            rows.append(row)
+        models.append({**model, "results": rows})
+    return {**members, "models": models}
 
 
 def write_probe(

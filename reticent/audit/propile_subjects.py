@@ -58,11 +58,13 @@ class Subjects:
     items : type -> list of str or None, all of one length
     rows : int64, shape (num_subjects,); the row of the table a subject came from, the first being 0
     counts : what was read and dropped
+    ids : ``individual_id`` of each subject, where the table has it
     """
 
     items: Mapping[str, list[str | None]]
     rows: np.ndarray
     counts: Mapping[str, int]
+    ids: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -74,7 +76,8 @@ class Subjects:
     def take(self, chosen: np.ndarray) -> Subjects:
         """Return the subjects of these numbers, in this order."""
         items = {name: [values[number] for number in chosen] for name, values in self.items.items()}
-        return Subjects(items, self.rows[chosen], self.counts)
+        ids = None if self.ids is None else [self.ids[number] for number in chosen]
+        return Subjects(items, self.rows[chosen], self.counts, ids)
 
     def require(self, *types: str) -> None:
         """`CorpusError` unless there is a column of each type."""
@@ -140,7 +143,9 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
     counts = {"rows": num_rows, "duplicates": num_rows - len(kept)}
     names = Counter(items["name"][row] for row in kept) if "name" in items else Counter()
     counts["share_a_name"] = sum(count for name, count in names.items() if name is not None and count > 1)
-    return Subjects({name: [values[row] for row in kept] for name, values in items.items()}, chosen, counts)
+    kept_items = {name: [values[row] for row in kept] for name, values in items.items()}
+    kept_ids = [str(ids[row]) for row in kept] if "individual_id" in columns else None
+    return Subjects(kept_items, chosen, counts, kept_ids)
 
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
