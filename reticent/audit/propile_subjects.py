@@ -130,7 +130,9 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
         raise CorpusError(f"{where}: no column of personal items in it")
     whole = list(zip(*items.values(), strict=True))
     ids = columns.get("individual_id", [None] * num_rows)
-    kept, seen, first_of = [], set(), {}
+    kept: list[int] = []
+    seen: set[tuple[Any, ...]] = set()
+    first_of: dict[Any, int] = {}
     for row, (who, values) in enumerate(zip(ids, whole, strict=True)):
         if (who, values) in seen:
             continue
