@@ -54,8 +54,25 @@ def look_at(name: str, number: int) -> Look:
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
 
+def _plain_log(axis: Any) -> None:
+    """A logarithmic axis with plain numbers: mathematical text is not parsed here."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * max(low, 1e-300) else (1,), numticks=7))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def _looks(section: dict[str, Any]) -> list[tuple[dict[str, Any], Look]]:
-    return [(model, look_at(model["name"], number)) for number, model in enumerate(section["models"])]
+    looks: list[tuple[dict[str, Any], Look]] = []
+    for number, model in enumerate(section["models"]):
+        look = look_at(model["name"], number)
+        if look in [other for _, other in looks]:  # clm and mlm are of one family
+            look = next((other for other in LOOKS.values() if other not in [used for _, used in looks]), look)
+        looks.append((model, look))
+    return looks
 
 
 def _questions(section: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -94,7 +111,7 @@ def factor_panels(section: dict[str, Any]) -> list[str]:
                           elinewidth=1, label=printable(model["name"]))  # fmt: skip
             said += [f"{printable(model['name'])}, {_spoken(r['target'])}: {v:.2g} times"
                      for v, (_, r) in zip(value, rows, strict=True) if r is not None]  # fmt: skip
-        axis.set_xscale("log")
+        _plain_log(axis)
         axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
         axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel="times likelier (geometric mean)")
         if len(section["models"]) > 1:
@@ -159,7 +176,7 @@ def gamma_panels(section: dict[str, Any]) -> list[str]:
             top = max(top, float(value.max()))
             at_100 = next(row["true"] for row in result["gamma"] if row["k"] == 100)
             said.append(f"{printable(model['name'])}: {say(at_100)} within 100 queries")
-        axis.set_xscale("log")
+        _plain_log(axis)
         axis.set(xlabel="queries k", ylabel="share of subjects", ylim=(-0.02 * max(top, 0.05), max(1.15 * top, 0.05)))
         axis.legend(fontsize=7.5, loc="upper left")
         label = f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."
@@ -224,7 +241,7 @@ def _lines(
     elif not log:
         axis.locator_params(axis="x", integer=True)
     if log:
-        axis.set_xscale("log")
+        _plain_log(axis)
     axis.set(xlabel=xlabel, ylabel=ylabel)
     axis.legend(fontsize=7, loc="best")
     return [to_svg(figure, f"fig-probe-{slug}", f"{title}. {'; '.join(said)}.")]
@@ -244,7 +261,7 @@ def soft_panels(section: dict[str, Any]) -> list[str]:
         value, low, high = spread([soft["factor"]])
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
         said.append(f"{printable(model['name'])}, {_spoken(soft['target'])}: {value[0]:.2g} times")
-    axis.set_xscale("log")
+    _plain_log(axis)
     axis.set_yticks(range(len(rows)), [f"{printable(m['name'])}, {_spoken(s['target'])}" for m, _, s in rows])
     axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel="times likelier (geometric mean)")
     return [to_svg(figure, "fig-probe-soft", f"How many times likelier with the soft prompt. {'; '.join(said)}.")]
