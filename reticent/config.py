@@ -31,6 +31,7 @@ __all__ = [
     "FoundationSection",
     "Job",
     "ModelSection",
+    "ProbeSection",
     "RecipeSection",
     "load_job",
     "parse_job",
@@ -395,6 +396,22 @@ class AuditSection(Section):
     every_checkpoint: bool = True
 
 
+class ProbeSection(Section):
+    """Probes with people's own items (ProPILE), at the end of the audit."""
+
+    subjects: str | None = Field(default=None, description="table of items with individual_id; default: detect.records")
+    targets: list[str] = []
+    levels: list[Literal["twin", "triplet", "quadruplet"]] = ["twin", "triplet"]
+    given: list[str] = Field(default=[], description="items given beside the name, in this order; default: the table's")
+    language: str = "en"
+    templates: str | None = None
+    beam_sizes: list[int] = Field(default=[3], min_length=1)
+    longest: Literal["published", "fit"] = "published"
+    soft_prompt: bool = False
+    soft_subjects: int = Field(default=128, ge=1)
+    soft_epochs: int = Field(default=700, ge=1)
+
+
 class Job(Section):
     """A whole run: documents in, models and a report out."""
 
@@ -414,6 +431,7 @@ class Job(Section):
     train: TrainSection = TrainSection()
     classify: ClassifySection | None = None
     audit: AuditSection = AuditSection()
+    probe: ProbeSection | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Job:

@@ -161,7 +161,13 @@ def wipe_stale_pieces(run: Run) -> None:
 
 def gather_evidence(run: Run) -> dict[str, Any]:
     """Return report.json's structure before publication, from the pieces and the corpus section."""
+    probe: dict[str, Any] = {}
+    if run.job.probe is not None:
+        from reticent.probe_stage import run_probes
+
+        probe["probe"] = run_probes(run)
     return {
+        **probe,
         "format": "reticent.audit/1",
         "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {

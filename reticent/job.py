@@ -227,7 +227,13 @@ class Run(Preparation):
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
 
-        self.make("audit", {**settings.model_dump(), "seed": self.job.seed}, inputs, build)
+        config: dict[str, Any] = {**settings.model_dump(), "seed": self.job.seed}
+        if self.job.probe is not None:
+            from reticent.probe_stage import probe_inputs
+
+            config["probe"] = self.job.probe.model_dump(exclude={"subjects", "templates"})
+            inputs |= probe_inputs(self)
+        self.make("audit", config, inputs, build)
 
     def report(self) -> None:
         """Audit -> report.json and report.html."""

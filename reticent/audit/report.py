@@ -51,7 +51,8 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "report", "seeds", "summary",
+    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "probe_page", "probe_plots", "report",
+    "seeds", "summary",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -425,8 +426,17 @@ def _render(audit: dict[str, Any]) -> str:
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
-        num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)),
+        num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)), probe=_probe(audit),
     )  # fmt: skip
+
+
+def _probe(audit: dict[str, Any]) -> str:
+    """The section on probes, where the job asked for them; its numbers come closed for small cells."""
+    if "probe" not in audit:
+        return ""
+    from reticent.audit.probe_page import probe_section
+
+    return probe_section(audit["probe"])
 
 
 def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:

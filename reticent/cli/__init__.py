@@ -16,6 +16,7 @@ import typer
 from reticent.cli import documents, experiment, runs
 from reticent.cli.classify import classify
 from reticent.cli.guard import guard_app
+from reticent.cli.probe import probe
 from reticent.cli.tagger import tagger_app
 
 __all__ = ["app", "main"]
@@ -45,6 +46,7 @@ for panel, commands in (
 ):
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.command(rich_help_panel="A finished model")(probe)
 app.add_typer(guard_app, name="guard", rich_help_panel="A finished model")
 app.add_typer(tagger_app, name="tagger", rich_help_panel="A finished model")
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from reticent.engine.schema import DOCUMENTS
 from reticent.errors import PolicyError
 
-__all__ = ["SynthConfig", "synthesize"]
+__all__ = ["SynthConfig", "iter_records", "synthesize"]
 
 INDIVIDUALS_PER_BATCH = 2048
 DOCUMENTS_PER_PART = 1 << 18
@@ -87,12 +87,18 @@ def synthesize(
                 progress(min(first + INDIVIDUALS_PER_BATCH, config.num_individuals))
 
     _write_parts(folder / "documents", documents())
-    records = pa.Table.from_batches([batch for _, batch in _batches(config, "synth_records")])
+    records = pa.Table.from_batches(list(iter_records(config)))
     pq.write_table(records, folder / "records.parquet", compression="zstd")
     if config.public_documents:
         _write_parts(folder / "public", _public(config))
         counts["public_documents"] = config.public_documents
     return counts
+
+
+def iter_records(config: SynthConfig) -> Iterator[pa.RecordBatch]:
+    """Yield the record fields of the individuals, a row each."""
+    for _, batch in _batches(config, "synth_records"):
+        yield batch
 
 
 def _batches(config: SynthConfig, function: str) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,0 +1,52 @@
+"""The page of a probe: one self-contained HTML file of estimates and figures; nothing on it is about one person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reticent.audit import figure
+from reticent.audit.probe_plots import probe_panels
+
+__all__ = ["probe_page", "probe_section"]
+
+
+def _environment() -> Any:
+    import jinja2
+
+    from reticent.audit.report import ends, value
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(value=value, ends=ends, factor=factor)
+    return environment
+
+
+def factor(estimate: dict[str, Any] | None) -> str:
+    """Format how many times likelier: two digits, in powers of ten where it is large."""
+    if estimate is None or estimate["value"] is None:
+        return "–"
+    return f"{estimate['value']:.2g}" if estimate["value"] < 1e4 else f"{estimate['value']:.1e}"
+
+
+def probe_section(section: dict[str, Any]) -> str:
+    """Return the section as HTML, to stand in a page that has the report's styles."""
+    return (
+        _environment()
+        .get_template("probe_section.html.j2")
+        .render(
+            probe=section,
+            figures=probe_panels(section),
+            compared=any("heldout" in row for model in section["models"] for row in model["results"]),
+        )
+    )
+
+
+def probe_page(section: dict[str, Any]) -> str:
+    """Return a page of its own."""
+    return (
+        _environment()
+        .get_template("probe.html.j2")
+        .render(body=probe_section(section), looks=figure.LOOKS, probe=section)
+    )

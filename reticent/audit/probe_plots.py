@@ -1,0 +1,286 @@
+"""Figures of ProPILE probes as inline SVG: likelihoods of true items and nulls, exposure, sweeps, soft prompts.
+
+The rules are those of :mod:`reticent.audit.plots`. A model whose name is no recipe's is drawn like one, by its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.figure import (
+    LOOKS,
+    SOFT,
+    Look,
+    dodge,
+    faces_of,
+    family,
+    has_value,
+    new_panel,
+    printable,
+    say,
+    spread,
+    styled,
+    to_svg,
+    whiskers,
+)
+
+__all__ = ["probe_panels"]
+
+WIDTH = 3.9
+TRUE, NULL = LOOKS["plain"], LOOKS["base"]
+#: Density panels shown; a run of many models and targets has more than anybody reads.
+MAX_DENSITIES = 12
+
+
+def probe_panels(section: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the panels of the page: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c), ``sweeps`` (Fig. 4),
+    ``soft`` and ``soft_sweeps`` (Fig. 5)."""
+    return {
+        "factor": factor_panels(section),
+        "density": density_panels(section),
+        "gamma": gamma_panels(section),
+        "sweeps": sweep_panels(section),
+        "soft": soft_panels(section),
+        "soft_sweeps": soft_sweep_panels(section),
+    }
+
+
+def look_at(name: str, number: int) -> Look:
+    """How a model is drawn: as its recipe, or as the ``number``-th of the looks."""
+    known = LOOKS[family(name)]
+    return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
+
+
+def _plain_log(axis: Any) -> None:
+    """A logarithmic axis with plain numbers: mathematical text is not parsed here."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * max(low, 1e-300) else (1,), numticks=7))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _looks(section: dict[str, Any]) -> list[tuple[dict[str, Any], Look]]:
+    looks: list[tuple[dict[str, Any], Look]] = []
+    for number, model in enumerate(section["models"]):
+        look = look_at(model["name"], number)
+        if look in [other for _, other in looks]:  # clm and mlm are of one family
+            look = next((other for other in LOOKS.values() if other not in [used for _, used in looks]), look)
+        looks.append((model, look))
+    return looks
+
+
+def _questions(section: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(target, level) of every question some model was asked, once, in order."""
+    pairs = [(r["target"], r["level"]) for m in section["models"] for r in m["results"] if "likelihood" in r]
+    yield from dict.fromkeys(pairs)
+
+
+def _result(model: dict[str, Any], target: str, level: str) -> dict[str, Any] | None:
+    found = (r for r in model["results"] if (r["target"], r["level"]) == (target, level) and "likelihood" in r)
+    return next(found, None)
+
+
+def _spoken(target: str) -> str:
+    return printable(target.replace("_", " "))
+
+
+@styled
+def factor_panels(section: dict[str, Any]) -> list[str]:
+    """How many times likelier the true item is than another subject's, a panel a level, a row a target."""
+    panels = []
+    for level in dict.fromkeys(level for _, level in _questions(section)):
+        targets = [target for target, at in _questions(section) if at == level]
+        figure, axis = new_panel(f"{level}: true item against another's", width=4.6,
+                                 height=1.5 + 0.24 * len(targets) * max(len(section["models"]), 1.5))  # fmt: skip
+        axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
+        said = []
+        for number, (model, look) in enumerate(_looks(section)):
+            rows = [(row, _result(model, target, level)) for row, target in enumerate(targets)]
+            rows = [(row, r) for row, r in rows if r is not None and has_value(r["likelihood"]["factor"])]
+            if not rows:
+                continue
+            value, low, high = spread(r["likelihood"]["factor"] for _, r in rows if r is not None)
+            places = [row + dodge(number, len(section["models"]), 0.18) for row, _ in rows]
+            axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
+                          elinewidth=1, label=printable(model["name"]))  # fmt: skip
+            said += [f"{printable(model['name'])}, {_spoken(r['target'])}: {v:.2g} times"
+                     for v, (_, r) in zip(value, rows, strict=True) if r is not None]  # fmt: skip
+        _plain_log(axis)
+        axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
+        axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel="times likelier (geometric mean)")
+        if len(section["models"]) > 1:
+            axis.legend(fontsize=7.5, loc="best")
+        label = f"How many times likelier the true item is, {level}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-probe-factor-{level}", label))
+    return panels
+
+
+@styled
+def density_panels(section: dict[str, Any]) -> list[str]:
+    """Densities of the likelihood (Fig. 3) and of the normalised one (Fig. 6): true items against nulls."""
+    drawn = []
+    for (target, level), (number, model) in (
+        (question, entry) for question in _questions(section) for entry in enumerate(section["models"])
+    ):
+        result = _result(model, target, level)
+        for measure in ("likelihood", "normalised"):
+            if result is None or not result[measure]["density"]["true"]["x"]:
+                continue
+            found = result[measure]
+            test = found["published_test"]
+            note = f"Wilcoxon p = {test['p_value']:.2g}, n = {test['n']}"
+            figure, axis = new_panel(f"{printable(model['name'])}: {_spoken(target)}, {level}", note, width=WIDTH,
+                                     height=2.6)  # fmt: skip
+            for side, look, name in (("true", TRUE, "true item"), ("null", NULL, "another's")):
+                curve, mean = found["density"][side], found[f"log_{side}"]
+                axis.plot(curve["x"], curve["y"], color=look.light, linestyle=look.line, label=name)
+                if curve["x"]:
+                    axis.fill_between(curve["x"], curve["y"], color=look.light, alpha=0.15, linewidth=0)
+                if has_value(mean):
+                    axis.axvline(mean["value"] / np.log(10), color=look.light, linestyle="--", linewidth=1)
+            axis.set(xlabel=f"log10 {'likelihood' if measure == 'likelihood' else 'normalised likelihood'}",
+                     ylabel="density")  # fmt: skip
+            axis.set_ylim(bottom=0)
+            axis.legend(fontsize=8, loc="best")
+            label = (
+                f"Density of the {measure}, {printable(model['name'])}, {_spoken(target)}, {level}: "
+                f"true items are {say(found['factor'])} times as likely as another's. {note}."
+            )
+            drawn.append(to_svg(figure, f"fig-probe-density-{number}-{target}-{level}-{measure}", label))
+    return drawn[:MAX_DENSITIES]
+
+
+@styled
+def gamma_panels(section: dict[str, Any]) -> list[str]:
+    """Share of subjects exposed within k queries (Eq. 3), a panel a question, a line a model."""
+    panels = []
+    for target, level in _questions(section):
+        figure, axis = new_panel(f"{_spoken(target)}, {level}", width=WIDTH, height=2.6)
+        said, top = [], 0.0
+        for model, look in _looks(section):
+            result = _result(model, target, level)
+            if result is None:
+                continue
+            ks = [row["k"] for row in result["gamma"]]
+            value, low, high = spread(row["true"] for row in result["gamma"])
+            axis.plot(ks, value, color=look.light, linestyle=look.line, label=printable(model["name"]))
+            axis.fill_between(ks, low, high, color=look.light, alpha=0.1, linewidth=0)
+            axis.scatter(ks, value, s=14, c=faces_of([row["true"] for row in result["gamma"]], look.light),
+                         edgecolors=look.light, marker=look.marker, zorder=3)  # fmt: skip
+            top = max(top, float(value.max()))
+            at_100 = next(row["true"] for row in result["gamma"] if row["k"] == 100)
+            said.append(f"{printable(model['name'])}: {say(at_100)} within 100 queries")
+        _plain_log(axis)
+        axis.set(xlabel="queries k", ylabel="share of subjects", ylim=(-0.02 * max(top, 0.05), max(1.15 * top, 0.05)))
+        axis.legend(fontsize=7.5, loc="upper left")
+        label = f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."
+        panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", label))
+    return panels
+
+
+@styled
+def sweep_panels(section: dict[str, Any]) -> list[str]:
+    """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
+    panels, first = [], section["models"][0]
+    results = [r for r in first["results"] if "likelihood" in r]
+    lines = {
+        f"{_spoken(r['target'])}, {r['level']}": [(row["num_templates"], row["exact_match"])
+                                                  for row in r["by_num_templates"]]
+        for r in results if r["num_templates"] > 1
+    }  # fmt: skip
+    panels += _lines("templates", f"{printable(first['name'])}: templates", "query prompts", lines)
+    levels = list(dict.fromkeys(r["level"] for r in results))
+    by_target = {target: [(r["level"], r["exact_match"]) for r in results if r["target"] == target]
+                 for target in dict.fromkeys(r["target"] for r in results)}  # fmt: skip
+    if len(levels) > 1:
+        panels += _lines("levels", f"{printable(first['name'])}: items in the prompt", "association level",
+                         {_spoken(target): rows for target, rows in by_target.items()}, levels)  # fmt: skip
+    beams = {
+        f"{_spoken(r['target'])}, {r['level']}": sorted((int(b), m["exact_match"]) for b, m in r["matches"].items())
+        for r in results if len(r["matches"]) > 1
+    }  # fmt: skip
+    panels += _lines("beams", f"{printable(first['name'])}: beams", "beam size", beams)
+    sizes = sorted({m["num_parameters"] for m in section["models"]})
+    if len(sizes) > 1:
+        sized: dict[str, list[tuple[Any, Any]]] = {}
+        for model in sorted(section["models"], key=lambda m: m["num_parameters"]):
+            for r in model["results"]:
+                if "likelihood" in r:
+                    name = f"{_spoken(r['target'])}, {r['level']}"
+                    sized.setdefault(name, []).append((model["num_parameters"] / 1e6, r["exact_match"]))
+        panels += _lines("sizes", "Size of the model", "million parameters", sized, log=True)
+    return panels
+
+
+def _lines(
+    slug: str, title: str, xlabel: str, lines: dict[str, list[tuple[Any, dict[str, Any]]]],
+    names: list[str] | None = None, log: bool = False, ylabel: str = "exact match",
+) -> list[str]:  # fmt: skip
+    """One panel of estimates against a setting; nothing where no line has two points."""
+    lines = {name: [row for row in rows if has_value(row[1])] for name, rows in lines.items()}
+    lines = {name: rows for name, rows in lines.items() if len(rows) > 1}
+    if not lines:
+        return []
+    figure, axis = new_panel(title, width=WIDTH, height=2.9)
+    said, looks = [], list(LOOKS.values())
+    for number, (name, rows) in enumerate(lines.items()):
+        look = looks[number % len(looks)]
+        value, low, high = spread(estimate for _, estimate in rows)
+        x = np.array([names.index(at) if names else at for at, _ in rows], dtype=float)
+        axis.errorbar(x, value, yerr=whiskers(value, low, high), color=look.light, linestyle=look.line,
+                      marker=look.marker, elinewidth=0.8, markersize=4, label=name)  # fmt: skip
+        said.append(f"{name}: from {value[0]:.2g} to {value[-1]:.2g}")
+    if names:
+        axis.set_xticks(range(len(names)), names)
+    elif not log:
+        axis.locator_params(axis="x", integer=True)
+    if log:
+        _plain_log(axis)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
+    axis.legend(fontsize=7, loc="best")
+    return [to_svg(figure, f"fig-probe-{slug}", f"{title}. {'; '.join(said)}.")]
+
+
+@styled
+def soft_panels(section: dict[str, Any]) -> list[str]:
+    """How many times likelier a soft prompt makes the item, a row a model and target."""
+    rows = [(model, look, soft) for model, look in _looks(section) for soft in model.get("soft_prompts", [])
+            if has_value(soft["factor"])]  # fmt: skip
+    if not rows:
+        return []
+    figure, axis = new_panel("Soft prompt against the template alone", width=4.6, height=1.4 + 0.3 * len(rows))
+    axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
+    said = []
+    for row, (model, look, soft) in enumerate(rows):
+        value, low, high = spread([soft["factor"]])
+        axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
+        said.append(f"{printable(model['name'])}, {_spoken(soft['target'])}: {value[0]:.2g} times")
+    _plain_log(axis)
+    axis.set_yticks(range(len(rows)), [f"{printable(m['name'])}, {_spoken(s['target'])}" for m, _, s in rows])
+    axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel="times likelier (geometric mean)")
+    return [to_svg(figure, "fig-probe-soft", f"How many times likelier with the soft prompt. {'; '.join(said)}.")]
+
+
+@styled
+def soft_sweep_panels(section: dict[str, Any]) -> list[str]:
+    """How many times likelier, against training subjects, soft tokens and initialisation (Fig. 5)."""
+    panels = []
+    for sweep, title in (("num_subjects", "training subjects"), ("num_tokens", "soft tokens"), ("init", "start")):
+        lines: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+        for model in section["models"]:
+            for soft in model.get("soft_prompts", []):
+                varied = [row for row in soft["sweeps"] if row["sweep"] == sweep]
+                points = {row[sweep]: row["factor"] for row in ([soft] if varied else []) + varied}
+                order = list(points) if sweep == "init" else sorted(points)
+                name = f"{printable(model['name'])}, {_spoken(soft['target'])}"
+                lines[name] = [(at, points[at]) for at in order]
+        names = list(dict.fromkeys(at for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
+        panels += _lines(f"soft-{sweep}", f"Soft prompts: {title}", title, lines, names, log=sweep == "num_subjects",
+                         ylabel="times likelier")  # fmt: skip
+    return panels

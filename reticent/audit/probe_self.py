@@ -1,0 +1,197 @@
+"""A data subject's own probe: one person's items in, a page in plain words out, nothing kept.
+
+The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with
+everything else the person gave, and ranked among the same type of items of other people: a table, or people who do not
+exist. Nothing is written, logged or cached here; the caller gets the page as text.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.propile import ProbeConfig, fill_template, within_queries
+from reticent.audit.propile_scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
+from reticent.audit.propile_subjects import NAME_PARTS, Subjects, subjects_from_rows
+from reticent.audit.propile_templates import LEVELS, builtin_templates, pii_type, templates_for
+from reticent.audit.string_metrics import contains
+from reticent.errors import CorpusError, PolicyError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "self_page"]
+
+LANGUAGES = ("en", "fr")
+NUM_INVENTED = 500
+#: A rank among fewer others says nothing.
+MIN_OTHERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a model makes of one type of a person's items.
+
+    ``rank`` 1 means that no other person's item is likelier; None where there are too few others. ``said`` is None for
+    masked models, which generate no text.
+    """
+
+    target: str
+    num_given: int
+    num_prompts: int
+    likelihood: float
+    rank: int | None
+    num_others: int
+    said: bool | None
+
+    @property
+    def share_better(self) -> float | None:
+        """Share of the others that are likelier than the true item."""
+        return None if self.rank is None else (self.rank - 1) / self.num_others
+
+    @property
+    def level(self) -> str:
+        """Clear: said, or likelier than 99 in 100 others; some: than 19 in 20; none; unknown: too few others."""
+        if self.said:
+            return "clear"
+        if self.share_better is None:
+            return "unknown"
+        return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
+
+
+def read_items(path: Path | str) -> dict[str, str]:
+    """Read one person's items from a TOML file of ``type = "item"`` lines.
+
+    Raises
+    ------
+    CorpusError
+        It cannot be read, or holds anything else; the message shows none of it.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise CorpusError(f'{path}: expected lines like name = "…"') from None
+    if not values or not all(isinstance(value, str) for value in values.values()):
+        raise CorpusError(f'{path}: expected lines like name = "…", all of them text')
+    return values
+
+
+def invented_people(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
+    """Return items of people who do not exist, to rank a real person's items among."""
+    from reticent.engine.synthetic import SynthConfig, iter_records
+
+    rows: dict[str, list[Any]] = {}
+    for batch in iter_records(SynthConfig(num_individuals=num, languages=(language,), seed=seed)):  # type: ignore[arg-type]
+        for name in batch.schema.names:
+            rows.setdefault(name, []).extend(batch.column(name).to_pylist())
+    return subjects_from_rows(rows, where="invented people")
+
+
+def probe_myself(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    objective: str,
+    items: Mapping[str, str],
+    others: Subjects,
+    config: ProbeConfig,
+) -> list[Finding]:
+    """Return a finding for each item, the name apart: it is asked for with what else was given, by all templates.
+
+    Raises
+    ------
+    CorpusError
+        No name, or nothing beside it, was given.
+    PolicyError
+        No template asks for any of the items.
+    """
+    me = subjects_from_rows({name: [value] for name, value in items.items()}, where="items")
+    if "name" not in me.items or me.items["name"][0] is None:
+        raise CorpusError("items: no name; prompts begin with one")
+    given = [t for t in me.types if t not in ("name", "relationship", *NAME_PARTS) and me.items[t][0] is not None]
+    if not given:
+        raise CorpusError("items: nothing beside the name")
+    findings = [_ask(model, tokenizer, objective, me, target, given, others, config) for target in given]
+    found = [finding for finding in findings if finding is not None]
+    if not found:
+        raise PolicyError(f"no template in language {config.language} asks for {', '.join(given)}")
+    return found
+
+
+def _ask(
+    model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], others: Subjects,
+    config: ProbeConfig,
+) -> Finding | None:  # fmt: skip
+    beside = [name for name in given if name != target]
+    templates = [
+        template
+        for level, needed in LEVELS.items()
+        if needed <= len(beside)
+        for template in templates_for(
+            builtin_templates(), target, level, me.types, language=config.language, strict=False
+        )
+    ]
+    row = np.zeros(1, dtype=np.int64)
+    prompts = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
+    prompts = [prompt for prompt in prompts if prompt is not None]
+    if not prompts:
+        return None
+    own = str(me.items[target][0])
+    known = others.items.get(target, [])
+    rivals = sorted({value for value in known if value is not None and value != own})
+    pairs = encode_pairs(
+        tokenizer, [p for p in prompts for _ in range(1 + len(rivals))], [own, *rivals] * len(prompts), objective
+    )
+    said: bool | None = None
+    if objective == "mlm":
+        scores, _ = score_masked_pairs(model, tokenizer, pairs, masking=config.masking)
+    else:
+        scores = score_causal_pairs(model, pairs)
+        texts = generate_texts(
+            model, tokenizer, pairs.prompts[:: 1 + len(rivals)], num_beams=config.beam_sizes[0],
+            max_new_tokens=max(pii_type(target).max_new_tokens, len(pairs.targets[0])),
+        )  # fmt: skip
+        wanted = tokenizer.decode(pairs.targets[0], skip_special_tokens=True)
+        said = any(contains(text, wanted) for text in texts)
+    table = scores.reshape(len(prompts), -1)
+    if np.isnan(table[:, 0]).all():
+        return None
+    best = np.where(np.isnan(table), -np.inf, table).max(0)
+    rank = int(1 + np.sum(best[1:] >= best[0])) if len(rivals) >= MIN_OTHERS else None
+    return Finding(target, len(beside), len(prompts), float(np.exp(best[0])), rank, len(rivals), said)
+
+
+def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
+    """Return the page, without any item in it."""
+    import jinja2
+
+    if language not in LANGUAGES:
+        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters.update(
+        called=lambda target: pii_type(target).label(language), one_in=_one_in, hundred=_within_hundred
+    )
+    return environment.get_template("self.html.j2").render(findings=findings, fr=language == "fr", invented=invented)
+
+
+def _one_in(likelihood: float) -> str:
+    """A likelihood as 1 in so many, two digits."""
+    if likelihood <= 0 or 1 / likelihood > 1e12:
+        return "10¹²+"
+    number = 1 / likelihood
+    step = 10 ** max(0, len(str(int(number))) - 2)
+    return f"{max(1, round(number / step)) * step:,}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def _within_hundred(likelihood: float) -> str:
+    share = 100 * float(within_queries(np.array([likelihood]), 100)[0])
+    return "< 0.1" if share < 0.1 else f"{share:.1f}"

@@ -1,0 +1,325 @@
+"""Models and subjects -> the section of a report on ProPILE probes, and its private artefact.
+
+Black box: every model, target and level; number of templates, levels, beam sizes and model sizes are its sweeps (Fig.
+4). White box, where asked for: a soft prompt for each causal model and target, its sweeps (Fig. 5), and what the first
+model's prompt brings in the others (Table 1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from reticent.audit.propile import Answers, ProbeConfig, make_prompts, probe_target
+from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
+from reticent.audit.propile_subjects import NAME_PARTS, Subjects
+from reticent.audit.propile_templates import Template, builtin_templates, templates_for
+from reticent.audit.soft_prompt import (
+    Sides,
+    SoftPrompt,
+    SoftPromptConfig,
+    nearest_text,
+    probe_with_soft_prompt,
+    soft_prompt_sides,
+    train_soft_prompt,
+    write_soft_prompt,
+)
+from reticent.device import pick_device
+from reticent.errors import PolicyError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["ProbeModel", "SoftPromptStudy", "objective_of", "probe_models", "with_heldout", "write_probe"]
+
+FORMAT = "reticent.probe/1"
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeModel:
+    """A model to probe: what it is called, where it is, and "clm" or "mlm"."""
+
+    name: str
+    path: Path | str
+    objective: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptStudy:
+    """What is done white box: the prompt itself, and what is varied of it, one at a time.
+
+    Parameters
+    ----------
+    targets : types; empty: those of the probe
+    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
+    """
+
+    prompt: SoftPromptConfig
+    targets: tuple[str, ...] = ()
+    num_subjects: tuple[int, ...] = ()
+    num_tokens: tuple[int, ...] = ()
+    init: tuple[str, ...] = ()
+
+    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
+        """Name of a sweep and a configuration of it; the prompt itself is not among them."""
+        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
+        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
+        return [(name, replace(self.prompt, **{name: value})) for name, value in changes]
+
+
+def objective_of(path: Path | str) -> str:
+    """Return "mlm" or "clm" by the architecture a model's config names."""
+    from transformers import AutoConfig
+
+    from reticent.errors import ArtifactError
+
+    try:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
+    except (OSError, ValueError, KeyError):
+        raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
+    names = config.architectures or []
+    return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
+
+
+def probe_models(
+    models: Sequence[ProbeModel],
+    subjects: Subjects,
+    config: ProbeConfig,
+    *,
+    templates: Sequence[Template] | None = None,
+    study: SoftPromptStudy | None = None,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Any], list[tuple[str, Answers]], dict[str, SoftPrompt]]:
+    """Return the section of a report, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
+
+    Parameters
+    ----------
+    templates : of a user; None: the built-in ones of ``config.language``
+
+    Raises
+    ------
+    CorpusError, PolicyError
+        A column is missing, a template has an unknown field, nothing can be asked, or there are too few subjects for a
+        soft prompt.
+    """
+    if len({model.name for model in models}) != len(models):
+        raise PolicyError("two models have the same name")
+    asked = _questions(subjects, config)
+    prompts, skipped = [], []
+    for target, level in asked:
+        question = make_prompts(
+            subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
+        )
+        if question.templates:
+            prompts.append(question)
+        else:
+            skipped.append({"target": target, "level": level})
+    if not prompts:
+        raise PolicyError(
+            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
+            f"language {config.language} with the columns {', '.join(subjects.types)}"
+        )
+    results, everything, learned = [], [], {}
+    kept: dict[str, tuple[SoftPrompt, Sides, Template, str]] = {}
+    for number, entry in enumerate(models):
+        model, tokenizer = _load(entry, config)
+        about: dict[str, Any] = {
+            "name": entry.name,
+            "recipe": entry.name,
+            "objective": entry.objective,
+            "num_parameters": sum(p.numel() for p in model.parameters()),
+            "results": [],
+        }
+        for question in prompts:
+            told = _named(progress, f"{entry.name} {question.target} {question.level}")
+            answers = probe_target(model, tokenizer, entry.objective, question, config, progress=told)
+            everything.append((entry.name, answers))
+            about["results"].append(summarise(answers, config))
+        if study is not None and entry.objective == "clm":
+            about["soft_prompts"] = []
+            for target in study.targets or tuple(dict.fromkeys(q.target for q in prompts)):
+                level, template = _first_template(subjects, target, config, templates)
+                white = _white_box(model, tokenizer, subjects, target, level, template, config, study, progress)
+                about["soft_prompts"].append(white[0])
+                learned[f"{entry.name}-{target}"] = white[1]
+                if number == 0:
+                    text = nearest_text(model, tokenizer, white[1])
+                    kept[target] = (white[1], white[2], template, text)
+        if kept and entry.objective == "clm":
+            about["transfer"] = [
+                _transfer(model, tokenizer, prompt, sides, template.level, template, text, config)
+                for prompt, sides, template, text in kept.values()
+            ]
+        results.append(about)
+    section = {
+        "format": FORMAT,
+        "settings": {**asdict(config), "soft_prompt": asdict(study) if study else None},
+        "subjects": {"num": len(subjects), "types": list(subjects.types)},
+        "not_asked": skipped,
+        "source": models[0].name,
+        "models": results,
+    }
+    return section, everything, learned
+
+
+def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
+    """Targets and levels; of targets that nobody chose those that a small cell of subjects has."""
+    subjects.require(*config.targets)
+    targets = config.targets or tuple(
+        name
+        for name in subjects.types
+        if name not in ("name", "relationship", *NAME_PARTS)
+        and sum(value is not None for value in subjects.items[name]) >= config.small_cell
+    )
+    if not targets:
+        raise PolicyError(f"no type of item that at least {config.small_cell} subjects have")
+    return [(target, level) for target in targets for level in config.levels]
+
+
+def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    from reticent.trainer.models import load_model, load_tokenizer
+
+    model: Any = load_model(entry.path, entry.objective)
+    return model.to(device=pick_device(config.device)).eval(), load_tokenizer(entry.path)
+
+
+def _named(progress: Progress | None, where: str) -> Progress | None:
+    return None if progress is None else lambda what, done, total: progress(f"{where}: {what}", done, total)
+
+
+def _first_template(
+    subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
+) -> tuple[str, Template]:
+    """The first template at the deepest level that has one (A.4 uses one template only)."""
+    for level in reversed(config.levels):
+        found = templates_for(
+            templates or builtin_templates(), target, level, subjects.types,
+            language=None if templates else config.language, strict=bool(templates),
+        )  # fmt: skip
+        if found:
+            return level, found[0]
+    raise PolicyError(f"no template asks for {target} at level {', '.join(config.levels)}")
+
+
+def _white_box(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    subjects: Subjects,
+    target: str,
+    level: str,
+    template: Template,
+    config: ProbeConfig,
+    study: SoftPromptStudy,
+    progress: Progress | None,
+) -> tuple[dict[str, Any], SoftPrompt, Sides]:
+    pool = max([study.prompt.num_subjects, *study.num_subjects])
+    variants = [("", study.prompt), *study.variants()]
+    rows, first = [], None
+    for number, (sweep, settings) in enumerate(variants):
+        sides = soft_prompt_sides(subjects, target, replace(settings, num_validation=_validation(study)), pool=pool)
+        told = _named(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
+        prompt = train_soft_prompt(
+            model, tokenizer, sides, target, level, template, settings, config,
+            progress=None if told is None else lambda done, total, told=told: told("epochs", done, total),
+        )  # fmt: skip
+        without, with_it = probe_with_soft_prompt(model, tokenizer, sides, prompt, level, template, config)
+        row = {**compare(without, with_it, config), "sweep": sweep, "best_epoch": prompt.best_epoch}
+        row |= {name: getattr(settings, name) for name in ("num_subjects", "num_tokens", "init")}
+        rows.append(row)
+        if first is None:
+            first = prompt, sides
+    assert first is not None
+    section = {"target": target, "level": level, "template": template.text, "evaluated": len(first[1].evaluation)}
+    return {**section, **rows[0], "sweeps": rows[1:]}, *first
+
+
+def _validation(study: SoftPromptStudy) -> int:
+    """One size for all variants, so that all are measured on the same subjects."""
+    return study.prompt.held_for_validation
+
+
+def compare(before: Answers, after: Answers, config: ProbeConfig) -> dict[str, Any]:
+    """The same questions asked in two ways: likelihoods, exact matches, and how many times likelier the second is."""
+    old, new = best(before.log_probs), best(after.log_probs)
+    both = ~(np.isnan(old) | np.isnan(new))
+    difference = mean_estimate((new - old)[both], config)
+    hits = [next(iter(a.matches.values()))["exact_match"].any(0)[both] for a in (before, after)]
+    return {
+        "n": int(both.sum()),
+        "likelihood_before": mean_estimate(np.exp(old[both]), config),
+        "likelihood_after": mean_estimate(np.exp(new[both]), config),
+        "factor": {**difference, **{key: to_factor(difference[key]) for key in ("value", "low", "high")}},
+        "exact_match_before": share_estimate(hits[0], config),
+        "exact_match_after": share_estimate(hits[1], config),
+    }
+
+
+def _transfer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    prompt: SoftPrompt,
+    sides: Sides,
+    level: str,
+    template: Template,
+    text: str,
+    config: ProbeConfig,
+) -> dict[str, Any]:
+    """What the first model's prompt brings as text (Table 1); the text is made of the vocabulary, and is not shown."""
+    greedy = replace(config, beam_sizes=(1,))
+    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
+    before = probe_target(model, tokenizer, "clm", questions, greedy)
+    after = probe_target(model, tokenizer, "clm", questions, greedy, prefix=text)
+    return {"target": prompt.target, "level": level, **compare(before, after, config)}
+
+
+def with_heldout(members: dict[str, Any], heldout: dict[str, Any]) -> dict[str, Any]:
+    """Return the members' section with the held-out people's likelihoods and exact matches beside each result."""
+    found = {
+        (model["name"], row["target"], row["level"]): row for model in heldout["models"] for row in model["results"]
+    }
+    models = []
+    for model in members["models"]:
+        rows = []
+        for row in model["results"]:
+            other = found.get((model["name"], row["target"], row["level"]), {})
+            if "likelihood" in row and "likelihood" in other:
+                about = {"n": other["n"], "factor": other["likelihood"]["factor"], "exact_match": other["exact_match"]}
+                row = {**row, "heldout": about}
+            rows.append(row)
+        models.append({**model, "results": rows})
+    return {**members, "models": models}
+
+
+def write_probe(
+    folder: Path | str,
+    section: dict[str, Any],
+    answers: Sequence[tuple[str, Answers]],
+    learned: dict[str, SoftPrompt],
+    subjects: Subjects,
+    *,
+    study: SoftPromptStudy | None = None,
+    inputs: dict[str, str],
+) -> Path:
+    """Write ``probe.json``, ``probe.html`` (both fit to be shown) and the private ``answers.parquet``; soft prompts
+    stand beside them as artefacts of their own. Returns the page's path."""
+    from reticent.artifact import write_artifact
+    from reticent.audit.probe_page import probe_page
+
+    folder = Path(folder)
+    settings = json.loads(json.dumps(section["settings"]))
+    with write_artifact(folder, kind="probe", config=settings, inputs=inputs) as writer:
+        (writer.path / "probe.json").write_text(json.dumps(section, indent=1, allow_nan=False) + "\n")
+        (writer.path / "probe.html").write_text(probe_page(section), encoding="utf-8")
+        pq.write_table(answers_table(answers, subjects.rows), writer.path / "answers.parquet", compression="zstd")
+        writer.counts.update(models=len(section["models"]), subjects=len(subjects))
+    for name, prompt in learned.items():
+        assert study is not None
+        write_soft_prompt(folder.parent / f"{folder.name}-soft-{name}", prompt, study.prompt, inputs=inputs)
+    return folder / "probe.html"

@@ -1,0 +1,334 @@
+"""Prompts and targets -> log-likelihoods and generated texts: where ProPILE runs a model.
+
+*Tokens.* A prompt and its target are tokenised together, because that is the text whose probability is asked for:
+apart, the first token of the target would lack its space. The boundary is found by offsets. What ends at or before the
+last visible character of the prompt is the prompt; the rest, the space between them included, is the target. Where one
+token would hold visible characters of both, the two are tokenised apart (``num_apart`` counts these).
+
+*Speed.* Rows of equally long prompts share a batch, so that no prompt is padded. Each distinct prompt runs once; its
+keys and values are handed to all of its targets, true, null or a whole reference list. Logits are made at the tokens
+of targets only. Scores do not depend on the batch size, up to rounding.
+
+Shapes: P prompts, R rows (pairs of a prompt and a target), L tokens, S soft tokens, D dimensions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.models import head_alone, logits_at, special_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["Masking", "Pairs", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
+
+#: Tokens of prompts and targets that run at once.
+BATCH_TOKENS = {"cuda": 1 << 14, "cpu": 1 << 12}
+#: Logits held at once, in numbers.
+MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
+
+#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
+#: those after it.
+Masking = Literal["together", "one_by_one", "left_to_right"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Tokenised prompts and targets, entry by entry; a prompt begins with the token that begins a text."""
+
+    prompts: list[list[int]]
+    targets: list[list[int]]
+    num_apart: int = 0
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def num_target_tokens(self) -> np.ndarray:
+        return np.array([len(target) for target in self.targets], dtype=np.int64)
+
+
+def encode_pairs(
+    tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], targets: Sequence[str], objective: str
+) -> Pairs:
+    """Tokenise each prompt with its target; white space that ends a prompt separates them and is no part of it."""
+    bare = [prompt.rstrip() for prompt in prompts]
+    joint = [prompt if prompt[len(cut) :] else cut for prompt, cut in zip(prompts, bare, strict=True)]
+    backend = tokenizer.backend_tokenizer
+    encodings = backend.encode_batch(
+        [text + target for text, target in zip(joint, targets, strict=True)], add_special_tokens=False
+    )
+    prefix = special_ids(tokenizer, objective).prefix
+    first = [] if prefix is None else [prefix]
+    left, right, mixed = [], [], []
+    for number, (encoding, cut) in enumerate(zip(encodings, bare, strict=True)):
+        bounds, end = encoding.offsets, len(cut)
+        at = next((i for i, (_, stop) in enumerate(bounds) if stop > end), len(bounds))
+        if at < len(bounds) and bounds[at][0] < end:
+            mixed.append(number)
+        left.append(first + encoding.ids[:at])
+        right.append(encoding.ids[at:])
+    for number in mixed:
+        separator = joint[number][len(bare[number]) :]
+        left[number] = first + backend.encode(bare[number], add_special_tokens=False).ids
+        right[number] = backend.encode(separator + targets[number], add_special_tokens=False).ids
+    return Pairs(left, right, len(mixed))
+
+
+def _max_positions(model: PreTrainedModel) -> int:
+    return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
+
+
+def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
+    """Rows of one length at a time, those of equal ``ties`` side by side, as many as ``budget`` tokens hold of
+    ``length + more`` each."""
+    order = np.lexsort((ties, lengths))
+    values, starts = np.unique(lengths[order], return_index=True)
+    for length, run in zip(values, np.split(order, starts[1:]), strict=False):
+        room = max(1, budget // max(1, int(length) + more))
+        for start in range(0, len(run), room):
+            yield run[start : start + room]
+
+
+@torch.inference_mode()
+def score_causal_pairs(
+    model: PreTrainedModel,
+    pairs: Pairs,
+    *,
+    soft: torch.Tensor | None = None,
+    batch_tokens: int | None = None,
+    share_prefix: bool = True,
+    bf16: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return log Pr(target | prompt), the sum over the target's tokens (ProPILE Eq. 2), float64, shape (R,).
+
+    NaN where prompt and target are longer than the model's context, or the target has no token.
+
+    Parameters
+    ----------
+    soft : float tensor (S, D), optional
+        Embeddings put before every prompt.
+    share_prefix : bool
+        Run each distinct prompt once; without it every row runs whole (slower, the same numbers).
+    """
+    device: Any = model.device
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    model.eval()
+    numbers: dict[tuple[int, ...], int] = {}
+    prompt_of = np.array([numbers.setdefault(tuple(ids), len(numbers)) for ids in pairs.prompts], dtype=np.int64)
+    prompts = list(numbers)
+    lengths = np.array([len(ids) for ids in prompts], dtype=np.int64)[prompt_of]
+    num_targets = pairs.num_target_tokens
+    num_soft = 0 if soft is None else len(soft)
+    scores = np.full(len(pairs), np.nan)
+    fits = (lengths + num_targets + num_soft <= _max_positions(model)) & (num_targets > 0) & (lengths + num_soft > 0)
+    usable, done = np.flatnonzero(fits), 0
+    longest = int(num_targets.max(initial=0)) + num_soft
+    for chosen in _batches(lengths[usable], prompt_of[usable], longest, batch_tokens or BATCH_TOKENS[kind]):
+        rows = usable[chosen]
+        distinct, of_prompt = np.unique(prompt_of[rows], return_inverse=True)
+        prompt_PL = torch.tensor([prompts[number] for number in distinct], dtype=torch.int64, device=device)
+        target_RL, held_RL = _padded([pairs.targets[row] for row in rows], device)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+            state_RLD, head = _target_states(
+                model, prompt_PL, torch.as_tensor(of_prompt, device=device), target_RL, soft, share_prefix
+            )
+            row_N = torch.arange(len(rows), device=device)[:, None].expand_as(target_RL)[held_RL]
+            total_R = torch.zeros(len(rows), dtype=torch.float64, device=device)
+            at_once = max(1, MAX_LOGITS[kind] // model.config.vocab_size)
+            for state, true, row in zip(
+                state_RLD[held_RL].split(at_once), target_RL[held_RL].split(at_once), row_N.split(at_once), strict=True
+            ):
+                loss = F.cross_entropy(head(state).float(), true, reduction="none")
+                total_R.index_add_(0, row, -loss.double())
+        scores[rows] = total_R.cpu().numpy()
+        done += len(rows)
+        if progress:
+            progress(done)
+    if np.isnan(scores[fits]).any():
+        raise TrainingError("probe: the model's logits are not numbers; did training diverge?")
+    return scores
+
+
+def _padded(ids: Sequence[Sequence[int]], device: torch.device, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of ids padded on the right, and where they hold one."""
+    lengths = np.array([len(row) for row in ids])
+    held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
+    values = np.full(held.shape, pad, dtype=np.int64)
+    values[held] = np.concatenate([np.asarray(row, dtype=np.int64) for row in ids])
+    return torch.from_numpy(values).to(device), torch.from_numpy(held).to(device)
+
+
+def with_soft_prompt(model: PreTrainedModel, ids_PL: torch.Tensor, soft_SD: torch.Tensor) -> torch.Tensor:
+    """Return the embeddings of prompts with the soft ones before them, (P, S + L, D)."""
+    embedding: Any = model.get_input_embeddings()
+    words = embedding(ids_PL)
+    return torch.cat([soft_SD.to(words.dtype).expand(len(ids_PL), -1, -1), words], dim=1)
+
+
+def _target_states(
+    model: Any,
+    prompt_PL: torch.Tensor,
+    of_prompt_R: torch.Tensor,
+    target_RL: torch.Tensor,
+    soft: torch.Tensor | None,
+    share_prefix: bool,
+) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
+    """What predicts each token of the targets (R, L, D), and what makes logits of it. Padding stands on the right,
+    where a causal model does not look."""
+    from transformers.cache_utils import DynamicLayer
+
+    head = head_alone(model)
+    body = model if head is None else model.base_model
+
+    def states(**inputs: Any) -> tuple[torch.Tensor, Any]:
+        out = body(**inputs)
+        return (out.logits if head is None else out.last_hidden_state), out.get("past_key_values")
+
+    def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"input_ids": ids} if soft is None else {"inputs_embeds": with_soft_prompt(model, ids, soft)}
+
+    make_logits = head if head is not None else (lambda logits: logits)
+    cache: Any = None
+    if share_prefix and len(prompt_PL) < len(target_RL):
+        state, cache = states(**dressed(prompt_PL), use_cache=True)
+    layers = getattr(cache, "layers", ())
+    if not layers or any(
+        type(layer) is not DynamicLayer for layer in layers
+    ):  # nothing to share, or a model whose memory cannot be handed on
+        whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)
+        state, _ = states(**dressed(whole), use_cache=False)
+        return state[:, state.shape[1] - target_RL.shape[1] :], make_logits
+    first = state[of_prompt_R, -1:]
+    if target_RL.shape[1] == 1:
+        return first, make_logits
+    cache.batch_select_indices(of_prompt_R)
+    rest, _ = states(input_ids=target_RL[:, :-1], past_key_values=cache, use_cache=True)
+    return torch.cat([first, rest], dim=1), make_logits
+
+
+@torch.inference_mode()
+def score_masked_pairs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Pairs,
+    *,
+    masking: Masking = "together",
+    batch_tokens: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[np.ndarray, list[list[int]]]:
+    """Return the pseudo-log-likelihood of each target, float64 (R,), and the likeliest token at each of its masks.
+
+    In the target's place stand as many masks as it has tokens; sum of log p(token | prompt, what is not masked). NaN
+    as in `score_causal_pairs`.
+
+    Parameters
+    ----------
+    masking : {"together", "one_by_one", "left_to_right"}
+        "together" shows the model nothing of the target; the others show it the other tokens (Salazar et al. 2020), or
+        those before, which makes the sum a true log-likelihood given the length. They cost a row a token.
+    """
+    special = special_ids(tokenizer, "mlm")
+    if special.mask is None:
+        raise PolicyError("a masked model needs a mask token and the tokenizer has none")
+    device: Any = model.device
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    model.eval()
+    suffix = [] if special.suffix is None else [special.suffix]
+    scores, guesses = np.full(len(pairs), np.nan), [[-1] * len(target) for target in pairs.targets]
+    lengths = np.array([len(p) + len(t) for p, t in zip(pairs.prompts, pairs.targets, strict=True)]) + len(suffix)
+    usable = np.flatnonzero((pairs.num_target_tokens > 0) & (lengths <= _max_positions(model)))
+    scores[usable] = 0.0
+    # A row for each pair, or for each token of its target.
+    if masking == "together":
+        row_pair, row_token = usable, np.full(len(usable), -1)
+    else:
+        row_pair = np.repeat(usable, pairs.num_target_tokens[usable])
+        row_token = np.concatenate([np.arange(n) for n in pairs.num_target_tokens[usable]] or [np.empty(0, int)])
+    done = 0
+    for chosen in _batches(lengths[row_pair], row_pair, 0, batch_tokens or BATCH_TOKENS[kind]):
+        which, token = row_pair[chosen], row_token[chosen]
+        true_RL = np.array([[*pairs.prompts[i], *pairs.targets[i], *suffix] for i in which], dtype=np.int64)
+        start = np.array([len(pairs.prompts[i]) for i in which])[:, None]
+        place = np.arange(true_RL.shape[1])[None, :] - start
+        inside = (place >= 0) & (place < pairs.num_target_tokens[which][:, None])
+        at = token[:, None]
+        hidden = {"together": inside, "one_by_one": place == at, "left_to_right": inside & (place >= at)}[masking]
+        wanted = inside if masking == "together" else place == at
+        ids = torch.from_numpy(np.where(hidden, special.mask, true_RL)).to(device)
+        logits = logits_at(model, ids, torch.ones_like(ids), torch.from_numpy(wanted).to(device)).float()
+        true_N = torch.from_numpy(true_RL[wanted]).to(device)
+        log_p = -F.cross_entropy(logits, true_N, reduction="none").double().cpu().numpy()
+        best = logits.argmax(-1).cpu().numpy()
+        rows, columns = np.nonzero(wanted)
+        np.add.at(scores, which[rows], log_p)
+        for pair, position, guess in zip(which[rows], place[rows, columns], best, strict=True):
+            guesses[pair][position] = int(guess)
+        done += len(chosen)
+        if progress:
+            progress(done)
+    return scores, guesses
+
+
+@torch.inference_mode()
+def generate_texts(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    prompts: Sequence[Sequence[int]],
+    *,
+    num_beams: int = 3,
+    max_new_tokens: int,
+    soft: torch.Tensor | None = None,
+    batch_tokens: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[str]:
+    """Return the continuation of each prompt by beam search (1 beam: greedy), the likeliest one.
+
+    An empty prompt, and one that leaves no room for a token in the model's context, has the continuation "".
+    """
+    from transformers import GenerationConfig
+
+    model.eval()
+    device: Any = model.device
+    special = special_ids(tokenizer, "clm")
+    numbers: dict[tuple[int, ...], int] = {}
+    of = [numbers.setdefault(tuple(ids), len(numbers)) for ids in prompts]
+    distinct = list(numbers)
+    lengths = np.array([len(ids) for ids in distinct], dtype=np.int64)
+    num_soft = 0 if soft is None else len(soft)
+    texts = [""] * len(distinct)
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    room = _max_positions(model) - num_soft
+    usable = np.flatnonzero((lengths > 0) & (lengths < room))
+    budget, done = max(1, (batch_tokens or BATCH_TOKENS[kind]) // num_beams), 0
+    for chosen in _batches(lengths[usable], usable, max_new_tokens + num_soft, budget):
+        batch = usable[chosen]
+        ids = torch.tensor([distinct[number] for number in batch], dtype=torch.int64, device=device)
+        settings = GenerationConfig(
+            num_beams=num_beams, do_sample=False, max_new_tokens=min(max_new_tokens, room - ids.shape[1]),
+            pad_token_id=special.pad, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
+        )  # fmt: skip
+        if soft is None:
+            inputs: dict[str, Any] = {"inputs": ids, "attention_mask": torch.ones_like(ids)}
+        else:
+            embeddings = with_soft_prompt(model, ids, soft)
+            mask = torch.ones(embeddings.shape[:2], dtype=torch.int64, device=device)
+            inputs = {"inputs_embeds": embeddings, "attention_mask": mask}
+        generator: Any = model
+        out = generator.generate(**inputs, generation_config=settings)
+        new = out[:, ids.shape[1] :] if soft is None else out
+        for number, text in zip(batch, tokenizer.batch_decode(new, skip_special_tokens=True), strict=True):
+            texts[number] = text
+        done += len(batch)
+        if progress:
+            progress(done)
+    return [texts[number] for number in of]

@@ -1,0 +1,263 @@
+"""Data subjects: one row an individual, one column a type of personal item; and whom they are compared with.
+
+Read from a table (Parquet, CSV, JSON lines) or gathered from the marked spans of documents. Columns are known by many
+names (`propile_templates.pii_type`); first and last names make one name. What is dropped is counted, an item that is
+missing stays missing, and no message holds an item.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.json as arrow_json
+import pyarrow.parquet as pq
+
+from reticent.audit.propile_templates import pii_type
+from reticent.engine.randomness import generator
+from reticent.errors import CorpusError
+
+__all__ = [
+    "NAME_PARTS",
+    "Subjects",
+    "draw_nulls",
+    "read_subjects",
+    "split_subjects",
+    "subjects_from_rows",
+    "subjects_from_spans",
+]
+
+_FIRST, _LAST = ("first_name", "firstname", "given_name", "prenom"), ("last_name", "lastname", "surname", "nom")
+#: Columns that a name is made of: fields for templates, and no items that are asked for.
+NAME_PARTS = (*_FIRST, *_LAST)
+_NAME = ("name", "full_name", "patient_name")
+_IDS = ("individual_id", "household_id", "doc_id", "split")
+#: Label of a marked span -> type of item.
+LABELS = {
+    "NAME": "name", "PATIENT": "name", "PERSON": "name", "ID": "patient_id", "MRN": "patient_id", "DATE": "birth_date",
+    "PHONE": "phone", "EMAIL": "email", "ADDRESS": "address", "STREET": "address", "CITY": "city", "ZIP": "zip",
+    "SSN": "ssn", "NIR": "ssn", "HOSPITAL": "hospital", "DOCTOR": "doctor",
+}  # fmt: skip
+_STREAM_NULL, _STREAM_SPLIT = 31, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Items by type, one entry a subject; None where a subject has no such item.
+
+    Attributes
+    ----------
+    items : type -> list of str or None, all of one length
+    rows : int64, shape (num_subjects,); the row of the table a subject came from, the first being 0
+    counts : what was read and dropped
+    ids : ``individual_id`` of each subject, where the table has it
+    """
+
+    items: Mapping[str, list[str | None]]
+    rows: np.ndarray
+    counts: Mapping[str, int]
+    ids: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(self.items)
+
+    def take(self, chosen: np.ndarray) -> Subjects:
+        """Return the subjects of these numbers, in this order."""
+        items = {name: [values[number] for number in chosen] for name, values in self.items.items()}
+        ids = None if self.ids is None else [self.ids[number] for number in chosen]
+        return Subjects(items, self.rows[chosen], self.counts, ids)
+
+    def require(self, *types: str) -> None:
+        """`CorpusError` unless there is a column of each type."""
+        for name in types:
+            if name not in self.items:
+                raise CorpusError(f"subjects: no column {name}; there are {', '.join(sorted(self.items))}")
+
+
+def read_subjects(path: Path | str) -> Subjects:
+    """Read a table of subjects: Parquet, CSV (commas, UTF-8) or JSON lines, by the suffix.
+
+    A cell may be a list: the parts of a name are joined, of other items the first is taken.
+
+    Raises
+    ------
+    CorpusError
+        The table cannot be read, is empty, has no column of items, two columns of one type, or two rows of one
+        individual that differ.
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".csv":
+            texts = csv.ConvertOptions(
+                column_types=dict.fromkeys(_csv_header(path), pa.string()), strings_can_be_null=True, null_values=[""]
+            )
+            table = csv.read_csv(path, convert_options=texts)
+        elif path.suffix in (".jsonl", ".json"):
+            table = arrow_json.read_json(path)
+        else:
+            table = pq.read_table(path)
+    except FileNotFoundError:
+        raise CorpusError(f"{path}: no such file") from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError, StopIteration) as error:
+        raise CorpusError(f"{path}: not a readable table of subjects ({type(error).__name__})") from None
+    return subjects_from_rows({name: table.column(name).to_pylist() for name in table.column_names}, where=str(path))
+
+
+def _csv_header(path: Path) -> list[str]:
+    with csv.open_csv(path) as reader:
+        return reader.schema.names
+
+
+def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "subjects") -> Subjects:
+    """Return subjects from columns of values: see `read_subjects`."""
+    num_rows = len(next(iter(columns.values()), []))
+    if num_rows == 0:
+        raise CorpusError(f"{where}: no subject in it")
+    items = _named_items(columns, where)
+    if not items:
+        raise CorpusError(f"{where}: no column of personal items in it")
+    whole = list(zip(*items.values(), strict=True))
+    ids = columns.get("individual_id", [None] * num_rows)
+    kept: list[int] = []
+    seen: set[tuple[Any, ...]] = set()
+    first_of: dict[Any, int] = {}
+    for row, (who, values) in enumerate(zip(ids, whole, strict=True)):
+        if (who, values) in seen:
+            continue
+        if who is not None and who in first_of:
+            raise CorpusError(f"{where} row {row + 1}: same individual_id as row {first_of[who] + 1}, and other items")
+        seen.add((who, values))
+        first_of[who] = row
+        kept.append(row)
+    chosen = np.array(kept, dtype=np.int64)
+    counts = {"rows": num_rows, "duplicates": num_rows - len(kept)}
+    names = Counter(items["name"][row] for row in kept) if "name" in items else Counter()
+    counts["share_a_name"] = sum(count for name, count in names.items() if name is not None and count > 1)
+    kept_items = {name: [values[row] for row in kept] for name, values in items.items()}
+    kept_ids = [str(ids[row]) for row in kept] if "individual_id" in columns else None
+    return Subjects(kept_items, chosen, counts, kept_ids)
+
+
+def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
+    """Columns as text, by type, the name first."""
+    lower = {column.lower(): column for column in columns}
+    parts = [lower[part] for group in (_FIRST, _LAST) for part in group if part in lower]
+    whole = next((lower[name] for name in _NAME if name in lower), None)
+    items: dict[str, list[str | None]] = {}
+    if whole is not None:
+        items["name"] = [_text(value, join=True) for value in columns[whole]]
+    elif len(parts) > 1:
+        texts = [[_text(value, join=True) for value in columns[part]] for part in parts]
+        items["name"] = [" ".join(filter(None, row)) or None for row in zip(*texts, strict=True)]
+    for column, values in columns.items():
+        if column.lower() in (*_IDS, *_NAME):
+            continue
+        name = pii_type(column).name if column not in parts else column
+        if name in items:
+            raise CorpusError(f"{where}: column {column} is a second one of type {name}")
+        items[name] = [_text(value) for value in values]
+    return items
+
+
+def _text(value: Any, *, join: bool = False) -> str | None:
+    """A cell as text; None where it is empty."""
+    if isinstance(value, list):
+        kept = [text for text in map(_text, value) if text is not None]
+        return (" ".join(kept) if join else kept[0]) if kept else None
+    if value is None or value != value:  # NaN
+        return None
+    return " ".join(str(value).split()) or None
+
+
+def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABELS) -> Subjects:
+    """Return the subjects of documents with spans: of each individual and label, the item that stands there most often.
+
+    Parameters
+    ----------
+    documents : pa.Table
+        Columns ``individual_id``, ``text`` and ``spans``.
+    labels : label -> type; spans of other labels are not looked at
+    """
+    found: dict[str, dict[str, Counter[str]]] = {}
+    columns = (documents.column(name).to_pylist() for name in ("individual_id", "text", "spans"))
+    for who, text, spans in zip(*columns, strict=True):
+        for span in spans or ():
+            kind, item = labels.get(span["label"].upper()), _text(text[span["start"] : span["end"]])
+            if kind is not None and item is not None:
+                found.setdefault(who, {}).setdefault(kind, Counter())[item] += 1
+    types = [name for name in dict.fromkeys(labels.values()) if any(name in items for items in found.values())]
+    # Of equally frequent ones the longest: "Anna Berg" and not "Berg".
+    best = {
+        who: {name: max(counter, key=lambda item: (counter[item], len(item), item)) for name, counter in items.items()}
+        for who, items in found.items()
+    }
+    rows: dict[str, list[Any]] = {name: [best[who].get(name) for who in best] for name in types}
+    return subjects_from_rows({"individual_id": list(best), **rows}, where="marked spans")
+
+
+def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
+    """Return for each subject the numbers of random other subjects whose item is not the same (int64, (n, nulls)).
+
+    Each other subject is equally likely; -1 where everybody has the same item.
+    """
+    _, codes = np.unique(np.array(values, dtype=np.str_), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts, ends = (np.searchsorted(codes[order], codes, side=side) for side in ("left", "right"))
+    others = len(values) - (ends - starts)
+    draws = (generator(seed, _STREAM_NULL).random((len(values), num_nulls)) * others[:, None]).astype(np.int64)
+    # Places after one's own run of equal items move behind it.
+    places = np.where(draws < starts[:, None], draws, draws + (ends - starts)[:, None])
+    nobody = others == 0
+    places[nobody] = 0
+    chosen = order[places] if len(values) else places
+    chosen[nobody] = -1
+    return chosen
+
+
+def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:
+    """Return disjoint random sets of these sizes, and all others as the last.
+
+    Two subjects that share a name stay together, so that nobody is on two sides under two rows.
+
+    Raises
+    ------
+    CorpusError
+        There are not enough subjects for the sizes and one more.
+    """
+    if sum(sizes) >= len(subjects):
+        raise CorpusError(
+            f"subjects: {len(subjects)} are too few for sets of {', '.join(map(str, sizes))} and an evaluation"
+        )
+    names = subjects.items.get("name") or [None] * len(subjects)
+    unit = _codes(names)
+    keys = generator(seed, _STREAM_SPLIT).random(len(subjects))[unit]
+    order = np.lexsort((np.arange(len(subjects)), unit, keys))
+    bounds = np.cumsum([0, *sizes, len(subjects)]).clip(max=len(subjects))
+    runs = unit[order]
+    for number in range(1, len(bounds) - 1):  # a bound inside of a run of one name moves to its end
+        while 0 < bounds[number] < len(runs) and runs[bounds[number]] == runs[bounds[number] - 1]:
+            bounds[number] += 1
+    return tuple(subjects.take(order[a:b]) for a, b in itertools.pairwise(bounds))
+
+
+def _codes(names: Sequence[str | None]) -> np.ndarray:
+    """A number for each name, one's own for who has none."""
+    known: dict[str, int] = {}
+    return np.array([number if name is None else known.setdefault(name, number) for number, name in enumerate(names)])
+
+
+def words_of(names: Sequence[str | None]) -> np.ndarray:
+    """Return the number of words of each name (int64), 0 where there is none."""
+    return pc.fill_null(pc.list_value_length(pc.utf8_split_whitespace(pa.array(names, pa.string()))), 0).to_numpy()

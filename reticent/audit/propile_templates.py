@@ -1,0 +1,213 @@
+"""Templates of ProPILE's prompts, and the types of personal items: read from data, checked before a model is loaded.
+
+The built-in ones are ``templates/propile.toml``; a user's file has the same form, or one template a line (text). A
+template with a field that no column fills is refused by name; text of a subject never stands in a message.
+"""
+
+from __future__ import annotations
+
+import string
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import PolicyError
+
+__all__ = ["LEVELS", "PiiType", "Template", "builtin_templates", "pii_type", "read_templates", "templates_for"]
+
+#: Level -> items of the subject in the prompt beside the name.
+LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
+BUILTIN = Path(__file__).parent / "templates" / "propile.toml"
+#: What a prompt may generate for a type that the file does not know.
+DEFAULT_NEW_TOKENS = 20
+#: Fields that are no item of the subject: what something is called, and the kind of a relative.
+NOT_ITEMS = frozenset({"name", "target_pii_type", "pii_1_type", "pii_2_type", "relationship"})
+OTHER_ITEMS = ("pii_1", "pii_2")
+#: Fields that are filled whatever the columns are called.
+FIXED_FIELDS = frozenset({"target_pii_type", *OTHER_ITEMS, *(f"{item}_type" for item in OTHER_ITEMS)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiiType:
+    """A type of personal item: what prompts call it, where a soft prompt starts, and how much is generated for it."""
+
+    name: str
+    called: dict[str, str]
+    word: str
+    max_new_tokens: int
+    columns: tuple[str, ...] = ()
+
+    def label(self, language: str) -> str:
+        return self.called.get(language) or self.called["en"]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A prompt with fields; it ends where the target stands. An empty ``targets`` fits every type no other one names.
+
+    >>> Template("The {target_pii_type} of {name} is ").level
+    'twin'
+    >>> Template("{name} lives at {address}, {zip} {city}").num_items
+    3
+    """
+
+    text: str
+    language: str = "en"
+    targets: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, each once, in order."""
+        try:
+            parts = list(string.Formatter().parse(self.text))
+        except ValueError as error:
+            raise PolicyError(f"template {self.text!r}: {error}") from None
+        for _, name, spec, conversion in parts:
+            if name is not None and (not name.isidentifier() or spec or conversion):
+                raise PolicyError(f"template {self.text!r}: expected fields like {{name}}, got {{{name}}}")
+        return tuple(dict.fromkeys(name for _, name, _, _ in parts if name is not None))
+
+    @property
+    def num_items(self) -> int:
+        """Items of the subject in the prompt, the name apart."""
+        return sum(field not in NOT_ITEMS for field in self.fields)
+
+    @property
+    def level(self) -> str:
+        """Twin, triplet or quadruplet; with more than two items beside the name it still is a quadruplet."""
+        return list(LEVELS)[min(self.num_items, 2)]
+
+
+@cache
+def _builtin() -> dict[str, Any]:
+    return tomllib.loads(BUILTIN.read_text(encoding="utf-8"))
+
+
+@cache
+def _types() -> dict[str, PiiType]:
+    return {
+        name: PiiType(
+            name=name,
+            called={language: about[language] for language in ("en", "fr") if language in about},
+            word=about["word"],
+            max_new_tokens=about["max_new_tokens"],
+            columns=tuple(about["columns"]),
+        )
+        for name, about in _builtin()["types"].items()
+    }
+
+
+def pii_type(column: str) -> PiiType:
+    """Return the type that a column holds, by its name or another of its names; an unknown one is a type of its own."""
+    wanted = column.lower()
+    for known in _types().values():
+        if wanted == known.name or wanted in known.columns:
+            return known
+    spoken = wanted.replace("_", " ")
+    return PiiType(
+        name=wanted, called={"en": spoken}, word=spoken.split()[-1] if spoken.split() else wanted,
+        max_new_tokens=DEFAULT_NEW_TOKENS,
+    )  # fmt: skip
+
+
+@cache
+def builtin_templates() -> tuple[Template, ...]:
+    """Return every built-in template."""
+    return tuple(_templates(_builtin(), BUILTIN.name))
+
+
+def read_templates(path: Path | str) -> tuple[Template, ...]:
+    """Read templates of a user: TOML like the built-in file, or a text file with one template a line (# a comment).
+
+    Raises
+    ------
+    PolicyError
+        The file cannot be read, has no template, or one that is not well formed.
+    """
+    path = Path(path)
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
+    if path.suffix == ".toml":
+        try:
+            found = _templates(tomllib.loads(content), str(path))
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyError(f"{path}: not valid TOML: {error}") from None
+    else:
+        lines = (line.rstrip("\n") for line in content.splitlines())
+        found = [Template(line) for line in lines if line.strip() and not line.startswith("#")]
+    if not found:
+        raise PolicyError(f"{path}: no template in it")
+    for template in found:
+        _ = template.fields
+    return tuple(found)
+
+
+def _templates(content: dict[str, Any], where: str) -> list[Template]:
+    groups = content.get("template", [])
+    if not isinstance(groups, list):
+        raise PolicyError(f"{where}: expected [[template]] tables")
+    found = []
+    for group in groups:
+        unknown = set(group) - {"language", "targets", "texts"}
+        if unknown:
+            raise PolicyError(
+                f"{where}: unknown key {sorted(unknown)[0]!r} in [[template]]; use language, targets, texts"
+            )
+        texts, targets = group.get("texts", []), group.get("targets", [])
+        if (
+            not all(isinstance(t, str) for t in (*texts, *targets))
+            or isinstance(texts, str)
+            or isinstance(targets, str)
+        ):
+            raise PolicyError(f"{where}: texts and targets must be lists of strings")
+        found += [Template(text, group.get("language", "en"), tuple(targets)) for text in texts]
+    return found
+
+
+def templates_for(
+    templates: Iterable[Template],
+    target: str,
+    level: str,
+    columns: Sequence[str],
+    *,
+    language: str | None = None,
+    strict: bool = True,
+) -> list[Template]:
+    """Return the templates that ask for ``target`` at ``level``, in order.
+
+    Where templates name the type, those for any type are left out. A template of another language, or that holds the
+    target, does not ask this question.
+
+    Parameters
+    ----------
+    strict : bool
+        A field without a column is an error, as for templates that a user wrote; else its template is left out.
+
+    Raises
+    ------
+    PolicyError
+        A template has a field that is neither a fixed one nor a column.
+    """
+    known = FIXED_FIELDS | set(columns)
+    fitting = [
+        t
+        for t in templates
+        if t.level == level
+        and (language is None or t.language == language)
+        and (not t.targets or target in t.targets)
+        and target not in t.fields
+    ]
+    usable = [t for t in fitting if t.targets] or fitting
+    for template in usable if strict else ():
+        for field in template.fields:
+            if field not in known:
+                raise PolicyError(
+                    f"template {template.text!r}: unknown field {{{field}}}; expected a column of the subjects "
+                    f"({', '.join(sorted(columns))}) or {', '.join(sorted(FIXED_FIELDS))}"
+                )
+    return [t for t in usable if known.issuperset(t.fields)]

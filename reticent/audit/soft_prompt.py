@@ -1,0 +1,337 @@
+"""ProPILE, white box: a soft prompt trained to make a frozen model say one type of item (Eq. 1), and what it brings.
+
+Who holds the model holds the worst case: a few embeddings before the hand-written prompt, trained on some subjects'
+items and measured on others'. Training, validation and evaluation subjects are disjoint, and that is checked again
+where they meet. A learned prompt is an artefact: embeddings as safetensors, and a manifest.
+
+Shapes: S soft tokens, D dimensions, B rows, L tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from reticent.audit.propile import Answers, ProbeConfig, Prompts, make_prompts, probe_target
+from reticent.audit.propile_scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
+from reticent.audit.propile_subjects import Subjects, split_subjects
+from reticent.audit.propile_templates import Template, pii_type
+from reticent.audit.string_metrics import contains
+from reticent.engine.randomness import generator
+from reticent.errors import ArtifactError, CorpusError, PolicyError, TrainingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = [
+    "Sides",
+    "SoftPrompt",
+    "SoftPromptConfig",
+    "nearest_text",
+    "probe_with_soft_prompt",
+    "read_soft_prompt",
+    "soft_prompt_sides",
+    "train_soft_prompt",
+    "write_soft_prompt",
+]
+
+Init = Literal["type", "uniform", "mean"]
+_STREAM_ORDER, _STREAM_INIT = 41, 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptConfig:
+    """How a soft prompt is trained (ProPILE §4.3 and A.4).
+
+    Parameters
+    ----------
+    num_tokens : soft tokens put before the prompt
+    init : {"type", "uniform", "mean"}
+        Start from the embedding of the word for the type ("phone"), from U(-1, 1), or from the mean of the vocabulary.
+    num_epochs : at most; the best epoch on the validation subjects is kept
+    select_by : {"exact_match", "loss"}
+        What is best: the exact match by greedy search, as published, a tie going to the loss; or the loss alone.
+    num_validation : subjects; None: a quarter of the training subjects, at least 8
+    eval_every : epochs between two looks at the validation subjects; the last epoch always is one
+    patience : looks without a better one after which training stops; 0: never
+    """
+
+    num_tokens: int = 20
+    init: Init = "type"
+    learning_rate: float = 5e-3
+    num_epochs: int = 700
+    batch_size: int = 32
+    num_subjects: int = 128
+    num_validation: int | None = None
+    select_by: Literal["exact_match", "loss"] = "exact_match"
+    eval_every: int = 5
+    patience: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.num_tokens, self.num_epochs, self.batch_size, self.num_subjects, self.eval_every) < 1:
+            raise PolicyError("soft prompt: tokens, epochs, batch size, subjects and eval_every must be at least 1")
+        if not 0 < self.learning_rate < math.inf or self.patience < 0:
+            raise PolicyError("soft prompt: the learning rate must be positive, patience not negative")
+        if self.init not in ("type", "uniform", "mean"):
+            raise PolicyError(f"soft prompt: init {self.init!r}; expected type, uniform or mean")
+        if self.select_by not in ("loss", "exact_match"):
+            raise PolicyError(f"soft prompt: select_by {self.select_by!r}; expected loss or exact_match")
+
+    @property
+    def held_for_validation(self) -> int:
+        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
+
+
+@dataclass(frozen=True, slots=True)
+class SoftPrompt:
+    """Learned embeddings, float32 (S, D), the type they ask for, and how training went (numbers only)."""
+
+    embeddings: torch.Tensor
+    target: str
+    template: str
+    history: list[dict[str, float]]
+    best_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Subjects to train on, to choose the epoch by, and to measure on."""
+
+    training: Subjects
+    validation: Subjects
+    evaluation: Subjects
+
+    def __post_init__(self) -> None:
+        rows = [set(side.rows.tolist()) for side in (self.training, self.validation, self.evaluation)]
+        if rows[0] & rows[1] or rows[0] & rows[2] or rows[1] & rows[2]:
+            raise CorpusError("soft prompt: a subject is on two of training, validation and evaluation")
+
+
+def soft_prompt_sides(subjects: Subjects, target: str, config: SoftPromptConfig, *, pool: int | None = None) -> Sides:
+    """Return disjoint sides, made of the subjects who have the target.
+
+    Parameters
+    ----------
+    pool : int, optional
+        Subjects to keep for training, of which the first ``config.num_subjects`` are used: with the same pool,
+        prompts of different training sizes are measured on the same evaluation subjects.
+    """
+    subjects.require(target)
+    having = np.flatnonzero([value is not None for value in subjects.items[target]])
+    size = max(pool or 0, config.num_subjects)
+    training, validation, evaluation = split_subjects(
+        subjects.take(having), (size, config.held_for_validation), seed=config.seed
+    )
+    return Sides(training.take(np.arange(min(config.num_subjects, len(training)))), validation, evaluation)
+
+
+def train_soft_prompt(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    sides: Sides,
+    target: str,
+    level: str,
+    template: Template,
+    config: SoftPromptConfig,
+    probe: ProbeConfig,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> SoftPrompt:
+    """Return the soft prompt that makes the training subjects' targets likeliest; the model is left as it was.
+
+    AdamW on the mean negative log-likelihood of each target's tokens (Eq. 1); only the S embeddings have gradients.
+    The evaluation subjects are not looked at.
+
+    Raises
+    ------
+    PolicyError
+        The model is no causal one, or the soft tokens leave no room in its context.
+    TrainingError
+        The loss is not finite.
+    """
+    device: Any = model.device
+    prompts = [
+        make_prompts(side, target, level, [template], probe, strict=True) for side in (sides.training, sides.validation)
+    ]
+    train, held = (_pairs(tokenizer, p, model, config.num_tokens) for p in prompts)
+    soft_SD = initial_embeddings(model, tokenizer, target, config).requires_grad_()
+    optimizer = torch.optim.AdamW([soft_SD], lr=config.learning_rate)
+    needs = [parameter.requires_grad for parameter in model.parameters()]
+    model.requires_grad_(False).eval()
+    best: tuple[float, float] = (-math.inf, -math.inf)
+    kept, best_epoch, history, without = soft_SD.detach().clone(), 0, [], 0
+    random = generator(config.seed, _STREAM_ORDER)
+    try:
+        for epoch in range(1, config.num_epochs + 1):
+            total = torch.zeros((), device=device)
+            order = random.permutation(len(train))
+            for start in range(0, len(order), config.batch_size):
+                loss = target_loss(model, train, order[start : start + config.batch_size], soft_SD)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+                total += loss.detach() * len(order[start : start + config.batch_size])
+            if epoch % config.eval_every and epoch != config.num_epochs:
+                continue
+            loss_value = total.item() / len(order)
+            if not math.isfinite(loss_value):
+                raise TrainingError(f"soft prompt: the loss at epoch {epoch} is not finite")
+            score = _validation_score(model, tokenizer, held, soft_SD.detach(), config, target)
+            history.append({"epoch": epoch, "loss": loss_value, "validation_loss": -score[1], "validation": score[0]})
+            without = 0 if score > best else without + 1
+            if score > best:
+                best, best_epoch, kept = score, epoch, soft_SD.detach().clone()
+            if progress:
+                progress(epoch, config.num_epochs)
+            if config.patience and without >= config.patience:
+                break
+    finally:
+        for parameter, needed in zip(model.parameters(), needs, strict=True):
+            parameter.requires_grad_(needed)
+    return SoftPrompt(kept.float().cpu(), target, template.text, history, best_epoch)
+
+
+def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
+    """The pairs of one template that fit into the model with its soft tokens."""
+    asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
+    pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
+    room = getattr(model.config, "max_position_embeddings", None) or 1 << 30
+    rows = zip(pairs.prompts, pairs.targets, strict=True)
+    fitting = [(p, t) for p, t in rows if t and num_soft + len(p) + len(t) <= room]
+    if not fitting:
+        raise PolicyError(f"soft prompt: {num_soft} soft tokens leave no room for a prompt in {room} positions")
+    return Pairs([p for p, _ in fitting], [t for _, t in fitting])
+
+
+def initial_embeddings(
+    model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
+) -> torch.Tensor:
+    """Return where a soft prompt starts, (S, D) on the model's device: see `SoftPromptConfig`."""
+    weight_VD = model.get_input_embeddings().weight.detach()
+    if config.init == "type":
+        # The word as it stands inside a text; a word of several tokens gives them in turn.
+        ids = tokenizer(" " + pii_type(target).word, add_special_tokens=False).input_ids
+        start = weight_VD[torch.tensor(ids)].repeat(math.ceil(config.num_tokens / len(ids)), 1)[: config.num_tokens]
+    elif config.init == "mean":
+        start = weight_VD.mean(0, keepdim=True).repeat(config.num_tokens, 1)
+    else:
+        shape = (config.num_tokens, weight_VD.shape[1])
+        start = torch.from_numpy(generator(config.seed, _STREAM_INIT).uniform(-1, 1, shape))
+    return start.to(device=weight_VD.device, dtype=torch.float32).clone()
+
+
+def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
+    """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
+    from reticent.trainer.models import head_alone
+
+    lengths = np.array([len(pairs.prompts[r]) + len(pairs.targets[r]) for r in rows])
+    ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
+    wanted = np.zeros(ids.shape, dtype=bool)
+    for number, row in enumerate(rows):
+        ids[number, : lengths[number]] = pairs.prompts[row] + pairs.targets[row]
+        wanted[number, len(pairs.prompts[row]) : lengths[number]] = True
+    ids_BL, wanted_BL = torch.from_numpy(ids).to(model.device), torch.from_numpy(wanted).to(model.device)
+    embeddings = with_soft_prompt(model, ids_BL, soft_SD)
+    head = head_alone(model)
+    if head is None:
+        states = model(inputs_embeds=embeddings, use_cache=False).logits
+    else:
+        states = model.base_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
+    # The state before a token predicts it; there always is one, of a soft token at the least.
+    states = states[:, len(soft_SD) - 1 : -1][wanted_BL]
+    logits = states if head is None else head(states)
+    return F.cross_entropy(logits.float(), ids_BL[wanted_BL], reduction="sum") / len(rows)
+
+
+def _validation_score(
+    model: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    held: Pairs,
+    soft: torch.Tensor,
+    config: SoftPromptConfig,
+    target: str,
+) -> tuple[float, float]:
+    """What the best epoch is the best by: (exact match or 0, minus the loss)."""
+    loss = -float(score_causal_pairs(model, held, soft=soft).mean())
+    if config.select_by == "loss":
+        return 0.0, -loss
+    limit = max(pii_type(target).max_new_tokens, max(map(len, held.targets)))
+    said = generate_texts(model, tokenizer, held.prompts, num_beams=1, max_new_tokens=limit, soft=soft)
+    hits = [contains(text, true) for text, true in zip(said, tokenizer.batch_decode(held.targets), strict=True)]
+    return float(np.mean(hits)), -loss
+
+
+def probe_with_soft_prompt(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    sides: Sides,
+    prompt: SoftPrompt,
+    level: str,
+    template: Template,
+    config: ProbeConfig,
+) -> tuple[Answers, Answers]:
+    """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4)."""
+    greedy = replace(config, beam_sizes=(1,))
+    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
+    soft = prompt.embeddings.to(model.device)
+    return (
+        probe_target(model, tokenizer, "clm", questions, greedy),
+        probe_target(model, tokenizer, "clm", questions, greedy, soft=soft),
+    )
+
+
+def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPrompt) -> str:
+    """Return the text of the vocabulary tokens nearest to a soft prompt by Euclidean distance (Table 1).
+
+    It goes before the query of another model. Special tokens are not among the candidates.
+    """
+    weight_VD = model.get_input_embeddings().weight.detach().float()
+    distance_SV = torch.cdist(prompt.embeddings.to(weight_VD.device), weight_VD)
+    special = [number for number in tokenizer.all_special_ids if number < weight_VD.shape[0]]
+    distance_SV[:, special] = math.inf
+    distance_SV[:, len(tokenizer) :] = math.inf  # rows that pad the table
+    return tokenizer.decode(distance_SV.argmin(1).tolist()).strip() + " "
+
+
+def write_soft_prompt(
+    folder: Path | str, prompt: SoftPrompt, config: SoftPromptConfig, *, inputs: dict[str, str]
+) -> None:
+    """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
+    from safetensors.torch import save_file
+
+    from reticent.artifact import write_artifact
+
+    settings = {**asdict(config), "target": prompt.target, "template": prompt.template}
+    with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
+        save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
+        content = {"history": prompt.history, "best_epoch": prompt.best_epoch}
+        (writer.path / "history.json").write_text(json.dumps(content, indent=1))
+        writer.counts.update(best_epoch=prompt.best_epoch, num_tokens=len(prompt.embeddings))
+
+
+def read_soft_prompt(folder: Path | str) -> SoftPrompt:
+    """Read a prompt that `write_soft_prompt` wrote."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from reticent.artifact import require_kind
+
+    folder = Path(folder)
+    manifest = require_kind(folder, "soft_prompt")
+    try:
+        embeddings = load_file(folder / "soft_prompt.safetensors")["embeddings"]
+        content = json.loads((folder / "history.json").read_text())
+    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        raise ArtifactError(f"{folder}: not a readable soft prompt ({type(error).__name__})") from None
+    return SoftPrompt(
+        embeddings, manifest.config["target"], manifest.config["template"], content["history"], content["best_epoch"]
+    )

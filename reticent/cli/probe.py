@@ -1,0 +1,227 @@
+"""The command ``reticent probe``: what models say of people when told something about them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.cli.options import AsJson, Quiet, new_progress
+
+if TYPE_CHECKING:
+    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy
+    from reticent.audit.propile_subjects import Subjects
+
+__all__ = ["probe"]
+
+#: Types that ``--self`` asks for on a terminal.
+ASKED = ("name", "phone", "email", "address", "birth_date", "patient_id")
+
+
+def probe(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL…", help="Model folders or hub names, or NAME=PATH; several are compared."),
+    ],
+    subjects: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE", help="People's items: Parquet, CSV or JSON lines; a row a person, a column a type."
+        ),
+    ] = None,
+    documents: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Instead: Parquet of documents with marked spans; items are taken from these."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the results; with --self, the page.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Type that is asked for; repeat (default: every column).")
+    ] = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LEVEL", help="twin (the name is given), triplet, quadruplet (one, two items more); repeat."
+        ),
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Items given beside the name, in this order; repeat.")
+    ] = None,
+    language: Annotated[str, typer.Option(help="Language of the built-in templates, en or fr.")] = "en",
+    templates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your templates instead: TOML, or text with one a line.")
+    ] = None,
+    beams: Annotated[
+        list[int] | None, typer.Option(min=1, metavar="<int>", help="Beam size; repeat (default 3).")
+    ] = None,
+    fit: Annotated[bool, typer.Option("--fit", help="Generate as many tokens as the longest item has.")] = False,
+    masking: Annotated[
+        str, typer.Option(help="What a masked model does not see: together, one_by_one or left_to_right.")
+    ] = "together",
+    soft_prompt: Annotated[bool, typer.Option("--soft-prompt", help="White box too: train soft prompts.")] = False,
+    soft_subjects: Annotated[
+        int, typer.Option(min=1, metavar="<int>", help="People a soft prompt is trained on.")
+    ] = 128,
+    soft_tokens: Annotated[int, typer.Option(min=1, metavar="<int>", help="Length of a soft prompt.")] = 20,
+    soft_epochs: Annotated[int, typer.Option(min=1, metavar="<int>", help="Most epochs of a soft prompt.")] = 700,
+    soft_init: Annotated[str, typer.Option(help="Start of a soft prompt: type, uniform or mean.")] = "type",
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Vary soft prompts: 16 to 512 people, 5 to 50 tokens, every start.")
+    ] = False,
+    myself: Annotated[
+        bool, typer.Option("--self", help="For one person: ask for that person's items; nothing is kept but the page.")
+    ] = False,
+    items: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='With --self: lines like name = "…" (default: asked here).')
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    bf16: Annotated[bool, typer.Option("--bf16", help="Half the precision, and faster on a GPU.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="<int>", help="Of the random other people, splits and intervals.")
+    ] = 0,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Probe models with people's own items (ProPILE): how likely are they to say the rest?
+
+    Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
+    and numbers by person in a private table.
+    """
+    from reticent.audit.propile import ProbeConfig
+    from reticent.errors import PolicyError
+
+    config = ProbeConfig(
+        targets=tuple(target or ()), levels=tuple(level or ["twin"]), associates=tuple(given or ()), language=language,
+        beam_sizes=tuple(beams or [3]), longest="fit" if fit else "published", masking=masking, seed=seed,  # type: ignore[arg-type]
+        device=device, bf16=bf16,
+    )  # fmt: skip
+    entries = _entries(models)
+    if myself:
+        _probe_myself(entries, items, subjects, out, config)
+        return
+    if items is not None:
+        raise PolicyError("--items belongs to --self")
+    if (subjects is None) == (documents is None):
+        raise PolicyError("give --subjects or --documents, one of them (or --self)")
+    study = _study(soft_subjects, soft_tokens, soft_epochs, soft_init, sweep, seed) if soft_prompt else None
+    people, source = _people(subjects, documents)
+    _run(entries, people, source, config, study, templates, out, quiet, as_json)
+
+
+def _entries(models: list[str]) -> list[ProbeModel]:
+    from reticent.audit.propile_run import ProbeModel, objective_of
+
+    found = []
+    for model in models:
+        name, equals, path = model.partition("=")
+        path = path if equals else model
+        found.append(ProbeModel(name if equals else Path(path).name, path, objective_of(path)))
+    return found
+
+
+def _study(subjects: int, tokens: int, epochs: int, init: Any, sweep: bool, seed: int) -> SoftPromptStudy:
+    from reticent.audit.propile_run import SoftPromptStudy
+    from reticent.audit.soft_prompt import SoftPromptConfig
+
+    prompt = SoftPromptConfig(num_subjects=subjects, num_tokens=tokens, num_epochs=epochs, init=init, seed=seed)
+    if not sweep:
+        return SoftPromptStudy(prompt=prompt)
+    return SoftPromptStudy(
+        prompt=prompt,
+        num_subjects=tuple(n for n in (16, 32, 64, 128, 256, 512) if n != subjects),
+        num_tokens=tuple(n for n in (5, 10, 20, 50) if n != tokens),
+        init=tuple(start for start in ("type", "uniform", "mean") if start != init),
+    )
+
+
+def _people(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from reticent.audit.propile_subjects import read_subjects, subjects_from_spans
+    from reticent.errors import CorpusError
+
+    if subjects is not None:
+        return read_subjects(subjects), subjects
+    assert documents is not None
+    try:
+        table = pq.read_table(documents, columns=["individual_id", "text", "spans"])
+    except (OSError, pa.ArrowException, KeyError):
+        raise CorpusError(f"{documents}: not Parquet with columns individual_id, text and spans") from None
+    return subjects_from_spans(table), documents
+
+
+def _run(
+    entries: list[ProbeModel], people: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
+    templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from reticent.artifact import fingerprint
+    from reticent.audit.propile_run import probe_models, write_probe
+    from reticent.audit.propile_templates import read_templates
+
+    progress = new_progress(quiet)
+    own = read_templates(templates) if templates is not None else None
+    inputs = {"subjects": fingerprint(source)}
+    inputs |= {f"model:{e.name}": fingerprint(e.path) if Path(e.path).exists() else str(e.path) for e in entries}
+    if templates is not None:
+        inputs["templates"] = fingerprint(templates)
+    with progress.task("probe", None, "rows") as advance:
+        section, answers, learned = probe_models(
+            entries, people, config, templates=own, study=study,
+            progress=lambda what, done, total: advance(done, total, what),
+        )  # fmt: skip
+    page = write_probe(out, section, answers, learned, people, study=study, inputs=inputs) if out else None
+    if as_json:
+        print(json.dumps(section))
+        return
+    from rich.console import Console
+
+    from reticent.audit.propile_report import results_table
+
+    console = Console()
+    console.print(results_table(section))
+    if page:
+        console.print(f"Page: {page}", soft_wrap=True)
+
+
+def _probe_myself(
+    entries: list[ProbeModel], items: Path | None, reference: Path | None, out: Path | None, config: Any
+) -> None:
+    """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
+    from reticent.artifact import write_private
+    from reticent.audit.probe_self import invented_people, probe_myself, read_items, self_page
+    from reticent.audit.propile_subjects import read_subjects
+    from reticent.device import pick_device
+    from reticent.errors import PolicyError
+    from reticent.trainer.models import load_model, load_tokenizer
+
+    if len(entries) != 1:
+        raise PolicyError("--self: give one model")
+    if items is None and not sys.stdin.isatty():
+        raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
+    values = read_items(items) if items is not None else _asked()
+    others = read_subjects(reference) if reference is not None else invented_people(language=config.language)
+    model: Any = load_model(entries[0].path, entries[0].objective)
+    model = model.to(device=pick_device(config.device))
+    found = probe_myself(model, load_tokenizer(entries[0].path), entries[0].objective, values, others, config)
+    page = self_page(found, language=config.language, invented=reference is None)
+    if out is None:
+        print(page)
+    else:
+        write_private(out, page.encode())
+
+
+def _asked() -> dict[str, str]:
+    """Ask on the terminal, on stderr, so that the page alone is on stdout; what is left empty is not used."""
+    given = {}
+    for name in ASKED:
+        text = typer.prompt(name.replace("_", " "), default="", show_default=False, err=True).strip()
+        if text:
+            given[name] = text
+    return given

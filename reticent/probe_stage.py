@@ -1,0 +1,88 @@
+"""The probes of a job: its members' items, asked of every model's last checkpoint and of its base.
+
+The items come from the job's table of records (or the one ``[probe]`` names). Held-out individuals are asked the same
+questions: what a model guesses of people it never saw is skill, and stands beside what it says of members.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.errors import PolicyError
+
+if TYPE_CHECKING:
+    from reticent.config import Job
+    from reticent.job import Run
+
+__all__ = ["probe_inputs", "run_probes", "table_of"]
+
+
+def table_of(job: Job) -> Path:
+    """Return the table of subjects of a job that asks for probes."""
+    assert job.probe is not None
+    table = job.probe.subjects or job.detect.records.get("table")
+    if table is None:
+        raise PolicyError("probe.subjects: a table of people's items is needed, as there is no detect.records")
+    return Path(table)
+
+
+def probe_inputs(run: Run) -> dict[str, str]:
+    """Fingerprints of what the probes of a job read, empty where it asks for none."""
+    if run.job.probe is None:
+        return {}
+    files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
+    return {name: run.fingerprint_at(Path(path)) for name, path in files.items() if path is not None}
+
+
+def run_probes(run: Run) -> dict[str, Any]:
+    """Return the section ``probe`` of the evidence."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from reticent.audit.propile import ProbeConfig
+    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models, with_heldout
+    from reticent.audit.propile_subjects import read_subjects
+    from reticent.audit.propile_templates import read_templates
+    from reticent.audit.soft_prompt import SoftPromptConfig
+
+    job, settings = run.job, run.job.probe
+    assert settings is not None
+    subjects = read_subjects(table_of(job))
+    if subjects.ids is None:
+        raise PolicyError(f"{table_of(job)}: no column individual_id, so nobody knows who is a member")
+    known = run.individuals.table.column("individual_id").combine_chunks()
+    # Who has a record and no document is on no side.
+    codes = pc.fill_null(pc.index_in(pa.array(subjects.ids, known.type), value_set=known), -1).to_numpy()
+    config = ProbeConfig(
+        targets=tuple(settings.targets), levels=tuple(settings.levels), associates=tuple(settings.given),
+        language=settings.language, beam_sizes=tuple(settings.beam_sizes), longest=settings.longest,
+        num_bootstrap=job.audit.num_bootstrap, small_cell=job.audit.small_cell, seed=job.seed, device=job.train.device,
+    )  # fmt: skip
+    models = []
+    for model in job.model:
+        named = f" of {model.name}" if len(job.model) > 1 else ""
+        models.append(ProbeModel(f"base{named}", run._base(model), model.objective))
+        for recipe in model.recipes:
+            checkpoints = run.checkpoints(model, recipe)
+            models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
+    study = None
+    if settings.soft_prompt:
+        study = SoftPromptStudy(
+            prompt=SoftPromptConfig(num_subjects=settings.soft_subjects, num_epochs=settings.soft_epochs, seed=job.seed)
+        )
+    sections = {}
+    for side, white in ((MEMBERS, study), (HELDOUT, None)):
+        chosen = np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0))
+        templates = read_templates(settings.templates) if settings.templates else None
+        with run.progress.task(f"probe {side}", None, "rows") as advance:
+            sections[side], _, _ = probe_models(
+                models, subjects.take(chosen), config, templates=templates, study=white,
+                progress=lambda what, done, total, advance=advance: advance(done, total, what),
+            )  # fmt: skip
+    # As JSON has it: tuples of the settings are lists.
+    return json.loads(json.dumps(with_heldout(sections[MEMBERS], sections[HELDOUT]), allow_nan=False))

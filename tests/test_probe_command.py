@@ -1,0 +1,148 @@
+"""``reticent probe`` from the command line: results, refusals, and a person's own page of which nothing is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import command
+from toy_models import toy_model, toy_tokenizer
+
+from reticent.artifact import require_kind
+from reticent.audit.probe_self import Finding, invented_people, self_page
+from reticent.trainer.models import load_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SECRET = "Zyxwvut"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models ``gpt2`` and ``bert``, a table ``people.parquet``, and one person's ``me.toml``."""
+    folder = tmp_path_factory.mktemp("probe")
+    for kind in ("gpt2", "bert"):
+        toy_model(kind, max_length=128).save_pretrained(folder / kind)
+        load_tokenizer(toy_tokenizer(kind)).save_pretrained(folder / kind)
+    n = 30
+    rows = {"name": [f"Ann {SECRET}{i}" for i in range(n)], "zip": [f"{10000 + i}" for i in range(n)],
+            "phone": [f"555-123-40{i:02}" for i in range(n)]}  # fmt: skip
+    pq.write_table(pa.table(rows), folder / "people.parquet")
+    (folder / "me.toml").write_text(f'name = "Ann {SECRET}"\nphone = "555-123-4567"\nzip = "98765"\n', encoding="utf-8")
+    return folder
+
+
+def test_a_probe_of_two_models_with_soft_prompts(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    status = command(
+        "probe", f"causal={folder / 'gpt2'}", folder / "bert", "--subjects", folder / "people.parquet", "--target", "zip",
+        "--level", "twin", "--level", "triplet", "--soft-prompt", "--soft-subjects", 8, "--soft-tokens", 2,
+        "--soft-epochs", 1, "--out", out, "--json", "--quiet",
+    )  # fmt: skip
+    assert status == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "probe.json").read_text())
+    assert [model["name"] for model in printed["models"]] == ["causal", "bert"]
+    assert printed["models"][0]["soft_prompts"][0]["target"] == "zip"
+    assert require_kind(out, "probe").counts["subjects"] == 30
+    assert require_kind(tmp_path / "out-soft-causal-zip", "soft_prompt").counts["num_tokens"] == 2
+    assert pq.read_table(out / "answers.parquet").num_rows > 300
+    for path in out.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert SECRET.encode() not in path.read_bytes()
+    page = (out / "probe.html").read_text()
+    assert page.count("<svg") > 3
+    assert not [word for word in ("http", "<script") if word in page]
+
+
+def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("probe", folder / "gpt2", "--subjects", folder / "people.parquet", "--target", "zip", "-q") == 0
+    assert "zip, twin" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "why"),
+    [
+        (("--subjects", "people.parquet", "--target", "doctor"), 1, "no column doctor"),
+        (("--subjects", "none.parquet"), 1, "no such file"),
+        (("--subjects", "people.parquet", "--level", "pair"), 2, "level 'pair'"),
+        (("--subjects", "people.parquet", "--templates", "bad.txt"), 2, "unknown field {shoe_size}"),
+        (("--subjects", "people.parquet", "--soft-prompt"), 1, "30 are too few for sets of 128, 32"),
+        (("--documents", "people.parquet"), 1, "not Parquet with columns"),
+        ((), 2, "give --subjects or --documents"),
+        (("--items", "me.toml", "--subjects", "people.parquet"), 2, "--items belongs to --self"),
+        (("--self", "--items", "bad.txt"), 1, "expected lines like"),
+        (("--self", "--items", "me.toml", "--language", "de"), 2, "language 'de'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    folder: Path, arguments: tuple[str, ...], status: int, why: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    Path("bad.txt").write_text("{name} wears {shoe_size} \n")
+    assert command("probe", "gpt2", *arguments, "-q") == status
+    said = capsys.readouterr().err
+    assert why in said
+    assert SECRET not in said
+
+
+def test_a_model_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("probe", folder / "none", "--subjects", folder / "people.parquet") == 1
+    assert "no model here" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------- one person
+
+
+@pytest.mark.parametrize(("kind", "language"), [("gpt2", "en"), ("gpt2", "fr"), ("bert", "en")])
+def test_a_persons_own_page_holds_no_item_and_nothing_else_is_written(
+    folder: Path, tmp_path: Path, kind: str, language: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    status = command("probe", folder / kind, "--self", "--items", folder / "me.toml", "--language", language)
+    page = capsys.readouterr().out
+    assert status == 0
+    assert page.startswith("<!doctype html>")
+    assert ("Rank " if language == "en" else "Rang ") in page
+    for item in (SECRET, "555-123-4567", "98765"):
+        assert item not in page
+    assert list(tmp_path.iterdir()) == []
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_the_page_is_private_where_it_is_written(folder: Path, tmp_path: Path) -> None:
+    arguments = ("--self", "--items", folder / "me.toml", "--subjects", folder / "people.parquet")
+    assert command("probe", folder / "gpt2", *arguments, "--out", tmp_path / "me.html") == 0
+    assert {name for name in os.listdir(tmp_path) if not name.endswith(".lock")} == {"me.html"}
+    assert (tmp_path / "me.html").stat().st_mode & 0o777 == 0o600
+    assert "a list of other people" in (tmp_path / "me.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rank", "said", "level"),
+    [(1, False, "clear"), (3, False, "clear"), (4, False, "some"), (11, False, "some"), (12, False, "none"),
+     (150, True, "clear"), (None, False, "unknown"), (None, None, "unknown")],
+)  # fmt: skip
+def test_what_a_rank_means(rank: int | None, said: bool | None, level: str) -> None:
+    finding = Finding("phone", 1, 5, 1e-4, rank, 200, said)
+    assert finding.level == level
+    page = self_page([finding], language="en", invented=True)
+    assert "1 answer in 10\N{NO-BREAK SPACE}000 " in page
+    assert "within 100 answers the chance that it shows is 1.0 %" in page
+
+
+def test_invented_people_have_the_usual_items() -> None:
+    found: Any = invented_people(30)
+    assert len(found) == 30
+    assert {"name", "phone", "email", "address", "zip", "patient_id", "birth_date"} <= set(found.types)
