@@ -67,8 +67,8 @@ SIZES = {
         epochs={"head": 1, "minilm": 1, "smollm2": 1, "smollm2-dp": 1},
     ),
     "cpu": Size(
-        individuals=100, public=900, words=80, window_length=128, batch_size=8, lora=True,
-        epochs={"head": 4, "minilm": 8, "smollm2": 3, "smollm2-dp": 4},
+        individuals=100, public=900, words=48, window_length=96, batch_size=8, lora=True,
+        epochs={"head": 3, "minilm": 8, "smollm2": 3, "smollm2-dp": 3},
     ),
     "gpu": Size(
         individuals=450, public=285, words=None, window_length=512, batch_size=16, lora=False,
