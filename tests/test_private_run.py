@@ -85,6 +85,27 @@ def test_noise_and_samples_differ_unless_a_seed_is_given(tmp_path: Path) -> None
     assert not torch.equal(*free)
 
 
+def test_masks_are_drawn_under_the_secret_seed_and_never_under_the_known_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window's masks depend on its number, and so on who else is there: under a known seed, a unit more would change
+    the gradient of everybody after it.
+    """
+    from reticent.trainer import loop
+
+    make, seen = loop.make_targets, set()
+    monkeypatch.setattr(loop, "make_targets", lambda *args, **named: seen.add(named["seed"]) or make(*args, **named))
+    found = []
+    for name, secret in (("a", 3), ("b", 3), ("c", 4)):
+        run(tmp_path / name, "bert", "dp-mlm", num_epochs=1, seed=7, privacy=dp(seed=secret))
+        found.append(seen.copy())
+        seen.clear()
+    assert [len(seeds) for seeds in found] == [1, 1, 1]  # of all epochs and steps
+    assert found[0] == found[1] != found[2]
+    assert 7 not in found[0] | found[2]
+    assert all(seed > 2**32 for seed in found[0] | found[2])
+
+
 class StopHereError(Exception):
     pass
 
@@ -124,8 +145,9 @@ def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> 
     assert not any(kept["seed"].encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     with pytest.raises(StopHereError):
         run(tmp_path / "other", progress=stop)
-    with pytest.raises(ArtifactError, match="another training"):
-        run(tmp_path / "other", privacy=dp(max_documents=3))
+    for other in ({"max_documents": 3}, {"max_physical_batch_size": 2}):  # each would give a step's noise another sum
+        with pytest.raises(ArtifactError, match=r"another training \(train\.dp differ\)"):
+            run(tmp_path / "other", privacy=dp(**other))
 
 
 def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:

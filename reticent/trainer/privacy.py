@@ -52,7 +52,7 @@ class PrivacyConfig:
     sample_rate : float, optional
         q; by default the expected number of units is batch_size * gradient_accumulation_steps.
     max_physical_batch_size : int
-        Windows that go through the model at once; changes memory, never the result.
+        Windows that go through the model at once; changes memory and what dropout draws, never the guarantee.
     accountant : {"prv", "rdp"}
         RDP is looser by a tenth; for comparison.
     seed : int, optional
@@ -104,8 +104,12 @@ class PrivacyConfig:
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
     def what_it_computes(self) -> dict[str, object]:
-        """These settings less those that change no weight."""
-        spared = ("budget_file", "budget_epsilon", "budget_delta", "max_physical_batch_size")
+        """These settings less those that change no weight.
+
+        The size of physical batches does: by what dropout draws. A run that went on with another one would do steps
+        again with the same noise on another sum, and two releases that share their noise have none between them.
+        """
+        spared = ("budget_file", "budget_epsilon", "budget_delta")
         return {name: value for name, value in asdict(self).items() if name not in spared}
 
 

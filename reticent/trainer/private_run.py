@@ -1,6 +1,6 @@
 """One private run, as the training loop sees it: planned and paid for before it starts, settled when it ends.
 
-The seed of samples and noise is drawn from the system and stands in two places: in memory, and in the private state
+The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private state
 file that a stopped run goes on from, which is deleted when the run ends.
 """
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from reticent.errors import PolicyError
 from reticent.trainer.budget import Budget
@@ -80,6 +82,13 @@ class PrivateRun:
             num_ranks=world.size,
             autocast=_autocast(config, device),
         )
+
+    @property
+    def mask_seed(self) -> int:
+        """Seed of what is drawn for a unit's own words. Secret as all the others: what is drawn for a window depends
+        on its number, so on who else is there, and under a seed that is known a unit more would change everybody's.
+        """
+        return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
     def _name_and_seed(self, kept: dict[str, Any], privacy: PrivacyConfig, world: World) -> None:
         if not kept:
