@@ -3,7 +3,9 @@
 The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
 the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
 differ by one unit more or less. Epsilon is Opacus' PRV accountant's upper bound over the planned number of steps; it
-covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger.
+covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger;
+nor models that were trained on the same documents without noise. How many units there are is taken for public: the
+sample rate, the number of steps and the default delta are functions of it.
 
 Epsilon is withheld where something else looked at everybody's documents before the training (protection, deduplication,
 pseudonyms): that is not accounted, and the noise does not hide it.
@@ -27,6 +29,7 @@ __all__ = [
     "epsilon_of",
     "plan_privacy",
     "show_delta",
+    "show_epsilon",
     "unaccounted_steps",
 ]
 
@@ -135,9 +138,7 @@ class Guarantee:
         cap = f" (at most {self.max_documents} documents each)" if self.max_documents is not None else ""
         if self.epsilon is None:
             return f"no epsilon (per {self.unit}): not accounted: {', '.join(self.unaccounted)}"
-        # Rounded up: what is printed is still a bound.
-        shown = f"{math.ceil(self.epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(self.epsilon) else "infinite"
-        return f"epsilon {shown} at delta {show_delta(self.delta)} per {self.unit}{cap}"
+        return f"epsilon {show_epsilon(self.epsilon)} at delta {show_delta(self.delta)} per {self.unit}{cap}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +283,11 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
             f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "
             "any noise"
         ) from None
+
+
+def show_epsilon(epsilon: float) -> str:
+    """Return it to two places, rounded up: what is printed is still a bound."""
+    return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
 def show_delta(delta: float) -> str:
