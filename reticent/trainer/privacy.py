@@ -169,7 +169,8 @@ class Plan:
         """Return the plan as the run's ledger keeps it."""
         return {
             "guarantee": str(self.guarantee),
-            "epsilon": self.guarantee.epsilon,
+            # JSON has no word for infinity.
+            "epsilon": "infinite" if self.guarantee.epsilon == math.inf else self.guarantee.epsilon,
             "delta": self.guarantee.delta,
             "unit": self.guarantee.unit,
             "max_documents": self.guarantee.max_documents,
