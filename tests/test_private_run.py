@@ -13,7 +13,7 @@ import torch
 from test_dpsgd import people
 from toy_models import random_store, toy_model, toy_tokenizer
 
-from reticent.errors import ArtifactError, PolicyError
+from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.budget import read_budget
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import TrainResult, train
@@ -160,6 +160,38 @@ def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:
         run(tmp_path / "two", privacy=dp(**{**budget, "noise_multiplier": 0.6}), progress=seen.append)
     assert not seen
     assert len(read_budget(tmp_path / "budget.json")) == 1
+
+
+def test_model_that_cannot_be_trained_privately_spends_nothing(tmp_path: Path) -> None:
+    model = toy_model("gpt2")
+    model.transformer.ln_f.weight = model.transformer.h[0].ln_1.weight
+    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c"}
+    config = TrainConfig(num_epochs=1, batch_size=4, window_length=32, device="cpu", checkpoint_epochs=())
+    with pytest.raises(TrainingError, match="LayerNorm shares its weight"):
+        train(
+            model, people(), get_recipe("dp-clm"), config, tmp_path / "out", tokenizer=toy_tokenizer("gpt2"),
+            privacy=dp(**budget),
+        )  # fmt: skip
+    assert read_budget(tmp_path / "budget.json") == []
+
+
+def test_run_does_not_go_on_with_other_noise_than_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise is found anew from its epsilon; a mixture of two is not what was accounted."""
+    from reticent.trainer import privacy
+
+    def stop(at: dict[str, Any]) -> None:
+        if at["step"] == 2:
+            raise StopHereError
+
+    asked = dp(noise_multiplier=None, target_epsilon=8.0)
+    monkeypatch.setattr(privacy, "_noise_for", lambda *_: 1.0)
+    with pytest.raises(StopHereError):
+        run(tmp_path, progress=stop, privacy=asked)
+    monkeypatch.setattr(privacy, "_noise_for", lambda *_: 1.5)
+    with pytest.raises(ArtifactError, match=r"began with noise 1\.0 and would go on with 1\.5"):
+        run(tmp_path, privacy=asked)
 
 
 def test_protection_and_dp_give_no_epsilon(tmp_path: Path) -> None:
