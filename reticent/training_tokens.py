@@ -128,8 +128,6 @@ def verify_training(
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.folder) as place,
         training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
     ):
-        verdict = verify_ledger(
-            content, epoch_store or store, recipe, settings=settings, progress=progress
-        )
+        verdict = verify_ledger(content, epoch_store or store, recipe, settings=settings, progress=progress)
     verdict.mismatches[:0] = mismatches
     return verdict

@@ -191,7 +191,9 @@ def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
         epsilon, delta = total.basic if bound == "basic" else total.advanced
         premise = "" if bound == "basic" else ", if no epsilon was chosen by the results of an earlier run"
         counted = all(each.epsilon is not None for each in found) and math.isfinite(epsilon)
-        rows.append({**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition{premise}"})
+        rows.append(
+            {**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition{premise}"}
+        )
     return rows
 
 

@@ -1,7 +1,7 @@
 """One private run, as the training loop sees it: planned and paid for before it starts, settled when it ends.
 
-The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private state
-file that a stopped run goes on from, which is deleted when the run ends.
+The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private
+state file that a stopped run goes on from, which is deleted when the run ends.
 """
 
 from __future__ import annotations
