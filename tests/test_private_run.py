@@ -93,8 +93,13 @@ def test_masks_are_drawn_under_the_secret_seed_and_never_under_the_known_one(
     """
     from reticent.trainer import loop
 
-    make, seen = loop.make_targets, set()
-    monkeypatch.setattr(loop, "make_targets", lambda *args, **named: seen.add(named["seed"]) or make(*args, **named))
+    make, seen = loop.make_targets, set[int]()
+
+    def noting(*args: Any, **named: Any) -> Any:
+        seen.add(named["seed"])
+        return make(*args, **named)
+
+    monkeypatch.setattr(loop, "make_targets", noting)
     found = []
     for name, secret in (("a", 3), ("b", 3), ("c", 4)):
         run(tmp_path / name, "bert", "dp-mlm", num_epochs=1, seed=7, privacy=dp(seed=secret))
