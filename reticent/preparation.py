@@ -155,6 +155,7 @@ class Preparation(RunFolder):
                     splits: tuple[str, ...] = splits,
                     style: Style | None = style,
                     tokenizer: str = tokenizer,
+                    model: ModelSection = model,
                 ) -> None:
                     with self.progress.task(
                         f"protect {variant} tokens", self.corpus.num_documents, "documents"
@@ -180,6 +181,11 @@ class Preparation(RunFolder):
                             f"only {counts['retention']:.0%} of the words stay usable as targets "
                             f"(k={settings.k}, n={settings.n}, policy {settings.policy}); "
                             "try policy cover, a smaller n, or more documents"
+                        )
+                    if settings.policy == "last" and settings.n > 1 and model.objective == "mlm" and variant == "train":
+                        self.progress.warn(
+                            f"{model.name} is a masked model, which predicts a word from those after it too: "
+                            "policy last protects one direction only; use all"
                         )
 
                 config = {

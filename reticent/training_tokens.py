@@ -99,26 +99,35 @@ def verify_training(
     """
     import tempfile
 
-    from reticent.artifact import MANIFEST, read_manifest
+    from reticent.artifact import MANIFEST, fingerprint, read_manifest
     from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)
     model = next((model for model in run.job.model if model.name == model_name), None)
     if model is None:
         raise ArtifactError(f"{ledger}: the job of {run.folder} has no model {model_name}")
+    recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
+    try:  # flags that somebody changed behind our back would be drawn again as they are
+        tokens = fingerprint(run.folder / "tokens" / model.name / recipe.tokens)
+    except ArtifactError as error:
+        mismatches.append(str(error))
     if (ledger.parent / MANIFEST).exists():
-        manifest = read_manifest(ledger.parent)
-        settings = manifest.config
-        if hashlib.sha256(ledger.read_bytes()).hexdigest() != manifest.files[ledger.name]["sha256"]:
-            mismatches.append("the file was changed since the training wrote it")
+        try:
+            manifest = read_manifest(ledger.parent)
+        except ArtifactError as error:
+            mismatches.append(str(error))
+        else:
+            settings = manifest.config
+            if hashlib.sha256(ledger.read_bytes()).hexdigest() != manifest.files[ledger.name]["sha256"]:
+                mismatches.append("the file was changed since the training wrote it")
+            if tokens is not None and manifest.inputs.get("tokens", tokens) != tokens:
+                mismatches.append("tokens: not those of the training; they were made again since")
     num_epochs = content["settings"]["num_epochs"]
     with (
         tempfile.TemporaryDirectory(prefix=".verify-", dir=run.folder) as place,
-        training_tokens(run, model, run.job.recipe(recipe_name), Path(place), num_epochs) as (store, epoch_store),
+        training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
     ):
-        verdict = verify_ledger(
-            content, epoch_store or store, run.job.recipe(recipe_name), settings=settings, progress=progress
-        )
+        verdict = verify_ledger(content, epoch_store or store, recipe, settings=settings, progress=progress)
     verdict.mismatches[:0] = mismatches
     return verdict

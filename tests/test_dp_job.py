@@ -15,6 +15,7 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.errors import PolicyError
 from reticent.job import Run
 from reticent.trainer.budget import read_budget
+from reticent.training_tokens import verify_training
 
 pytest.importorskip("opacus")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -82,3 +83,40 @@ def test_deduplication_leaves_an_epsilon_only_within_the_unit(
     dedup = {"mode": "exact", "scope": scope}
     job = parse_job(values(hospital, tmp_path, ["dp-clm"], {"noise_multiplier": 1.0, "unit": unit}, dedup=dedup))
     assert (Run(job)._privacy(job.model[0]).unaccounted == ()) == has_epsilon
+
+
+def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_the_job(
+    hospital: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    run = Run(parse_job(values(hospital, folder, ["dp-clm"], DP)))
+    run.execute("train")
+    path = folder / "models" / "toy" / "dp-clm" / "ledger.json"
+    assert verify_training(run, "toy", "dp-clm", path).mismatches == []
+    content = json.loads(path.read_text())
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"epsilon": content["privacy"]["epsilon"] / 2}, "its steps and noise cost"),
+        ({"steps": content["privacy"]["steps"] + 1}, "were accounted"),
+        ({"unit": "record"}, "by its own numbers it is"),
+        ({"unaccounted": ["deduplication"]}, "just where every step was accounted"),
+        ({"sample_rate": None}, "does not say what this private training cost"),
+    ]
+    for change, says in changes:
+        path.write_text(json.dumps({**content, "privacy": {**content["privacy"], **change}}))
+        mismatches = verify_training(run, "toy", "dp-clm", path).mismatches
+        assert any(says in line for line in mismatches), change
+        assert any("the file was changed" in line or str(path) in line for line in mismatches)
+    path.write_text(json.dumps(content, indent=1))
+    with (folder / "tokens" / "toy" / "train" / "tokenizer.json").open("a") as file:
+        file.write("\n")
+    (found,) = verify_training(run, "toy", "dp-clm", path).mismatches
+    assert "tokens/toy/train/tokenizer.json" in found
+
+
+def test_training_without_noise_is_noted_as_infinite(hospital: Path, tmp_path: Path) -> None:
+    job = values(hospital, tmp_path / "run", ["dp-clm"], {**DP, "noise_multiplier": 0.0})
+    Run(parse_job(job)).execute("train")
+    (spent,) = read_budget(tmp_path / "run" / "privacy-budget.json")
+    assert str(spent.guarantee).startswith("epsilon infinite at delta")
+    ledger = (tmp_path / "run" / "models" / "toy" / "dp-clm" / "ledger.json").read_text()
+    assert json.loads(ledger, parse_constant=lambda name: pytest.fail(name))["privacy"]["epsilon"] == "infinite"

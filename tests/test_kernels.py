@@ -449,15 +449,21 @@ def test_replaced_words_match_oracle(rows: int, length: int, seed: int, shares: 
 def test_digest_of_targets_matches_oracle_however_they_are_batched(seed: int) -> None:
     random = np.random.default_rng(seed)
     labels = np.where(random.random((4, 6)) < 0.5, -100, random.integers(0, 50, (4, 6)))
-    words = random.integers(-1, 4, (4, 6)).astype(np.int32)
+    windows = random.permutation(9)[:4]
     expected = sum(
-        chained(3, 7, int(label), int(word) + 1)
-        for label, word in zip(labels.ravel(), words.ravel(), strict=True)
+        mix(chained(3, 7, int(windows[row]), at) ^ ((int(label) + GOLDEN) & MASK))
+        for (row, at), label in np.ndenumerate(labels)
         if label >= 0
     )
-    assert int(hash_targets(labels, words, 3, 7)) == expected & MASK
-    parts = sum(int(hash_targets(labels[i : i + 1], words[i : i + 1], 3, 7)) for i in range(4))
+    assert int(hash_targets(labels, windows, 3, 7)) == expected & MASK
+    parts = sum(int(hash_targets(labels[i : i + 1], windows[i : i + 1], 3, 7)) for i in range(4))
     assert parts & MASK == expected & MASK
+
+
+def test_digest_tells_a_target_from_its_equal_in_another_document() -> None:
+    """The same token, at the same place, of the same word: protected in one document, not in the other."""
+    windows, allowed, violated = np.array([0, 1]), np.array([[-100, 9], [9, 9]]), np.array([[9, 9], [-100, 9]])
+    assert hash_targets(allowed, windows, 3, 7) != hash_targets(violated, windows, 3, 7)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from test_dpsgd import people
 from toy_models import random_store, toy_model, toy_tokenizer
 
-from reticent.errors import ArtifactError, PolicyError
+from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.budget import read_budget
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import TrainResult, train
@@ -85,6 +85,32 @@ def test_noise_and_samples_differ_unless_a_seed_is_given(tmp_path: Path) -> None
     assert not torch.equal(*free)
 
 
+def test_masks_are_drawn_under_the_secret_seed_and_never_under_the_known_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window's masks depend on its number, and so on who else is there: under a known seed, a unit more would change
+    the gradient of everybody after it.
+    """
+    from reticent.trainer import loop
+
+    make, seen = loop.make_targets, set[int]()
+
+    def noting(*args: Any, **named: Any) -> Any:
+        seen.add(named["seed"])
+        return make(*args, **named)
+
+    monkeypatch.setattr(loop, "make_targets", noting)
+    found = []
+    for name, secret in (("a", 3), ("b", 3), ("c", 4)):
+        run(tmp_path / name, "bert", "dp-mlm", num_epochs=1, seed=7, privacy=dp(seed=secret))
+        found.append(seen.copy())
+        seen.clear()
+    assert [len(seeds) for seeds in found] == [1, 1, 1]  # of all epochs and steps
+    assert found[0] == found[1] != found[2]
+    assert 7 not in found[0] | found[2]
+    assert all(seed > 2**32 for seed in found[0] | found[2])
+
+
 class StopHereError(Exception):
     pass
 
@@ -124,8 +150,9 @@ def test_run_with_a_drawn_seed_can_be_resumed_and_forgets_it(tmp_path: Path) -> 
     assert not any(kept["seed"].encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     with pytest.raises(StopHereError):
         run(tmp_path / "other", progress=stop)
-    with pytest.raises(ArtifactError, match="another training"):
-        run(tmp_path / "other", privacy=dp(max_documents=3))
+    for other in ({"max_documents": 3}, {"max_physical_batch_size": 2}):  # each would give a step's noise another sum
+        with pytest.raises(ArtifactError, match=r"another training \(train\.dp differ\)"):
+            run(tmp_path / "other", privacy=dp(**other))
 
 
 def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:
@@ -138,6 +165,38 @@ def test_budget_refuses_before_the_first_step(tmp_path: Path) -> None:
         run(tmp_path / "two", privacy=dp(**{**budget, "noise_multiplier": 0.6}), progress=seen.append)
     assert not seen
     assert len(read_budget(tmp_path / "budget.json")) == 1
+
+
+def test_model_that_cannot_be_trained_privately_spends_nothing(tmp_path: Path) -> None:
+    model = toy_model("gpt2")
+    model.transformer.ln_f.weight = model.transformer.h[0].ln_1.weight
+    budget = {"budget_file": str(tmp_path / "budget.json"), "corpus": "c"}
+    config = TrainConfig(num_epochs=1, batch_size=4, window_length=32, device="cpu", checkpoint_epochs=())
+    with pytest.raises(TrainingError, match="LayerNorm shares its weight"):
+        train(
+            model, people(), get_recipe("dp-clm"), config, tmp_path / "out", tokenizer=toy_tokenizer("gpt2"),
+            privacy=dp(**budget),
+        )  # fmt: skip
+    assert read_budget(tmp_path / "budget.json") == []
+
+
+def test_run_does_not_go_on_with_other_noise_than_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise is found anew from its epsilon; a mixture of two is not what was accounted."""
+    from reticent.trainer import privacy
+
+    def stop(at: dict[str, Any]) -> None:
+        if at["step"] == 2:
+            raise StopHereError
+
+    asked = dp(noise_multiplier=None, target_epsilon=8.0)
+    monkeypatch.setattr(privacy, "_noise_for", lambda *_: 1.0)
+    with pytest.raises(StopHereError):
+        run(tmp_path, progress=stop, privacy=asked)
+    monkeypatch.setattr(privacy, "_noise_for", lambda *_: 1.5)
+    with pytest.raises(ArtifactError, match=r"began with noise 1\.0 and would go on with 1\.5"):
+        run(tmp_path, privacy=asked)
 
 
 def test_protection_and_dp_give_no_epsilon(tmp_path: Path) -> None:

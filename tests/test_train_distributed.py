@@ -18,6 +18,8 @@ from test_train_resume import dropping
 from toy_models import make_store, random_store
 
 from reticent.engine.store import TokenStore
+from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import read_ledger, verify_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -102,6 +104,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchrun(str(folder / "program.py"), str(Path(__file__).parent), str(folder))
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ledger_of_two_processes_is_drawn_again_by_one(case: str, folder: Path) -> None:
+    _, recipe, store, _ = CASES[case]
+    verdict = verify_ledger(read_ledger(folder / case / "ledger.json"), store(), get_recipe(recipe))
+    assert verdict.mismatches == []
+    assert verdict.counts is not None
+    assert verdict.counts["targets"] > 0
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -159,3 +159,15 @@ def test_two_processes_by_torchrun_make_the_models_of_a_job(mine: Values, tmp_pa
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
     assert unfinished(out) == []
+
+
+@pytest.mark.parametrize(("policy", "warns"), [("last", True), ("all", False)])
+def test_masked_model_under_the_policy_for_causal_ones_warns(
+    policy: str, warns: bool, values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Recorder, "warn", lambda _, message: said.append(message))
+    job = changed(values, out=str(tmp_path / policy), protect={"n": 2, "policy": policy})
+    job["index"] = {"max_n": 2}
+    Run(parse_job(job), Recorder()).execute("protect")
+    assert any("one direction only" in line for line in said) == warns

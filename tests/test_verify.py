@@ -34,9 +34,10 @@ OWN = {
 STORE = random_store(14, length=8, protected=0.3, last_id=300)
 
 
-def trained(recipe: Recipe, out: Path, **options: Any) -> dict[str, Any]:
+def trained(recipe: Recipe, out: Path, *, settings: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     kind = "bert" if recipe.objective == "mlm" else "gpt2"
-    config = TrainConfig(num_epochs=2, batch_size=4, window_length=16, checkpoint_epochs=(), device="cpu", seed=5)
+    values: dict[str, Any] = {"num_epochs": 2, "batch_size": 4, "window_length": 16, "checkpoint_epochs": ()}
+    config = TrainConfig(**{**values, "device": "cpu", "seed": 5, **(settings or {})})
     train(toy_model(kind), STORE, recipe, config, out, tokenizer=toy_tokenizer(kind), **options)
     return read_ledger(out / "ledger.json")
 
@@ -54,6 +55,16 @@ def test_a_ledger_as_it_was_written_holds(name: str, ledgers: dict[str, dict[str
     assert verdict.counts["targets"] > 20
     assert verdict.counts["protected"] > 20
     assert ledgers[name]["recipe"] == OWN[name].to_dict()
+
+
+@pytest.mark.parametrize("settings", [{"packing": True}, {"gradient_accumulation_steps": 2}])
+@pytest.mark.parametrize("name", ["ppmlm", "ppclm"])
+def test_how_windows_were_packed_and_steps_made_changes_no_ledger(
+    name: str, settings: dict[str, Any], ledgers: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    content = trained(OWN[name], tmp_path, settings=settings)
+    assert verify_ledger(content, STORE, OWN[name]).mismatches == []
+    assert content["epochs"] == ledgers[name]["epochs"]
 
 
 def changed(store: TokenStore, name: str, at: int, value: int) -> TokenStore:

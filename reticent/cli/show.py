@@ -162,6 +162,7 @@ def print_status(found: dict[str, Any]) -> None:
 def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
     """Print what each private run cost, and the totals for each corpus and unit."""
     from reticent.trainer.budget import to_plain, totals
+    from reticent.trainer.privacy import show_delta, show_epsilon
 
     if as_json:
         print(
@@ -174,8 +175,8 @@ def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
         state = "" if each.settled else "; never ended, counts in full"
         print(f"{each.started}  {each.about.get('recipe', 'run')} {each.run}: {each.guarantee}{state}")
     for total in totals(spendings):
-        shown = (
-            "no total" if total["epsilon"] is None else f"epsilon {total['epsilon']:.2f} at delta {total['delta']:.2g}"
-        )
+        shown = "no total"
+        if total["epsilon"] is not None:
+            shown = f"epsilon {show_epsilon(total['epsilon'])} at delta {show_delta(total['delta'])}"
         of = f"corpus {total['corpus'][:12]}, {total['runs']} runs per {total['unit']} together"
         print(f"{of}: {shown} ({total['bound']})")

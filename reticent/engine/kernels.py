@@ -318,18 +318,19 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 
 
 @_jit
-def hash_targets(labels: np.ndarray, word_ids: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Sum (modulo 2^64) of a hash of (seed, epoch, label, word) over the targets of a batch.
+def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
+    """Sum (modulo 2^64) of a hash of (seed, epoch, window, column, label) over the targets of a batch.
 
-    A sum, so that it is the same however the targets are batched, and adds up over processes.
+    A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
+    in it: a token that is protected in one document cannot pass for its equal in another.
     """
     total = np.uint64(0)
     num_rows, length = labels.shape
     for row in range(num_rows):
         for at in range(length):
             if labels[row, at] >= 0:
-                word = np.uint64(word_ids[row, at] + 1)
-                total += _hash(np.uint64(seed), np.uint64(epoch), np.uint64(labels[row, at]), word)
+                state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(at))
+                total += _mix(state ^ (np.uint64(labels[row, at]) + np.uint64(0x9E3779B97F4A7C15)))
     return total
 
 

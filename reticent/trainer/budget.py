@@ -4,11 +4,13 @@ A run reserves its whole cost before its first step and settles after its last. 
 counts in full: its checkpoints may have been seen. Runs of one unit of privacy add up; a cost per document says nothing
 about a person with several, so a limit is refused where the file holds runs per both.
 
-Two bounds are kept and the smaller holds, both for runs that were chosen after seeing the results of earlier ones:
+Two bounds are kept and the smaller holds. People look at one run's results before they choose the next one's epsilon,
+and the usual theorem of advanced composition is for epsilons that were fixed before the first run; so:
 
-- basic: sum of epsilons at sum of deltas;
-- advanced (Kairouz, Oh and Viswanath 2015, theorem 3.5): sum of epsilon tanh(epsilon / 2) + sqrt(2 ln(1 / s) * sum of
-  epsilon^2) at sum of deltas plus s, for any s above 0.
+- basic: sum of epsilons at sum of deltas, however they were chosen (Rogers et al. 2016);
+- advanced: sum of epsilon^2 / 2 + sqrt(2 ln(1 / s) * sum of epsilon^2) at sum of deltas plus s. That bounds runs that
+  were chosen one after the other as long as a limit was fixed beforehand that it never passes, with one s (Whitehouse
+  et al. 2023): a limit sets half of its delta aside for s.
 
 The corpus is told by its fingerprint: a corpus with one document more is another one, and nobody here can know.
 """
@@ -68,14 +70,13 @@ def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) ->
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0
     >>> round(compose([1.0] * 30, [1e-6] * 30, 1e-5).advanced[0], 2)
-    40.15
+    41.28
     """
     basic, delta = math.fsum(epsilons), math.fsum(deltas)
     if slack <= 0 or not math.isfinite(basic):
         return Total((basic, delta), (math.inf, delta + max(slack, 0.0)))
-    mean = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon in epsilons)
-    spread = math.sqrt(2 * math.log(1 / slack) * math.fsum(epsilon**2 for epsilon in epsilons))
-    return Total((basic, delta), (mean + spread, delta + slack))
+    squares = math.fsum(epsilon**2 for epsilon in epsilons)
+    return Total((basic, delta), (squares / 2 + math.sqrt(2 * math.log(1 / slack) * squares), delta + slack))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +149,9 @@ class Budget:
     def _fits(self, epsilon: float, delta: float, before: list[Spending], limit: float) -> bool:
         epsilons = [*(each.guarantee.epsilon or 0.0 for each in before), epsilon]
         deltas = [*(each.guarantee.delta for each in before), delta]
-        total = compose(epsilons, deltas, limit - math.fsum(deltas))
         assert self.max_epsilon is not None
-        return math.fsum(deltas) <= limit and total.epsilon <= self.max_epsilon
+        bounds = compose(epsilons, deltas, limit / 2)
+        return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
 
 
 def read_budget(path: Path | str) -> list[Spending]:
@@ -175,7 +176,8 @@ def read_budget(path: Path | str) -> list[Spending]:
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
     """Return what the runs on each corpus cost together, for each unit; None where one has no epsilon.
 
-    Advanced composition may add as much to delta as the runs' own together.
+    Advanced composition may add as much to delta as the runs' own together; without a limit that was fixed beforehand
+    it holds only for epsilons that were, and says so.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
     for each in spendings:
@@ -187,8 +189,11 @@ def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
         total = compose([each.epsilon or 0.0 for each in found], deltas, math.fsum(deltas))
         bound = "basic" if total.basic[0] <= total.advanced[0] else "advanced"
         epsilon, delta = total.basic if bound == "basic" else total.advanced
+        premise = "" if bound == "basic" else ", if no epsilon was chosen by the results of an earlier run"
         counted = all(each.epsilon is not None for each in found) and math.isfinite(epsilon)
-        rows.append({**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition"})
+        rows.append(
+            {**row, "epsilon": epsilon if counted else None, "delta": delta, "bound": f"{bound} composition{premise}"}
+        )
     return rows
 
 

@@ -187,7 +187,7 @@ def draw_targets(
         is_target = np.empty(batch.input_ids.shape, dtype=np.bool_)
         num_eligible = draw_words(batch.word_ids, protected, batch.windows, mask_share, seed, epoch, is_target)
     labels = np.where(is_target, batch.input_ids, IGNORE_INDEX)
-    digest = int(hash_targets(labels, batch.word_ids, seed, epoch))
+    digest = int(hash_targets(labels, batch.windows, seed, epoch))
     ledger.check(labels, protected, num_eligible, epoch=epoch, digest=digest)
     return labels
 

@@ -124,7 +124,7 @@ def train(
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     _check_privacy(recipe, privacy, epoch_store)
     protected = protect_store(store, recipe, special, len(fast_tokenizer))
-    more = privacy.what_it_computes() if privacy else None
+    more = {**privacy.what_it_computes(), "device": device.type, "processes": world.size} if privacy else None
     identity = identity_of(model, store, recipe, config, world.size, more=more)
     world.wait()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
@@ -177,7 +177,8 @@ def train(
                 protected = protect_store(epoch_store(state.epoch), recipe, special, len(fast_tokenizer))
                 windows = cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
             ledger.begin_epoch(state.epoch, protected.fingerprint)
-            make = _maker(recipe, config, special.mask, state.epoch, protected.random_ids)
+            seed = private.mask_seed if private else config.seed
+            make = _maker(recipe, config, special.mask, seed, state.epoch, protected.random_ids)
             counted = copy.deepcopy(ledger)
             if private:
                 epoch_steps = private.plan.steps_per_epoch
@@ -319,7 +320,7 @@ def _add_gradients(
 
 
 def _maker(
-    recipe: Recipe, config: TrainConfig, mask_id: int | None, epoch: int, random_ids: np.ndarray | None
+    recipe: Recipe, config: TrainConfig, mask_id: int | None, seed: int, epoch: int, random_ids: np.ndarray | None
 ) -> Callable[[Batch, Ledger], Targets]:
     def make(batch: Batch, ledger: Ledger) -> Targets:
         return make_targets(
@@ -328,7 +329,7 @@ def _maker(
             ledger,
             mask_id=mask_id,
             mask_share=config.mask_share,
-            seed=config.seed,
+            seed=seed,
             epoch=epoch,
             random_ids=random_ids,
         )

@@ -3,7 +3,9 @@
 The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
 the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
 differ by one unit more or less. Epsilon is Opacus' PRV accountant's upper bound over the planned number of steps; it
-covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger.
+covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger;
+nor models that were trained on the same documents without noise. How many units there are is taken for public: the
+sample rate, the number of steps and the default delta are functions of it.
 
 Epsilon is withheld where something else looked at everybody's documents before the training (protection, deduplication,
 pseudonyms): that is not accounted, and the noise does not hide it.
@@ -27,6 +29,7 @@ __all__ = [
     "epsilon_of",
     "plan_privacy",
     "show_delta",
+    "show_epsilon",
     "unaccounted_steps",
 ]
 
@@ -52,7 +55,7 @@ class PrivacyConfig:
     sample_rate : float, optional
         q; by default the expected number of units is batch_size * gradient_accumulation_steps.
     max_physical_batch_size : int
-        Windows that go through the model at once; changes memory, never the result.
+        Windows that go through the model at once; changes memory and what dropout draws, never the guarantee.
     accountant : {"prv", "rdp"}
         RDP is looser by a tenth; for comparison.
     seed : int, optional
@@ -104,8 +107,12 @@ class PrivacyConfig:
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
     def what_it_computes(self) -> dict[str, object]:
-        """These settings less those that change no weight."""
-        spared = ("budget_file", "budget_epsilon", "budget_delta", "max_physical_batch_size")
+        """These settings less those that change no weight.
+
+        The size of physical batches does: by what dropout draws. A run that went on with another one would do steps
+        again with the same noise on another sum, and two releases that share their noise have none between them.
+        """
+        spared = ("budget_file", "budget_epsilon", "budget_delta")
         return {name: value for name, value in asdict(self).items() if name not in spared}
 
 
@@ -131,9 +138,7 @@ class Guarantee:
         cap = f" (at most {self.max_documents} documents each)" if self.max_documents is not None else ""
         if self.epsilon is None:
             return f"no epsilon (per {self.unit}): not accounted: {', '.join(self.unaccounted)}"
-        # Rounded up: what is printed is still a bound.
-        shown = f"{math.ceil(self.epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(self.epsilon) else "infinite"
-        return f"epsilon {shown} at delta {show_delta(self.delta)} per {self.unit}{cap}"
+        return f"epsilon {show_epsilon(self.epsilon)} at delta {show_delta(self.delta)} per {self.unit}{cap}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +169,8 @@ class Plan:
         """Return the plan as the run's ledger keeps it."""
         return {
             "guarantee": str(self.guarantee),
-            "epsilon": self.guarantee.epsilon,
+            # JSON has no word for infinity.
+            "epsilon": "infinite" if self.guarantee.epsilon == math.inf else self.guarantee.epsilon,
             "delta": self.guarantee.delta,
             "unit": self.guarantee.unit,
             "max_documents": self.guarantee.max_documents,
@@ -278,6 +284,11 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
             f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "
             "any noise"
         ) from None
+
+
+def show_epsilon(epsilon: float) -> str:
+    """Return it to two places, rounded up: what is printed is still a bound."""
+    return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
 def show_delta(delta: float) -> str:

@@ -1,7 +1,7 @@
 """One private run, as the training loop sees it: planned and paid for before it starts, settled when it ends.
 
-The seed of samples and noise is drawn from the system and stands in two places: in memory, and in the private state
-file that a stopped run goes on from, which is deleted when the run ends.
+The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private
+state file that a stopped run goes on from, which is deleted when the run ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.errors import PolicyError
+import numpy as np
+
+from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
@@ -37,10 +39,12 @@ class PrivateRun:
     Parameters
     ----------
     kept : dict
-        What the state of the training keeps of this run (seed and name); filled where it is empty.
+        What the state of the training keeps of this run (seed, name and noise); filled where it is empty.
 
     Raises
     ------
+    ArtifactError
+        A run that goes on would go on with other noise.
     PolicyError
         Opacus is missing, a setting does not go with DP-SGD, or the privacy budget does not allow the run.
     """
@@ -62,11 +66,6 @@ class PrivateRun:
         self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted_steps(recipe))
         self._name_and_seed(kept, privacy, world)
         self.budget = self._budget(privacy)
-        if self.budget is not None and world.is_main:
-            about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
-            about["recipe"] = recipe.name
-            self.budget.reserve(self.name, self.plan.guarantee, len(self.units), about)
-        world.wait()  # nobody trains before it is paid for
         from reticent.trainer.dpsgd import PrivateSteps
 
         self.steps = PrivateSteps(
@@ -80,6 +79,22 @@ class PrivateRun:
             num_ranks=world.size,
             autocast=_autocast(config, device),
         )
+        if self.budget is not None and world.is_main:  # after all that can be refused for another reason
+            about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
+            about["recipe"] = recipe.name
+            try:
+                self.budget.reserve(self.name, self.plan.guarantee, len(self.units), about)
+            except BaseException:
+                self.steps.close()
+                raise
+        world.wait()  # nobody trains before it is paid for
+
+    @property
+    def mask_seed(self) -> int:
+        """Seed of what is drawn for a unit's own words. Secret as all the others: what is drawn for a window depends
+        on its number, so on who else is there, and under a seed that is known a unit more would change everybody's.
+        """
+        return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
     def _name_and_seed(self, kept: dict[str, Any], privacy: PrivacyConfig, world: World) -> None:
         if not kept:
@@ -88,6 +103,12 @@ class PrivateRun:
             words = [int(word) for word in world.sum(*(word if world.is_main else 0 for word in words))]
             kept["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
             kept["run"] = f"{words[4]:08x}"
+            kept["noise"] = repr(self.plan.noise_multiplier)
+        if kept["noise"] != repr(self.plan.noise_multiplier):
+            raise ArtifactError(
+                f"this training began with noise {kept['noise']} and would go on with {self.plan.noise_multiplier!r}, "
+                "which this version of Opacus finds for its epsilon; go on with the other version, or begin anew"
+            )
         self.seed, self.name = int(kept["seed"], 16), kept["run"]
 
     @staticmethod

@@ -63,7 +63,7 @@ def identity_of(
     settings = {name: value for name, value in asdict(config).items() if name not in UNBOUND}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
     identity = {"settings": settings, "recipe": asdict(recipe), "tokens": _tokens_digest(store)}
-    identity |= {"model": _weights_digest(model), "more": more}
+    identity |= {"model": _weights_digest(model), "train.dp": more}
     return json.loads(json.dumps(identity, default=str))
 
 

@@ -1,13 +1,15 @@
 """The ledger of a run on disk, and the proof of it: every epoch's targets drawn again without a model.
 
 What a run may predict is a function of its tokens, its recipe and its seed, so whoever has these can draw it again:
-the order of the windows, the words that were masked, the tokens that were dropped. Needs no torch; a core draws tens
+the order of the windows, the words that were masked, the tokens that were dropped. Needs no torch (but for DP-SGD's
+epsilon, which Opacus computes); a core draws tens
 of millions of tokens a second.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -77,7 +79,8 @@ class Verdict:
     """What a ledger says that is not so, as sentences; none where it holds.
 
     ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
-    tokens, their protection, the recipe and the settings are compared, and that no violation was counted.
+    tokens, their protection, the recipe, the settings and epsilon's arithmetic are compared, and that no violation was
+    counted.
     """
 
     mismatches: list[str]
@@ -131,6 +134,8 @@ def verify_ledger(
     ]
     if content["violations"]:
         wrong.append(f"{content['violations']:,} protected tokens were targets")
+    if recipe.private:
+        wrong += _wrong_promise(content.get("privacy", {}))
     drawn = Ledger()
     for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn), 1):
         row = rows[epoch]
@@ -174,6 +179,38 @@ def _drawn_again(
                 epoch=epoch,
             )
         yield epoch, protection
+
+
+def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
+    """Compare what DP-SGD promised with the steps it took and, where Opacus is there, with what they cost."""
+    from importlib.util import find_spec
+
+    from reticent.trainer.privacy import Guarantee, epsilon_of
+
+    try:
+        wrong = []
+        if said["steps"] != said["num_steps"]:
+            wrong.append(f"privacy: {said['steps']:,} steps were taken, {said['num_steps']:,} were accounted")
+        epsilon = math.inf if said["epsilon"] == "infinite" else said["epsilon"]
+        if (epsilon is None) != bool(said["unaccounted"]):
+            wrong.append("privacy: there is an epsilon just where every step was accounted")
+        promise = Guarantee(
+            epsilon=epsilon,
+            delta=said["delta"],
+            unit=said["unit"],
+            max_documents=said["max_documents"],
+            unaccounted=tuple(said["unaccounted"]),
+        )
+        if str(promise) != said["guarantee"]:
+            wrong.append(f"privacy: the ledger says {said['guarantee']!r}, by its own numbers it is {str(promise)!r}")
+        if epsilon is not None and find_spec("opacus") is not None:
+            mechanism = (said["sample_rate"], said["noise_multiplier"], said["num_steps"])
+            again = epsilon_of(*mechanism, said["delta"], said["accountant"])
+            if not math.isclose(again, epsilon, rel_tol=1e-6):
+                wrong.append(f"privacy: epsilon: the ledger says {epsilon}, its steps and noise cost {again}")
+    except (KeyError, TypeError, ValueError):
+        return ["privacy: the ledger does not say what this private training cost"]
+    return wrong
 
 
 def _said(value: Any) -> str:
