@@ -341,6 +341,19 @@ def optimizers(monkeypatch: pytest.MonkeyPatch) -> list[torch.optim.AdamW]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_a_compiled_model_has_the_losses_of_one_that_is_not(kind: str, recipe: str, tmp_path: Path) -> None:
+    store = random_store(24, length=12)
+    plain = run(kind, recipe, tmp_path / "plain", store=store)
+    torch._dynamo.utils.counters.clear()
+    compiled = run(kind, recipe, tmp_path / "compiled", store=store, torch_compile=True)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert compiled.ledger == plain.ledger
+    load_model(compiled.checkpoints[2], get_recipe(recipe).objective)  # a plain folder, its weights under their names
+
+
 def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: list[torch.optim.AdamW]) -> None:
     rates: list[list[float]] = []
 
