@@ -552,6 +552,28 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
 
 
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 0.999])
+def test_a_shard_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(
+    kept: float, tmp_path: Path
+) -> None:
+    folder, store = tmp_path / "tokens", random_store(12, length=6)
+    folder.mkdir()
+    writer = ShardWriter(folder, 300)
+    writer.write(
+        store.doc_ids, store.individual, store.doc_offsets, store.input_ids, store.word_ids, store.flags,
+        store.ngram_starts,
+    )  # fmt: skip
+    writer.close()
+    (folder / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+    (checkpoint,) = run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=1).checkpoints.values()
+    before = (checkpoint / "model.safetensors").read_bytes()
+    (shard,) = folder.glob("shard-*.arrow")
+    shard.write_bytes(shard.read_bytes()[: int(kept * shard.stat().st_size)])
+    with pytest.raises(ArtifactError, match="shard-00000.arrow"):
+        run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=2)
+    assert (checkpoint / "model.safetensors").read_bytes() == before
+
+
 def test_windows_longer_than_the_models_positions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="window_length 65 is longer than the model's 64 positions"):
         run("gpt2", "clm", tmp_path, window_length=65)
