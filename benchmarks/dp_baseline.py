@@ -3,9 +3,9 @@
 A small causal model is pre-trained on generated English notes, then fine-tuned on generated French ones: with the
 recipe ``clm`` (no privacy), and with ``dp-clm`` at one epsilon per individual. Naive is what the plain recipe has: all
 weights, batch 16, learning rate 1e-4 falling to 0, weight decay, as many epochs. Tuned is LoRA, a large expected batch,
-more epochs, a higher learning rate that does not fall, no decay. Between them stands the
-large batch with all weights. Accuracy is that of the next token, on individuals whom no training saw; "base" is the
-model before any fine-tuning.
+more epochs, a higher learning rate that does not fall, no decay. Between them stands the large batch with all
+weights. Accuracy is that of the next token, on individuals whom no training saw; "base" is the model before any
+fine-tuning.
 
     python -m benchmarks.dp_baseline [--size toy|cpu]
 """
