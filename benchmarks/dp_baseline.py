@@ -2,8 +2,8 @@
 
 A small causal model is pre-trained on generated English notes, then fine-tuned on generated French ones: with the
 recipe ``clm`` (no privacy), and with ``dp-clm`` at one epsilon per individual. Naive is what the plain recipe has: all
-weights, batch 16, learning rate 1e-4 falling to 0, weight decay, as many epochs. Tuned is LoRA, a large expected batch,
-more epochs, a higher learning rate that does not fall, no decay. Between them stands the large batch with all
+weights, batch 16, learning rate 1e-4 falling to 0, weight decay. Tuned is LoRA, a large expected batch,
+a higher learning rate that does not fall, no decay. Between them stands the large batch with all
 weights. Accuracy is that of the next token, on individuals whom no training saw; "base" is the model before any
 fine-tuning.
 
@@ -32,7 +32,7 @@ from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import cut_windows
 
 #: Individuals, epochs of the plain recipe and of tuned DP, and seeds.
-SIZES = {"toy": (40, 1, 1, (0,)), "cpu": (400, 8, 24, (0,))}
+SIZES = {"toy": (40, 1, 1, (0,)), "cpu": (400, 8, 8, (0,))}
 EPSILON = 8.0
 #: The settings to take for a DP baseline, as they stand in a job file under [train] and [train.dp].
 LARGE: dict[str, Any] = {
