@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,19 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
     from reticent.job import Run
+    from reticent.plan import Step
+    from reticent.run_folder import Training
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig
 
-__all__ = ["classify_documents", "classify_models", "labelled_documents", "read_labels", "read_results"]
+__all__ = [
+    "classification_steps",
+    "classify_documents",
+    "classify_models",
+    "labelled_documents",
+    "read_labels",
+    "read_results",
+]
 
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
@@ -62,53 +71,123 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
     return _labelled(store, read_labels(run.corpus, run.job), run.individuals.mask(MEMBERS), run.job)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Classifiers on the checkpoints of a training, or (None) on the base: one artefact.
+
+    The classifier's own seed is the job's throughout: what differs between seeds is the training, on the same people.
+    """
+
+    model: ModelSection
+    training: Training | None = None
+
+    @property
+    def recipe(self) -> str:
+        return "base" if self.training is None else self.training.recipe
+
+    @property
+    def name(self) -> str:
+        """Name of its artefact."""
+        folder = f"classification/{self.model.name}"
+        return f"{folder}/base" if self.training is None else self.training.name.replace("models", "classification", 1)
+
+    @property
+    def title(self) -> str:
+        seed = "" if self.training is None or self.training.seed is None else f", seed {self.training.seed}"
+        return f"classifying from {self.recipe} of {self.model.name}{seed}"
+
+    def epochs(self, job: Job) -> list[int]:
+        """Epochs of the checkpoints to start from; of the base 0."""
+        if self.training is None:
+            return [0]
+        return _starts(job.training(self.model).epochs_kept(), _settings(job), f"{self.model.name}/{self.recipe}")
+
+    def config(self, job: Job) -> dict[str, Any]:
+        """Settings it depends on."""
+        settings = _settings(job)
+        return {
+            **settings.model_dump(),
+            **asdict(_config(job, self.model)),
+            **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
+            "label": settings.label or job.corpus.label,
+        }
+
+    def inputs(self, run: Run) -> dict[str, str]:
+        """Fingerprints of what it is made from; its training must be there."""
+        if self.training is None:
+            inputs = run._base_input(self.model)
+        else:
+            epochs = self.epochs(run.job)
+            inputs = {f"epoch-{epoch:04d}": run.checkpoint_fingerprint(self.training, epoch) for epoch in epochs}
+        return {
+            **inputs,
+            "corpus": run.corpus.fingerprint(),
+            "split": run.fingerprint_of("split"),
+            "tokens": run.fingerprint_of(f"tokens/{self.model.name}/audit"),
+        }
+
+
+def _stages(run: Run) -> list[_Stage]:
+    """The base and every training of each model, by recipe and seed."""
+    found = []
+    for model in run.job.model:
+        own = sorted((t for t in run.trainings() if t.model is model), key=lambda t: model.recipes.index(t.recipe))
+        found += [_Stage(model), *(_Stage(model, training) for training in own)]
+    return found
+
+
+def classification_steps(run: Run, is_trained: Mapping[str, bool]) -> Iterator[tuple[Step, bool]]:
+    """Yield the steps of the stage for a plan, each with whether it looks done; ``is_trained`` is by training."""
+    from reticent.artifact import read_manifest
+    from reticent.plan import Step
+
+    for stage in _stages(run):
+        tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
+        work = tokens * _settings(run.job).num_epochs * len(stage.epochs(run.job))
+        step = Step(
+            name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work
+        )  # fmt: skip
+        done = stage.training is None or is_trained[stage.training.name]
+        yield (
+            step,
+            done and run.looks_current(stage.name, stage.config(run.job), stage.inputs(run), kind="classification"),
+        )
+
+
 def classify_models(run: Run) -> None:
-    """Classify from the base and the checkpoints of every recipe of a run: an artefact each, that of "base" with what
+    """Classify from the base and the checkpoints of every training of a run: an artefact each, that of "base" with what
     needs no model. Each is ``classification.json``, and the classifiers if the job keeps them.
     """
-    job, settings = run.job, _settings(run.job)
-    for model in job.model:
-        for recipe in ("base", *model.recipes):
-            name = f"{model.name}/{recipe}"
-            if recipe == "base":
-                starts = [(0, Path(run._base(model)))]
-                inputs = run._base_input(model)
-            else:
-                starts = _starts(run.checkpoints(model, recipe), settings, name)
-                inputs = {f"epoch-{epoch:04d}": run.fingerprint_at(path) for epoch, path in starts}
-            inputs |= {
-                "corpus": run.corpus.fingerprint(),
-                "split": run.fingerprint_of("split"),
-                "tokens": run.fingerprint_of(f"tokens/{model.name}/audit"),
-            }
-            config = {
-                **settings.model_dump(),
-                **asdict(_config(job, model)),
-                **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
-                "label": settings.label or job.corpus.label,
-            }
+    job = run.job
+    for stage in _stages(run):
 
-            def build(
-                folder: Path,
-                counts: dict[str, Any],
-                *,
-                model: ModelSection = model,
-                recipe: str = recipe,
-                starts: list[tuple[int, Path]] = starts,
-            ) -> None:
-                documents = labelled_documents(run, model)
-                rows = _baselines(documents, job) if recipe == "base" else []
-                for epoch, checkpoint in starts:
-                    label = f"epoch-{epoch:04d}" if epoch else recipe
-                    out = folder / label if settings.save_model else None
-                    config = _config(job, model)
-                    found = _classify_one(checkpoint, documents, config, job, out, run.progress, f"{recipe} {label}")
-                    rows.append({"recipe": recipe, "epoch": epoch, **found})
-                result = _result(documents, job, model.name, rows)
-                (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-                counts.update(result["documents"], classes=len(documents.class_names), models=len(starts))
+        def build(folder: Path, counts: dict[str, Any], *, stage: _Stage = stage) -> None:
+            model, training = stage.model, stage.training
+            documents = labelled_documents(run, model)
+            rows = _baselines(documents, job) if training is None else []
+            epochs = stage.epochs(job)
+            kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run._base(model))}
+            with run.progress.task(stage.title, None, "steps") as advance:
+                for number, epoch in enumerate(epochs):
+                    out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if _settings(job).save_model else None
+                    config, tell = _config(job, model), _part_of(advance, number, len(epochs))
+                    found = _classify_one(kept[epoch], documents, config, job, out, tell)
+                    rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
+            result = _result(documents, job, model.name, rows)
+            (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
+            counts.update(result["documents"], classes=len(documents.class_names), models=len(epochs))
 
-            run.make(f"classification/{name}", config, inputs, build, kind="classification")
+        run.make(stage.name, stage.config(job), stage.inputs(run), build, kind="classification")
+
+
+def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[dict[str, Any]], None]:
+    """Report steps as those of part ``number`` of ``count`` equal parts."""
+
+    def tell(said: dict[str, Any]) -> None:
+        size = said["num_steps"]
+        advance({**said, "step": number * size + said["step"], "num_steps": count * size})
+
+    return tell
 
 
 def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, progress: Progress) -> dict[str, Any]:
@@ -141,7 +220,8 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
             if number == 1:
                 rows += _baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
-            measured = _classify_one(path, documents, _config(job), job, kept, progress, path.name)
+            with progress.task(f"classify {path.name}", None, "steps") as advance:
+                measured = _classify_one(path, documents, _config(job), job, kept, advance)
             rows.append({"recipe": path.name, "epoch": 0, **measured})
         return _result(documents, job, None, rows)
 
@@ -157,13 +237,16 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
 
 
 def read_results(run: Run) -> list[dict[str, Any]]:
-    """Return the results of a run's stage, a dictionary a model, the rows of its base and baselines first."""
-    results = []
-    for model in run.job.model:
-        names = ("base", *model.recipes)
-        parts = [json.loads((run.folder / "classification" / model.name / n / FILE).read_text()) for n in names]
-        results.append({**parts[0], "results": [row for part in parts for row in part["results"]]})
-    return results
+    """Return the results of a run's stage, a dictionary a model, the rows of its base and baselines first, then by
+    recipe, seed (where the job has several) and epoch.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    for stage in _stages(run):
+        found = json.loads((run.folder / stage.name / FILE).read_text())
+        seed = {} if stage.training is None or stage.training.seed is None else {"seed": stage.training.seed}
+        whole = results.setdefault(stage.model.name, {**found, "results": []})
+        whole["results"] += [{**row, **seed} for row in found["results"]]
+    return list(results.values())
 
 
 def _settings(job: Job) -> ClassifySection:
@@ -181,15 +264,15 @@ def _config(job: Job, model: ModelSection | None = None) -> ClassifyConfig:
     return ClassifyConfig(**own, **shared, seed=job.seed)
 
 
-def _starts(kept: dict[int, Path], settings: ClassifySection, name: str) -> list[tuple[int, Path]]:
-    """Checkpoints to start from."""
+def _starts(kept: Sequence[int], settings: ClassifySection, name: str) -> list[int]:
+    """Epochs, of those whose checkpoints are kept, to start from."""
     wanted = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]
     if missing := sorted(set(wanted) - set(kept)):
         shown = ", ".join(map(str, sorted(kept)))
         raise PolicyError(f"classify.from_epochs: {name} has no checkpoint of epoch {missing[0]}; kept are {shown}")
-    return [(epoch, kept[epoch]) for epoch in sorted(set(wanted))]
+    return sorted(set(wanted))
 
 
 def _tokenised(
@@ -252,13 +335,11 @@ def _classify_one(
     config: ClassifyConfig,
     job: Job,
     out: Path | None,
-    progress: Progress,
-    name: str,
+    progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     from reticent.trainer.classify import classify
 
-    with progress.task(f"classify {name}", None, "steps") as advance:
-        found = classify(checkpoint, documents, config, out=out, progress=advance)
+    found = classify(checkpoint, documents, config, out=out, progress=progress)
     return {
         **_measured(documents, found.predicted, job),
         "training": {

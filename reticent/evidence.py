@@ -196,7 +196,7 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
     return {"model": piece.model.name, **seed, **measured}
 
 
-def plan_steps(run: Run, *, scoring: bool) -> Iterator[tuple[Any, bool]]:
+def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[Any, bool]]:
     """Yield the steps of the experiment in the order they run, each with whether it looks done already."""
     from reticent.artifact import read_manifest
     from reticent.plan import Step
@@ -238,6 +238,10 @@ def plan_steps(run: Run, *, scoring: bool) -> Iterator[tuple[Any, bool]]:
             work=tokens(model, "train") * run.job.training(model).num_epochs,
         )
         yield step, done[training.name]
+    if classifying and run.job.classify is not None:
+        from reticent.classification import classification_steps
+
+        yield from classification_steps(run, done)
     for model in run.job.model if scoring else ():
         for piece in pieces_of(run, model)[1:]:
             yield score_step(piece), is_done(piece)

@@ -58,7 +58,7 @@ class Run(Preparation):
         with ExitStack() as stack:
             for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
                 if stage == "train":
-                    self._begin_experiment(stack, scoring=STAGES.index(until) >= STAGES.index("audit"))
+                    self._begin_experiment(stack, until)
                 getattr(self, stage)()
         if alone:
             self._tell_mended({})
@@ -87,14 +87,15 @@ class Run(Preparation):
 
     # ----------------------------------------------------------------- trainer
 
-    def _begin_experiment(self, stack: ExitStack, *, scoring: bool) -> None:
+    def _begin_experiment(self, stack: ExitStack, until: str) -> None:
         """Show how far the whole is from here on. Base models are measured first: what does not fit into one is found
         out before hours of training, and how fast it is scored is known for the expected end.
         """
         from reticent.evidence import measure, plan_steps
         from reticent.plan import Plan
 
-        steps = list(plan_steps(self, scoring=scoring))
+        scoring, classifying = (STAGES.index(until) >= STAGES.index(stage) for stage in ("audit", "classify"))
+        steps = list(plan_steps(self, scoring=scoring, classifying=classifying))
         done = [step.name for step, is_done in steps if is_done]
         plan = Plan((step for step, _ in steps), done=done, earlier=self.timings.read())
         stack.enter_context(self.progress.experiment(plan))
@@ -135,8 +136,8 @@ class Run(Preparation):
         return f"tokens/{training.model.name}/{self.job.recipe(training.recipe).tokens}"
 
     def _make_room(self, training: Training) -> None:
-        """What was trained without ``seeds`` is the training with the job's seed, and goes into its place. The other
-        way round nothing is moved: several trainings would have to go.
+        """What was trained (and classified) without ``seeds`` is the training with the job's seed, and goes into its
+        place. The other way round nothing is moved: several trainings would have to go.
         """
         from reticent.artifact import nest_artifact
 
@@ -144,7 +145,8 @@ class Run(Preparation):
         if not launched().is_main:
             return
         if training.seed is not None:
-            nest_artifact(place, f"seed-{self.job.seed}")
+            for kind in ("models", "classification"):
+                nest_artifact(self.folder / kind / training.model.name / training.recipe, f"seed-{self.job.seed}")
         elif any(place.glob("seed-*")):
             raise ArtifactError(
                 f"{place}: holds trainings of several seeds; keep train.seeds in the job, or choose another place"

@@ -1,4 +1,4 @@
-"""The plan of an experiment: its trainings and scorings, what of them is done, and when the rest will be.
+"""The plan of an experiment: trainings, classifications, scorings, what of them is done, when the rest will be.
 
 The expected end is made of what was measured on the same model, and is None until every sort of work that is left was:
 a guess that nobody measured is worse than none. Work is counted in tokens that pass through a model, so that the speed
@@ -27,7 +27,7 @@ ENOUGH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One training or scoring.
+    """One training, classification (of all starts of a training) or scoring.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Step:
 
     name: str
     title: str
-    kind: Literal["train", "score"]
+    kind: Literal["train", "classify", "score"]
     model: str
     recipe: str
     work: float
@@ -191,14 +191,19 @@ class Plan:
         """Steps that are not done, the running one among them."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
+    def what(self) -> str:
+        """What is counted, in words."""
+        classifies = any(step.kind == "classify" for step in self.steps.values())
+        return "trainings, classifications and scorings" if classifies else "trainings and scorings"
+
     def unmeasured(self) -> list[str]:
         """What has to be measured before the end can be told, in words."""
-        what = {"train": "training", "score": "scoring"}
+        what = {"train": "training", "classify": "classifying from", "score": "scoring"}
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 
     def line(self, now: float | None = None) -> str:
         """Return what a person wants to know, in one line."""
-        said = [f"{len(self.done)} of {len(self.steps)} trainings and scorings done"]
+        said = [f"{len(self.done)} of {len(self.steps)} {self.what()} done"]
         if self.running is not None:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
         return "; ".join([*said, *([self.note(now)] if self.left else [])])

@@ -26,7 +26,8 @@ def job_status(run: Run) -> dict[str, Any]:
     """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job.
 
     A state is "done", "to do" or, where something of the name is there that the job would make anew, "out of date".
-    ``plan`` counts trainings and scorings; its ``remaining_seconds`` is None while nobody measured what is left.
+    ``plan`` counts trainings, classifications and scorings; its ``remaining_seconds`` is None while nobody measured
+    what is left.
     """
     survey = _Survey(run.job, Progress(quiet=True))
     survey.walk()
@@ -39,16 +40,17 @@ def job_status(run: Run) -> dict[str, Any]:
 
 
 def _plan_of(survey: _Survey, earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Counts and expected time of the trainings and scorings; None before there are tokens to train on."""
+    """Counts and expected time of what the plan has; None before there are tokens to train on."""
     from reticent.evidence import plan_steps
 
     try:
-        steps = list(plan_steps(survey, scoring=True))
+        steps = list(plan_steps(survey, scoring=True, classifying=True))
     except ReticentError:
         return None
     plan = Plan((s for s, _ in steps), done=[s.name for s, is_done in steps if is_done], earlier=earlier)
     left = [step.name for step in plan.left]
     return {
+        "what": plan.what(),
         "num_steps": len(steps),
         "num_done": len(plan.done),
         "next": left[0] if left else None,

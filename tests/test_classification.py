@@ -27,6 +27,7 @@ from reticent.config import parse_job
 from reticent.engine.split import open_individuals
 from reticent.errors import CorpusError, PolicyError
 from reticent.job import Run
+from reticent.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -209,6 +210,34 @@ def test_a_job_classifies_from_every_start_beside_base_and_baselines(folder: Pat
         assert not path.is_file() or b"number7" not in path.read_bytes()
 
 
+def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_the_first(
+    folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(finished, tmp_path / "run"))
+    before = (finished / "classification/toy/mlm/classification.json").read_bytes()
+    values = values_of(folder, out, save_model=True)
+    values["train"]["seeds"] = [0, 1]
+    status = job_status(Run(parse_job(values)))
+    names = [found["name"] for found in status["artifacts"] if found["name"].startswith("classification/")]
+    assert names == ["classification/toy/base"] + [
+        f"classification/toy/{recipe}/seed-{seed}" for recipe in ("mlm", "ppmlm") for seed in (0, 1)
+    ]
+    plan = status["plan"]
+    assert plan["what"] == "trainings, classifications and scorings"
+    assert plan["num_steps"] == 4 + 5 + 1 + 8  # of the classifications one is of the base; scored is every epoch
+    Run(parse_job(values)).execute("classify")
+    assert (out / "classification/toy/mlm/seed-0/classification.json").read_bytes() == before
+    (result,) = read_results(Run(parse_job(values)))
+    rows = result["results"][3:]
+    assert [(row["recipe"], row["seed"], row["epoch"]) for row in rows] == [
+        (recipe, seed, epoch) for recipe in ("mlm", "ppmlm") for seed in (0, 1) for epoch in (1, 2)
+    ]
+    losses = {row["seed"]: row["training"]["losses"] for row in rows if (row["recipe"], row["epoch"]) == ("mlm", 2)}
+    assert losses[0] != losses[1]  # of another model
+    assert command("classify", out, "-q") == 0
+    assert re.search(r"^ppmlm, seed 1 +2 +0\.\d{3} \[", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_members_train_and_held_out_individuals_are_what_is_measured(folder: Path, finished: Path) -> None:
     individuals = open_individuals(finished / "split")
     sides = dict(zip(individuals.table.column("individual_id").to_pylist(), individuals.mask("members"), strict=True))
@@ -276,12 +305,12 @@ def test_a_column_that_is_not_there_is_found_out_before_the_training(folder: Pat
     assert not (tmp_path / "run").exists()
 
 
-def test_starts_are_those_of_the_paper_where_they_were_kept(folder: Path) -> None:
+def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
     from reticent.classification import _starts
     from reticent.config import ClassifySection
 
     def starts(*kept: int, **settings: Any) -> list[int]:
-        return [epoch for epoch, _ in _starts(dict.fromkeys(kept, folder), ClassifySection(**settings), "x")]
+        return _starts(kept, ClassifySection(**settings), "x")
 
     assert starts(4, 8, 16, 32, 64) == [8, 64]
     assert starts(4, 8) == [8]

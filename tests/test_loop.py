@@ -341,6 +341,19 @@ def optimizers(monkeypatch: pytest.MonkeyPatch) -> list[torch.optim.AdamW]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "recipe"), KINDS)
+def test_a_compiled_model_has_the_losses_of_one_that_is_not(kind: str, recipe: str, tmp_path: Path) -> None:
+    store = random_store(24, length=12)
+    plain = run(kind, recipe, tmp_path / "plain", store=store)
+    torch._dynamo.utils.counters.clear()
+    compiled = run(kind, recipe, tmp_path / "compiled", store=store, torch_compile=True)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    assert compiled.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert compiled.ledger == plain.ledger
+    load_model(compiled.checkpoints[2], get_recipe(recipe).objective)  # a plain folder, its weights under their names
+
+
 def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: list[torch.optim.AdamW]) -> None:
     rates: list[list[float]] = []
 
@@ -353,7 +366,7 @@ def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: li
     model.base_model.register_forward_pre_hook(lambda *_: used.append(optimizers[0].param_groups[0]["lr"]))
     run("gpt2", "clm", tmp_path, model=model, num_epochs=2, learning_rate=0.6, progress=progress)  # 3 steps an epoch
     assert used == pytest.approx([0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
-    assert [rate for rate, _ in rates] == pytest.approx([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    assert [rate for rate, _ in rates] == used
     assert all(one == other for one, other in rates)
 
 
@@ -364,7 +377,7 @@ def test_the_learning_rate_rises_while_it_warms_up(tmp_path: Path, optimizers: l
         rates.append(optimizers[0].param_groups[0]["lr"])
 
     run("gpt2", "clm", tmp_path, num_epochs=2, learning_rate=0.6, warmup_steps=2, progress=progress)
-    assert rates == pytest.approx([0.3, 0.6, 0.45, 0.3, 0.15, 0.0])
+    assert rates == pytest.approx([0.0, 0.3, 0.6, 0.45, 0.3, 0.15])  # as transformers' schedule has it
 
 
 def test_gradients_are_clipped_and_biases_and_norms_do_not_decay(
@@ -537,6 +550,28 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
         run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 0.999])
+def test_a_shard_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(
+    kept: float, tmp_path: Path
+) -> None:
+    folder, store = tmp_path / "tokens", random_store(12, length=6)
+    folder.mkdir()
+    writer = ShardWriter(folder, 300)
+    writer.write(
+        store.doc_ids, store.individual, store.doc_offsets, store.input_ids, store.word_ids, store.flags,
+        store.ngram_starts,
+    )  # fmt: skip
+    writer.close()
+    (folder / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+    (checkpoint,) = run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=1).checkpoints.values()
+    before = (checkpoint / "model.safetensors").read_bytes()
+    (shard,) = folder.glob("shard-*.arrow")
+    shard.write_bytes(shard.read_bytes()[: int(kept * shard.stat().st_size)])
+    with pytest.raises(ArtifactError, match=r"shard-00000\.arrow"):
+        run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=2)
+    assert (checkpoint / "model.safetensors").read_bytes() == before
 
 
 def test_windows_longer_than_the_models_positions_are_refused(tmp_path: Path) -> None:

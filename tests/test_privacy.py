@@ -166,6 +166,14 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
         PrivacyConfig(**wrong)
 
 
+def test_a_sample_rate_that_asks_for_days_of_steps_is_refused_before_any_noise_is_sought() -> None:
+    slow = PrivacyConfig(target_epsilon=8.0, sample_rate=1e-9)
+    with pytest.raises(PolicyError, match=r"1e-09 makes 3,000,000,000 steps, 1e-07 individuals expected in each"):
+        plan_privacy(slow, 100, 3, 10)
+    rate = PrivacyConfig(noise_multiplier=1.0, sample_rate=1e-6)
+    assert plan_privacy(rate, 100, 1, 10).num_steps == 1_000_000
+
+
 def test_missing_opacus_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reticent.trainer.privacy.find_spec", lambda name: None)
     with pytest.raises(PolicyError, match=r"reticent\[dp\]"):

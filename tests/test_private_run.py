@@ -71,6 +71,8 @@ def test_run_leaves_a_plain_model_and_a_ledger_with_its_promise(
     assert (about["epsilon"], about["delta"], about["steps"], about["num_steps"]) == (epsilon, 0.01, 4, 4)
     assert (about["noise_multiplier"], about["sample_rate"], about["num_units"]) == (1.0, 0.5, 4)
     assert about["guarantee"] == str(result.guarantee)
+    card = (result.checkpoints[2] / "README.md").read_text()
+    assert f"private SGD: {result.guarantee}, for all checkpoints" in card
     auto = AutoModelForCausalLM if kind == "gpt2" else AutoModelForMaskedLM
     saved = auto.from_pretrained(result.checkpoints[2])
     assert torch.equal(weights(saved), weights(model))

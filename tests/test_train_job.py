@@ -151,7 +151,11 @@ def test_two_processes_by_torchrun_make_the_models_of_a_job(mine: Values, tmp_pa
     done = torchrun("-m", "reticent", "run", str(tmp_path / "job.json"), "--until", "train", "--json")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("{\n") > 0  # the first process alone prints
-    one, two = ((folder / MODEL / "ledger.json").read_bytes() for folder in (tmp_path / "one", out))
+    one, two = (json.loads((folder / MODEL / "ledger.json").read_text()) for folder in (tmp_path / "one", out))
+    assert (one["settings"].pop("gradient_accumulation_steps"), two["settings"].pop("gradient_accumulation_steps")) == (
+        2,
+        1,
+    )
     assert one == two
     losses = [
         [json.loads(line)["loss"] for line in (folder / MODEL / "metrics.jsonl").read_text().splitlines()]

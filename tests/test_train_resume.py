@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from test_loop import UNFINISHED, run
-from toy_models import random_store, toy_model
+from test_loop import UNFINISHED, config, run
+from toy_models import random_store, toy_model, toy_tokenizer
 
 from reticent.errors import ArtifactError, TrainingError
-from reticent.trainer.loop import TrainResult
+from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.metrics import FILES
+from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -233,3 +234,23 @@ def test_tensorboard_gets_what_the_metrics_get(tmp_path: Path) -> None:
     assert [event.step for event in written.Scalars("step/grad_norm")] == [2, 4, 6, 8]
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "tensorboard").iterdir()} == {0o600}
     assert os.stat(tmp_path / "tensorboard").st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("stop", [0, 2, 5])
+def test_the_rate_falls_to_zero_where_epochs_differ_in_length_also_when_stopped(stop: int, tmp_path: Path) -> None:
+    lengths = {1: 8, 2: 12, 3: 4}  # 2, 3 and 1 steps; each epoch takes those after it to be as long as itself
+
+    def begin(out: Path, **more: Any) -> None:
+        train(
+            dropping("gpt2"), random_store(8, length=6), get_recipe("clm"),
+            config(num_epochs=3, learning_rate=1.0, logging_steps=1), out, tokenizer=toy_tokenizer("gpt2"),
+            epoch_store=lambda epoch: random_store(lengths[epoch], length=6), **more,
+        )  # fmt: skip
+
+    if stop:
+        with pytest.raises(KeyboardInterrupt):
+            begin(tmp_path, progress=stopping_at(stop, control_c))
+    begin(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    rates = [line["learning_rate"] for line in lines if "learning_rate" in line]
+    assert rates == pytest.approx([1, 5 / 6, 6 / 8, 5 / 8, 4 / 8, 1 / 6])

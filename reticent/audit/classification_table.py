@@ -40,5 +40,6 @@ def classification_table(result: dict[str, Any]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for row in result["results"]:
         epoch = str(row["epoch"]) if row["epoch"] else "-"
-        table.add_row(row["recipe"], epoch, _shown(row["macro_f1"]), _shown(row["micro_f1"]))
+        seed = f", seed {row['seed']}" if "seed" in row else ""
+        table.add_row(row["recipe"] + seed, epoch, _shown(row["macro_f1"]), _shown(row["micro_f1"]))
     return table

@@ -150,7 +150,7 @@ def print_status(found: dict[str, Any]) -> None:
     if plan is None:
         console.print("Trainings and scorings are counted once there are tokens to train on.")
         return
-    console.print(f"{plan['num_done']} of {plan['num_steps']} trainings and scorings done.")
+    console.print(f"{plan['num_done']} of {plan['num_steps']} {plan['what']} done.")
     if plan["next"] is not None and plan["remaining_seconds"] is None:
         console.print(f"How long the rest takes is unknown until measured: {', '.join(plan['unmeasured'])}.")
     elif plan["next"] is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from reticent.trainer.lora import Adapter
+    from reticent.trainer.privacy import Guarantee
     from reticent.trainer.recipes import Recipe
 
 __all__ = ["ALLOWED", "export_model", "write_model"]
@@ -51,7 +52,7 @@ MEANINGS = {
     "plain": "Trained without protection: expect it to repeat identifiers of its training documents.",
     "pseudonymised": "Trained on text whose detected direct identifiers were replaced by X; the rest was a target.",
     "protected": "Tokens flagged as identifiers were context and never a prediction target.",
-    "private": "Trained by differentially private SGD; its epsilon and unit stand in the record of its run.",
+    "private": "Trained by differentially private SGD: {guarantee}, for all checkpoints of its training together.",
 }
 
 
@@ -63,10 +64,12 @@ def write_model(
     recipe: Recipe,
     epoch: int,
     adapter: Adapter | None = None,
+    guarantee: Guarantee | None = None,
 ) -> None:
     """Save model, tokenizer and card into ``folder``, whole or not at all; files 0600 in a 0700 folder.
 
-    A model with an ``adapter`` in it is saved merged, and the adapter beside it in ``adapter/``.
+    A model with an ``adapter`` in it is saved merged, and the adapter beside it in ``adapter/``. The card of one that
+    was trained privately names its ``guarantee``.
 
     An old model there is set aside until the new one is in its place: at no moment does ``folder`` hold half a model.
     """
@@ -81,7 +84,7 @@ def write_model(
         if adapter is not None:
             adapter.save(temporary / "adapter")
         tokenizer.save_pretrained(temporary)
-        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe), about=recipe.about)
+        card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe, guarantee), about=recipe.about)
         (temporary / "README.md").write_text(card)
         for file in temporary.rglob("*"):
             file.chmod(0o700 if file.is_dir() else 0o600)
@@ -96,14 +99,14 @@ def write_model(
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _meaning(recipe: Recipe) -> str:
+def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     said = []
     if recipe.never_target or recipe.context != "keep":
         said.append(MEANINGS["protected"])
     if recipe.text == "pseudonymised":
         said.append(MEANINGS["pseudonymised"])
-    if recipe.private:
-        said.append(MEANINGS["private"])
+    if recipe.private or guarantee is not None:
+        said.append(MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run"))
     return "\n".join(said or [MEANINGS["plain"]])
 
 

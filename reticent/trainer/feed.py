@@ -9,7 +9,6 @@ Shapes: B rows a micro-batch, T tokens a row, N cells that predict a target.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -20,10 +19,10 @@ from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Ledger, Targets
-from reticent.trainer.packing import lay_out, num_packed_rows, packed_order
+from reticent.trainer.packing import lay_out, packed_order
 from reticent.trainer.windows import Batch, Windows
 
-__all__ = ["MicroBatch", "Part", "Step", "iter_steps", "micro_batch", "num_steps_of", "on_device", "plan_steps"]
+__all__ = ["MicroBatch", "Part", "Step", "iter_steps", "micro_batch", "on_device", "plan_steps"]
 
 #: Makes the targets of a gathered batch and counts them in a ledger.
 Make = Callable[[Batch, Ledger], Targets]
@@ -125,13 +124,6 @@ def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) 
     parts = [Part(numbers, (config.seed, epoch, place), rows) for place, (numbers, rows) in enumerate(batches)]
     size = config.gradient_accumulation_steps * world.size
     return [parts[start : start + size][world.rank :: world.size] for start in range(0, len(parts), size)]
-
-
-def num_steps_of(windows: Windows, config: TrainConfig, world: World) -> int:
-    """Number of steps in a plan, without making one."""
-    num_rows = num_packed_rows(windows, config.window_length) if config.packing else len(windows)
-    batches = math.ceil(num_rows / config.batch_size)
-    return math.ceil(batches / (config.gradient_accumulation_steps * world.size))
 
 
 def iter_steps(

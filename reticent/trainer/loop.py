@@ -29,7 +29,7 @@ from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
-from reticent.trainer.feed import Step, iter_steps, micro_batch, num_steps_of, on_device, plan_steps
+from reticent.trainer.feed import Step, iter_steps, micro_batch, on_device, plan_steps
 from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
 from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
@@ -95,8 +95,8 @@ def train(
     progress : callable, optional
         Gets a dict (step, num_steps, epoch, loss) after each step; on CUDA the loss is the last one that was read.
     epoch_store : callable, optional
-        Gives the tokens of each epoch where they change, always the same for the same epoch; ``store`` then says how
-        many steps are expected.
+        Gives the tokens of each epoch where they change, always the same for the same epoch. The learning rate falls
+        to 0 over as many steps as there would be if all later epochs were as long as the one at hand.
     privacy : PrivacyConfig, optional
         Makes it DP-SGD, and ``ledger.json`` says with which epsilon, per what. Epochs are then 1 / sample rate steps of
         Poisson samples, and a loss is a mean over the units drawn.
@@ -115,8 +115,6 @@ def train(
     PolicyError
         A setting does not go with DP-SGD, or the privacy budget does not allow this run.
     """
-    from transformers import get_scheduler
-
     out, world = Path(out), world or join_world()
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
@@ -143,14 +141,10 @@ def train(
     loss_of = TargetLoss(model, causal=causal)
     network = loss_of if private else _prepared(loss_of, config, world, device)
     optimizer = _optimizer(model, config, device)
-    num_steps = config.num_epochs * num_steps_of(windows, config, world)
     if private:
         private.steps.wrap(optimizer)
-        num_steps = private.plan.num_steps
-    schedule = get_scheduler(config.lr_scheduler_type, optimizer, config.warmup_steps, num_steps)
     if found:
         restore(out, model, optimizer)
-        _advance(schedule, state.step)
     elif world.is_main:
         forget_state(out)
     keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
@@ -181,11 +175,12 @@ def train(
             make = _maker(recipe, config, special.mask, seed, state.epoch, protected.random_ids)
             counted = copy.deepcopy(ledger)
             if private:
-                epoch_steps = private.plan.steps_per_epoch
+                epoch_steps, num_steps = private.plan.steps_per_epoch, private.plan.num_steps
                 steps: Any = private.iter_epoch(windows, make, counted, epoch=state.epoch, done=state.done)
             else:
                 plan = plan_steps(windows, config, world, state.epoch)
                 epoch_steps = len(plan)
+                num_steps = state.first_step + epoch_steps * (config.num_epochs - state.epoch + 1)
                 steps = iter_steps(windows, plan[state.done :], make, counted, causal=causal, device=device)
             with closing(prefetched(steps)) as feed:
                 for step in clock.watch(feed):
@@ -194,7 +189,7 @@ def train(
                         save()
                         raise SystemExit(128 + signal.SIGTERM)
                     if num_targets or private:  # an empty sample is a step too: who is in it would show otherwise
-                        rate = schedule.get_last_lr()[0]
+                        rate = _set_rate(optimizer, config, state.step, num_steps)
                         if private:
                             losses, longest = private.steps.add_gradients(step.parts, state.step), math.inf
                         else:
@@ -207,7 +202,6 @@ def train(
                         else:
                             optimizer.found_inf = reader.found_inf  # type: ignore[attr-defined]
                         optimizer.step()
-                        schedule.step()
                         optimizer.zero_grad(set_to_none=True)
                         state.step += 1
                     ledger = step.ledger
@@ -237,7 +231,10 @@ def train(
                 state.checkpoints.append(state.epoch)
                 if world.is_main:
                     folder = _folder(out, state.epoch)
-                    write_model(model, fast_tokenizer, folder, recipe=recipe, epoch=state.epoch, adapter=adapter)
+                    write_model(
+                        model, fast_tokenizer, folder, recipe=recipe, epoch=state.epoch, adapter=adapter,
+                        guarantee=private.plan.guarantee if private else None,
+                    )  # fmt: skip
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
                 save()
@@ -366,13 +363,16 @@ def _optimizer(model: PreTrainedModel, config: TrainConfig, device: torch.device
     return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
 
 
-def _advance(schedule: Any, step: int) -> None:
-    """Set a new schedule to where it stands after ``step`` steps, of which it is a function."""
-    schedule.last_epoch = step
-    rates = [base * rate(step) for base, rate in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
-    for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
-    schedule._last_lr = rates
+def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, num_steps: int) -> float:
+    """Set and return the learning rate of a step, counted from 0: that of the schedule of this name in transformers."""
+    share = 1.0
+    if step < config.warmup_steps:
+        share = step / config.warmup_steps
+    elif config.lr_scheduler_type == "linear":
+        share = max(0.0, (num_steps - step) / max(1, num_steps - config.warmup_steps))
+    for group in optimizer.param_groups:
+        group["lr"] = config.learning_rate * share
+    return config.learning_rate * share
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:

@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+#: More steps than anybody trains: a sample rate that asks for them is a slip, and would run for days.
+MAX_STEPS = 1_000_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyConfig:
     """How a training is made differentially private; names follow Opacus.
@@ -194,8 +198,8 @@ def plan_privacy(
     Raises
     ------
     PolicyError
-        ``target_delta`` is not below 1/units, ``target_epsilon`` cannot be had, or it is asked for where no epsilon can
-        be given.
+        ``target_delta`` is not below 1/units, there would be over a million steps, ``target_epsilon`` cannot be had, or
+        it is asked for where no epsilon can be given.
     """
     if find_spec("opacus") is None:
         raise PolicyError("train.dp: DP-SGD needs Opacus; pip install reticent[dp]")
@@ -211,6 +215,11 @@ def plan_privacy(
     rate = config.sample_rate if config.sample_rate is not None else min(1.0, batch_size / num_units)
     steps_per_epoch = max(1, round(1 / rate))
     num_steps = num_epochs * steps_per_epoch
+    if num_steps > MAX_STEPS:
+        raise PolicyError(
+            f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
+            f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
+        )
     if unaccounted and config.target_epsilon is not None:
         raise PolicyError(
             f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "

@@ -32,11 +32,14 @@ UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accum
 
 @dataclass(slots=True)
 class State:
-    """Where a training stands: ``done`` planned steps of ``epoch`` lie behind it, ``step`` were taken in all."""
+    """Where a training stands: ``done`` planned steps of ``epoch`` lie behind it, ``step`` were taken in all, of which
+    ``first_step`` before this epoch.
+    """
 
     epoch: int = 1
     done: int = 0
     step: int = 0
+    first_step: int = 0
     epoch_loss: float = 0.0
     epoch_targets: int = 0
     num_filled: int = 0
@@ -54,6 +57,7 @@ class State:
         """Go on to the next epoch."""
         self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
         self.num_filled = self.num_cells = 0
+        self.first_step = self.step
 
 
 def identity_of(
