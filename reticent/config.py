@@ -447,13 +447,18 @@ class Job(Section):
             self.recipe(name)
         for model in self.model:
             for name in model.recipes:
-                found = self.recipe(name)
+                try:
+                    found = self.recipe(name)
+                except ValueError as error:
+                    raise ValueError(f"model {model.name}: {error}") from None
                 if found.objective != model.objective:
                     raise ValueError(
                         f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
                     )
                 if found.private and self.training(model).dp is None:
-                    raise ValueError(f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp]")
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
+                    )
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")

@@ -33,6 +33,7 @@ from reticent.progress import Progress
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "protect", "train", "classify", "audit", "report", "stats")
+COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
 SECRET = "Zyxwvut"
 
 
@@ -56,7 +57,7 @@ def write_documents(path: Path, **columns: list[object] | None) -> Path:
 def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     code = (
         "import json, sys; from typer.testing import CliRunner; from reticent.cli import app; "
-        "names = [[], *([c.name or c.callback.__name__] for c in app.registered_commands), "
+        "names = [[], *([c.name or c.callback.__name__.replace('_', '-')] for c in app.registered_commands), "
         "*([g.name] for g in app.registered_groups)]; "
         "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
         "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "

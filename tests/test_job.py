@@ -220,9 +220,12 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"seed": -1}, r"seed: Input should be greater than or equal to 0"),
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
-        ({"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]}, "model.0: unknown recipe 'ppmlmm'; expected one of clm"),
+        (
+            {"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]},
+            r"model a: unknown recipe 'ppmlmm' \(did you mean ppmlm\?\); expected one of clm",
+        ),
         ({"model": [{**MODEL, "recipes": ["mlm", "mlm"]}]}, r"model\.0: a recipe stands twice"),
-        ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, r"model\.0: recipe ppclm is clm, the objective is mlm"),
+        ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, "model a: recipe ppclm is clm, the objective is mlm"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(changes: Values, message: str) -> None:
@@ -541,7 +544,8 @@ def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
 ) -> None:
     copied = Path(shutil.copytree(Path(report.__file__).parent, tmp_path / "audit"))
     monkeypatch.setattr(report, "__file__", str(copied / "report.py"))
-    code = "import sys, reticent.audit.report; print([m for m in sys.modules if m.startswith('reticent.audit.')])"
+    code = "import sys, reticent.audit.report, reticent.audit.probe_page; "
+    code += "print([m for m in sys.modules if m.startswith('reticent.audit.')])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     modules = re.findall(r"reticent\.audit\.(\w+)", shown)
     assert set(modules) == set(report.MODULES)
