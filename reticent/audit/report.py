@@ -325,7 +325,9 @@ def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
     spread = (estimate or {}).get("seeds")
     if not spread or value(estimate) == "–":
         return ""
-    return f"seeds {_number(spread['low'], digits)} – {_number(spread['high'], digits)}"
+    return (
+        f"seeds {_number(spread['low'], digits)}\N{NO-BREAK SPACE}–\N{NO-BREAK SPACE}{_number(spread['high'], digits)}"
+    )
 
 
 def _number(number: float, digits: int) -> str:
