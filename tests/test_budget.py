@@ -139,7 +139,7 @@ def test_command_prints_every_run_with_its_unit_and_the_total(tmp_path: Path) ->
     assert said.exit_code == 0
     assert "epsilon 2.00 at delta 1e-6 per individual (at most 4 documents each)" in said.stdout
     assert "never ended, counts in full" in said.stdout
-    assert "2 runs per individual together: epsilon 3.00 at delta 2e-06 (basic composition)" in said.stdout
+    assert "2 runs per individual together: epsilon 3.00 at delta 2e-6 (basic composition)" in said.stdout
     shown = json.loads(CliRunner().invoke(app, ["budget", str(tmp_path), "--json"]).stdout)
     assert (len(shown["runs"]), shown["totals"][0]["epsilon"]) == (2, 3.0)
     assert "no private run" in CliRunner().invoke(app, ["budget", str(tmp_path / "none.json")]).stdout

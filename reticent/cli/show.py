@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,12 +110,14 @@ def print_summary(run: Run, as_json: bool = False) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.summary import ledger_line, summary_table
+    from reticent.audit.summary import guarantee_lines, ledger_line, summary_table
 
     console = Console()
     console.print(summary_table(evidence))
     if line := ledger_line(evidence):
         console.print(line, soft_wrap=True)
+    for line in guarantee_lines(evidence):
+        console.print(line, soft_wrap=True, highlight=False)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
 
 
@@ -162,6 +165,7 @@ def print_status(found: dict[str, Any]) -> None:
 def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
     """Print what each private run cost, and the totals for each corpus and unit."""
     from reticent.trainer.budget import to_plain, totals
+    from reticent.trainer.privacy import show_delta
 
     if as_json:
         print(
@@ -174,8 +178,14 @@ def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
         state = "" if each.settled else "; never ended, counts in full"
         print(f"{each.started}  {each.about.get('recipe', 'run')} {each.run}: {each.guarantee}{state}")
     for total in totals(spendings):
-        shown = (
-            "no total" if total["epsilon"] is None else f"epsilon {total['epsilon']:.2f} at delta {total['delta']:.2g}"
-        )
-        of = f"corpus {total['corpus'][:12]}, {total['runs']} runs per {total['unit']} together"
+        shown = "no total"
+        if total["epsilon"] is not None:  # rounded up: what is printed is still a bound
+            epsilon = (
+                f"{math.ceil(total['epsilon'] * 100 - 1e-9) / 100:.2f}"
+                if math.isfinite(total["epsilon"])
+                else "infinite"
+            )
+            shown = f"epsilon {epsilon} at delta {show_delta(total['delta'])}"
+        runs = f"{total['runs']} run{'s' * (total['runs'] != 1)}"
+        of = f"corpus {total['corpus'][:12]}, {runs} per {total['unit']} together"
         print(f"{of}: {shown} ({total['bound']})")
