@@ -444,7 +444,11 @@ class Job(Section):
         for name in self.recipes:
             if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
                 raise ValueError(f"recipes.{name}: a name is of letters, digits, dots, dashes and underscores")
-            self.recipe(name)
+            try:
+                self.recipe(name)
+            except ValueError as error:
+                where = "" if str(error).startswith("recipes.") else f"recipes.{name}.base: "
+                raise ValueError(f"{where}{error}") from None
         for model in self.model:
             for name in model.recipes:
                 try:

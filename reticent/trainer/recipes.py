@@ -156,8 +156,9 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
         return RECIPES[name]
     except KeyError:
         known = sorted([*RECIPES, *also])
-        near = "".join(f" (did you mean {each}?)" for each in get_close_matches(name, known, n=1))
-        raise PolicyError(f"unknown recipe {name!r}{near}; expected one of {', '.join(known)}") from None
+        near = " or ".join(get_close_matches(name, known, n=2))
+        said = f" (did you mean {near}?)" if near else ""
+        raise PolicyError(f"unknown recipe {name!r}{said}; expected one of {', '.join(known)}") from None
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
