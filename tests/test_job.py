@@ -233,6 +233,25 @@ def test_settings_that_contradict_each_other_are_refused(changes: Values, messag
         parse_job({**VALID, **changes})
 
 
+@pytest.mark.parametrize(
+    ("train", "recipe", "module", "said"),
+    [
+        ({"dp": {"target_epsilon": 8.0}}, "dp-mlm", "opacus", r"recipe dp-mlm needs opacus.*reticent\[dp\]"),
+        ({"lora": {"r": 4}}, "mlm", "peft", r"train\.lora needs peft.*reticent\[dp\]"),
+        ({"report_to": ["tensorboard"]}, "mlm", "tensorboard", r"report_to needs tensorboard.*reticent\[track\]"),
+    ],
+)
+def test_what_is_not_installed_is_found_out_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Values, recipe: str, module: str, said: str
+) -> None:
+    model = {**MODEL, "recipes": [recipe]}
+    job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "train": train})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == module else True)
+    with pytest.raises(PolicyError, match=said):
+        Run(job).execute("train")
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_recipe_can_stand_in_a_job() -> None:
     for name, recipe in RECIPES.items():
         train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
