@@ -40,7 +40,7 @@ def new_job(
         SizeName,
         typer.Option(
             metavar="SIZE",
-            help="toy: a minute. cpu: about an hour on 2 cores, small models pre-trained first. small: one GPU, "
+            help="toy: a minute. cpu: one to two hours on 2 cores, small models pre-trained first. small: one GPU, "
             "DistilBERT and DistilGPT-2. base: one large GPU, BERT-base and GPT-2, the published settings.",
         ),
     ] = SizeName.CPU,
