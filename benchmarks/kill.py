@@ -8,6 +8,7 @@ interrupted; no temporary file or folder is left; what was up to date was not to
 
 The clock of the evidence is held (SOURCE_DATE_EPOCH), otherwise every byte of every file is compared. The empty
 `.NAME.lock` files stay: to delete the file of a lock that another process may be waiting for would give it to both.
+`.timings.jsonl` is a log of how long things took, which differs from run to run; it is no result, and is not compared.
 
     python -m benchmarks.kill [--trials 500] [--part 1/10]
 """
@@ -37,6 +38,7 @@ from typing import Any
 
 from benchmarks.faults import GROWING, Change, Ended, available, run_process, run_unwatched
 from benchmarks.record_io import RECORD, machine, write_record
+from reticent.plan import TIMINGS
 
 Files = dict[str, bytes]
 
@@ -145,13 +147,13 @@ class Case:
 
 
 def content(root: Path) -> Files:
-    """Every file (bytes) and folder (name with a slash) under ``root`` but the empty locks."""
+    """Every file (bytes) and folder (name with a slash) under ``root`` but the empty locks and the log of timings."""
     found: Files = {}
     for path in root.rglob("*"):
         name = str(path.relative_to(root))
         if path.is_dir():
             found[name + "/"] = b""
-        elif not (path.name.startswith(".") and path.suffix == ".lock" and path.stat().st_size == 0):
+        elif path.name != TIMINGS and not (path.match(".*.lock") and path.stat().st_size == 0):
             found[name] = path.read_bytes()
     return found
 

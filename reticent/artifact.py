@@ -548,7 +548,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _InUseError(f"{path}: in use by another process") from None
+            raise _InUseError(f"{path}: in use by another process; wait until it ends, or stop it") from None
         yield
     finally:
         os.close(file)

@@ -444,16 +444,25 @@ class Job(Section):
         for name in self.recipes:
             if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
                 raise ValueError(f"recipes.{name}: a name is of letters, digits, dots, dashes and underscores")
-            self.recipe(name)
+            try:
+                self.recipe(name)
+            except ValueError as error:
+                where = "" if str(error).startswith("recipes.") else f"recipes.{name}.base: "
+                raise ValueError(f"{where}{error}") from None
         for model in self.model:
             for name in model.recipes:
-                found = self.recipe(name)
+                try:
+                    found = self.recipe(name)
+                except ValueError as error:
+                    raise ValueError(f"model {model.name}: {error}") from None
                 if found.objective != model.objective:
                     raise ValueError(
                         f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
                     )
                 if found.private and self.training(model).dp is None:
-                    raise ValueError(f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp]")
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
+                    )
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")

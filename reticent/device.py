@@ -28,5 +28,7 @@ def pick_device(device: str) -> torch.device:
         found = torch.device(device)
         torch.empty(1, device=found)
     except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
-        raise PolicyError(f"device {device!r}: not on this machine, or not in this build of torch") from None
+        raise PolicyError(
+            f"device {device!r}: not on this machine, or not in this build of torch; auto takes what is there"
+        ) from None
     return found

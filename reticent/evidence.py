@@ -192,6 +192,8 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
     if piece.training is not None:
         counts = read_manifest(run.folder / piece.training.name).counts
         measured["ledger"] = {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
+        if "privacy" in counts:
+            measured["guarantee"] = counts["privacy"]
         seed = {} if piece.training.seed is None else {"seed": piece.training.seed}
     return {"model": piece.model.name, **seed, **measured}
 

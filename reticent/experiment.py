@@ -53,7 +53,7 @@ SIZES: Mapping[str, Size] = {
         foundation={"vocab_size": 800, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
     ),
     "cpu": Size(
-        about="about an hour on 2 CPU cores with the generated hospital; small models, pre-trained here first",
+        about="one to two hours on 2 CPU cores with the generated hospital; small models, pre-trained here first",
         synth="--individuals 120 --words-per-document 80 --public-documents 3000 --language en",
         device="cpu", window_length=160, learning_rate=2e-3,
         foundation={"vocab_size": 3000, "hidden_size": 128, "num_layers": 2, "num_heads": 4, "num_epochs": 4},

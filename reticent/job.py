@@ -44,6 +44,7 @@ class Run(Preparation):
         self.mend()
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
+            self._require_extras()
             self._require_devices()
             self._require_bases()
         if STAGES.index(until) >= STAGES.index("audit"):  # a misspelt attack must not be found out after the training
@@ -69,6 +70,24 @@ class Run(Preparation):
         """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
         if not self.job.model:
             raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+
+    def _require_extras(self) -> None:
+        """Raise `PolicyError` for a library that is not installed, before the trainings that come before its own."""
+        from importlib.util import find_spec
+
+        for model in self.job.model:
+            settings = self.job.training(model)
+            private = [recipe for recipe in model.recipes if self.job.recipe(recipe).private]
+            for setting, wanted, module, extra in (
+                (f"recipe {', '.join(private)}", private, "opacus", "dp"),
+                ("train.lora", settings.lora, "peft", "dp"),
+                ("train.report_to", settings.report_to, "tensorboard", "track"),
+            ):
+                if wanted and find_spec(module) is None:
+                    raise PolicyError(
+                        f"model {model.name}: {setting} needs {module}, which is not installed; "
+                        f"pip install reticent[{extra}]"
+                    )
 
     def _require_devices(self) -> None:
         """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
@@ -149,7 +168,7 @@ class Run(Preparation):
                 nest_artifact(self.folder / kind / training.model.name / training.recipe, f"seed-{self.job.seed}")
         elif any(place.glob("seed-*")):
             raise ArtifactError(
-                f"{place}: holds trainings of several seeds; keep train.seeds in the job, or choose another place"
+                f"{place}: holds trainings of several seeds; keep train.seeds in the job, or give another out"
             )
 
     def _train_one(self, training: Training) -> None:
@@ -162,9 +181,12 @@ class Run(Preparation):
         config = settings.settings(artifact_config["seed"])
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
+            from reticent.artifact import STATE
             from reticent.trainer.loop import train
             from reticent.trainer.models import load_model
 
+            if (folder / STATE).exists():
+                self.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
             base = load_model(self._base(model), model.objective)
             with (
                 training_tokens(self, model, recipe, folder, config.num_epochs) as (store, epoch_store),

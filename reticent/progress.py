@@ -162,6 +162,10 @@ class Progress:
         for name, number in told.items():
             self._say(f"{name}: {number:,} up to date")
 
+    def say(self, line: str) -> None:
+        """Print a line, unless quiet."""
+        self._say(line)
+
     def warn(self, message: str) -> None:
         """Print a warning even when quiet."""
         self._print(f"warning: {message}")

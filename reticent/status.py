@@ -25,9 +25,9 @@ TO_DO = "to do"
 def job_status(run: Run) -> dict[str, Any]:
     """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job.
 
-    A state is "done", "to do" or, where something of the name is there that the job would make anew, "out of date".
-    ``plan`` counts trainings, classifications and scorings; its ``remaining_seconds`` is None while nobody measured
-    what is left.
+    A state is "done", "to do", "begun" where a training goes on from a state that it saved, or, where something of the
+    name is there that the job would make anew, "out of date". ``plan`` counts trainings, classifications and scorings;
+    its ``remaining_seconds`` is None while nobody measured what is left.
     """
     survey = _Survey(run.job, Progress(quiet=True))
     survey.walk()
@@ -104,6 +104,8 @@ class _Survey(Run):
             self.states[name] = "done"
         else:
             self.states[name] = "out of date" if (self.folder / name / "manifest.json").exists() else TO_DO
+            if any((self.folder / name).parent.glob(f".{Path(name).name}.part-*")):
+                self.states[name] = "begun"
             self._fingerprints[self.folder / name] = TO_DO
             self._fingerprints[self.folder / name / "text"] = TO_DO
 

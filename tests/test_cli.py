@@ -33,6 +33,7 @@ from reticent.progress import Progress
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "protect", "train", "classify", "audit", "report", "stats")
+COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
 SECRET = "Zyxwvut"
 
 
@@ -56,7 +57,7 @@ def write_documents(path: Path, **columns: list[object] | None) -> Path:
 def test_help_of_every_command_is_shown_and_imports_nothing_heavy() -> None:
     code = (
         "import json, sys; from typer.testing import CliRunner; from reticent.cli import app; "
-        "names = [[], *([c.name or c.callback.__name__] for c in app.registered_commands), "
+        "names = [[], *([c.name or c.callback.__name__.replace('_', '-')] for c in app.registered_commands), "
         "*([g.name] for g in app.registered_groups)]; "
         "results = {' '.join(name): CliRunner().invoke(app, [*name, '--help']) for name in names}; "
         "heavy = {'torch', 'transformers', 'polars', 'spacy', 'numba', 'numpy', 'sklearn', 'scipy', 'matplotlib', "
@@ -377,7 +378,11 @@ class Panic(BaseException):
     [
         (errors.CorpusError("a.csv row 3"), 1, "reticent: a.csv row 3"),
         (errors.GateError("leaks"), 3, "reticent: leaks"),
-        (KeyboardInterrupt(), 130, "reticent: interrupted; finished stages are kept"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "reticent: interrupted; what is finished is kept, and the same command goes on from there",
+        ),
         (PermissionError(13, SECRET, "a.csv"), 1, "reticent: a.csv: Permission denied"),
         (ValueError(f"cannot parse {SECRET}"), 1, "reticent: internal error (ValueError); its message is withheld"),
         (OSError(f"cannot parse {SECRET}"), 1, "reticent: internal error (OSError); its message is withheld"),
@@ -422,7 +427,7 @@ def test_ctrl_c_ends_with_130_and_leaves_what_was_finished(run: Path, tmp_path: 
         process.send_signal(signal.SIGINT)
         _, shown = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert shown.endswith("reticent: interrupted; finished stages are kept\n")
+    assert shown.endswith("reticent: interrupted; what is finished is kept, and the same command goes on from there\n")
     assert "Traceback" not in shown
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["job.json", "spans", "split"]
 

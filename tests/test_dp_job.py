@@ -65,7 +65,7 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
 
     before = (folder / "models" / "toy" / "clm" / "manifest.json").stat().st_mtime_ns
     again = values(hospital, folder, ["clm", "dp-clm"], {**DP, "max_documents": 1, "budget_epsilon": 1.0})
-    with pytest.raises(PolicyError, match="is left after 1 runs on this corpus"):
+    with pytest.raises(PolicyError, match="is left after 1 run on this corpus"):
         Run(parse_job(again)).execute("train")
     assert (
         folder / "models" / "toy" / "clm" / "manifest.json"

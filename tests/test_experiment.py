@@ -226,6 +226,15 @@ def test_status_says_what_is_done_and_what_is_left(finished: Path, hospital: Pat
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
+def test_status_tells_a_training_that_was_begun(finished: Path, hospital: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "run"))
+    values = values_of(hospital, folder)
+    values["train"]["seeds"] = [0, 1, 2]
+    (folder / "models/gpt2/clm/.seed-2.part-0123456789ab").mkdir()
+    found = {a["name"]: a["state"] for a in job_status(Run(parse_job(values)))["artifacts"]}
+    assert [name for name, state in found.items() if state == "begun"] == ["models/gpt2/clm/seed-2"]
+
+
 def test_status_of_a_job_that_has_not_begun(hospital: Path, tmp_path: Path) -> None:
     found = job_status(Run(parse_job(values_of(hospital, tmp_path / "nowhere"))))
     assert found["plan"] is None

@@ -220,14 +220,36 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"seed": -1}, r"seed: Input should be greater than or equal to 0"),
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
-        ({"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]}, "model.0: unknown recipe 'ppmlmm'; expected one of clm"),
+        (
+            {"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]},
+            r"model a: unknown recipe 'ppmlmm' \(did you mean ppmlm or .*\?\); expected one of clm",
+        ),
         ({"model": [{**MODEL, "recipes": ["mlm", "mlm"]}]}, r"model\.0: a recipe stands twice"),
-        ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, r"model\.0: recipe ppclm is clm, the objective is mlm"),
+        ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, "model a: recipe ppclm is clm, the objective is mlm"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(changes: Values, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         parse_job({**VALID, **changes})
+
+
+@pytest.mark.parametrize(
+    ("train", "recipe", "module", "said"),
+    [
+        ({"dp": {"target_epsilon": 8.0}}, "dp-mlm", "opacus", r"recipe dp-mlm needs opacus.*reticent\[dp\]"),
+        ({"lora": {"r": 4}}, "mlm", "peft", r"train\.lora needs peft.*reticent\[dp\]"),
+        ({"report_to": ["tensorboard"]}, "mlm", "tensorboard", r"report_to needs tensorboard.*reticent\[track\]"),
+    ],
+)
+def test_what_is_not_installed_is_found_out_before_anything_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Values, recipe: str, module: str, said: str
+) -> None:
+    model = {**MODEL, "recipes": [recipe]}
+    job = parse_job({**VALID, "out": str(tmp_path / "run"), "model": [model], "train": train})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == module else True)
+    with pytest.raises(PolicyError, match=said):
+        Run(job).execute("train")
+    assert not (tmp_path / "run").exists()
 
 
 def test_every_recipe_can_stand_in_a_job() -> None:
@@ -541,7 +563,8 @@ def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
 ) -> None:
     copied = Path(shutil.copytree(Path(report.__file__).parent, tmp_path / "audit"))
     monkeypatch.setattr(report, "__file__", str(copied / "report.py"))
-    code = "import sys, reticent.audit.report; print([m for m in sys.modules if m.startswith('reticent.audit.')])"
+    code = "import sys, reticent.audit.report, reticent.audit.probe_page; "
+    code += "print([m for m in sys.modules if m.startswith('reticent.audit.')])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     modules = re.findall(r"reticent\.audit\.(\w+)", shown)
     assert set(modules) == set(report.MODULES)

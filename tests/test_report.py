@@ -30,7 +30,7 @@ from reticent.audit.report import (
     value,
     write_report,
 )
-from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
+from reticent.audit.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
 from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
 
@@ -333,6 +333,20 @@ def test_the_summary_names_sections_only_where_it_must() -> None:
     alone = summary_table(tiny_audit())
     assert list(alone.columns[0].cells) == ["base (mlm)", "mlm", "ppmlm", "base (clm)", "clm", "ppclm"]
     assert ledger_line(tiny_audit()) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
+
+
+def test_every_epsilon_stands_with_its_unit_in_summary_table_and_findings(render: Any) -> None:
+    audit = tiny_audit()
+    assert guarantee_lines(audit) == []
+    guarantee = "epsilon 8.00 at delta 1e-3 per individual (at most 4 documents each)"
+    for entry in audit["models"]:
+        if entry["recipe"] == "clm":
+            entry["guarantee"] = guarantee
+    assert guarantee_lines(audit) == [f"clm: {guarantee}"]
+    page = render(audit)
+    said = " ".join(text_of(page).split())
+    assert f"clm was trained by DP-SGD: {guarantee}. It counts this training alone" in said
+    assert said.count(guarantee) == 2  # and under the recipe's name
 
 
 def test_an_interval_of_the_summary_holds_its_value() -> None:

@@ -80,6 +80,8 @@ def test_an_interval_that_one_training_lacks_is_not_made_of_the_others() -> None
 def test_counts_are_means_rounded_up_with_closed_ones_at_the_threshold() -> None:
     models = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=n) for s, n in enumerate((12, None, 8))]
     assert over_seeds(models, small_cell=5)[0]["num_leaked"] == 9  # (12 + 5 + 8) / 3 = 8.33
+    few = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=n) for s, n in enumerate((0, None))]
+    assert over_seeds(few, small_cell=5)[0]["num_leaked"] is None  # at most 2.5, and nobody knows how many
     closed = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=None) for s in (0, 1)]
     assert over_seeds(closed)[0]["num_leaked"] is None
     nothing = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=0) for s in (0, 1)]

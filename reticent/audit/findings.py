@@ -38,7 +38,7 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     for group, last in sides.items():
         sure += _controls(group, last)
     ledgers = _ledgers(checkpoints)
-    sure += _checked(ledgers)
+    sure += [*_checked(ledgers), *_guaranteed(sides)]
     then = [*_broken(ledgers), *_decisions(sides, checkpoints), *_better_audit(audit)]
     return {"short": list(_short(sides)), "found": found, "sure": sure, "next": then}
 
@@ -309,6 +309,17 @@ def _checked(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
     if kept:
         counts = _listed([f"0 of {ledger['targets']:,} ({name})" for name, ledger in kept.items()])
         yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
+
+
+def _guaranteed(sides: dict[Group, dict[str, dict[str, Any]]]) -> Iterable[str]:
+    """What differential privacy bounds, whatever the attack; the unit stands with every epsilon."""
+    for group, last in sides.items():
+        for recipe, entry in last.items():
+            if guarantee := entry.get("guarantee"):
+                yield (
+                    f"{group.called(recipe)} was trained by DP-SGD: {guarantee}. It counts this training alone, not "
+                    "others on the same documents; see reticent budget."
+                )
 
 
 # ---------------------------------------------------------------- what to do next

@@ -325,7 +325,8 @@ def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
     spread = (estimate or {}).get("seeds")
     if not spread or value(estimate) == "–":
         return ""
-    return f"seeds {_number(spread['low'], digits)} – {_number(spread['high'], digits)}"
+    # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
+    return f"seeds {_number(spread['low'], digits)} to {_number(spread['high'], digits)}".replace(" to ", "\xa0to\xa0")
 
 
 def _number(number: float, digits: int) -> str:

@@ -24,7 +24,8 @@ def over_seeds(models: Models, small_cell: int = 5) -> list[dict[str, Any]]:
     """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.
 
     Where there is no seed, or one, the entry is the one that is there. Counts are means, rounded up; ledgers are sums;
-    ROC curves are those of the first seed. A count that is closed (None) enters as ``small_cell``, the most it can be.
+    ROC curves are those of the first seed. A count that is closed (None) enters as ``small_cell``, the most it can be;
+    a mean that is below it then is closed too.
     """
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for model in models:
@@ -65,7 +66,8 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     if all(value == first for value in values):
         return first
     if all(value is None or isinstance(value, int) for value in values):
-        return math.ceil(statistics.fmean(cell if value is None else value for value in values))
+        mean = math.ceil(statistics.fmean(cell if value is None else value for value in values))
+        return None if None in values and mean < cell else mean  # a bound below the threshold is no count
     if all(isinstance(value, int | float) for value in values):
         return statistics.fmean(values)
     return first

@@ -17,6 +17,7 @@ __all__ = [
     "UTILITY_ALL",
     "copies_line",
     "copies_table",
+    "guarantee_lines",
     "last_checkpoints",
     "ledger_line",
     "shared_objectives",
@@ -106,6 +107,16 @@ def ledger_line(evidence: dict[str, Any]) -> str | None:
         return None
     targets, violations = (sum(ledger[key] for ledger in ledgers.values()) for key in ("targets", "violations"))
     return f"Protected tokens among the {targets:,} targets of {', '.join(ledgers)}: {violations}"
+
+
+def guarantee_lines(evidence: dict[str, Any]) -> list[str]:
+    """Say what each recipe with differential privacy promises, and to whom: the unit stands with every epsilon."""
+    shared = shared_objectives(evidence["models"])
+    return [
+        f"{m['recipe']}{' of ' + m['model'] if m['objective'] in shared else ''}: {m['guarantee']}"
+        for m in last_checkpoints(evidence)
+        if m.get("guarantee")
+    ]
 
 
 def _range(estimate: dict[str, Any] | None) -> str:

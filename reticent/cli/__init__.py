@@ -68,7 +68,10 @@ def main() -> None:
             sys.stdout.flush()
     except SystemExit as end:
         if end.code in (129, 130, 143):  # a signal; 130 is Ctrl-C, which typer turns into this
-            print("reticent: interrupted; finished stages are kept", file=sys.stderr)
+            print(
+                "reticent: interrupted; what is finished is kept, and the same command goes on from there",
+                file=sys.stderr,
+            )
         raise
     except ReticentError as error:
         print(f"reticent: {error}", file=sys.stderr)

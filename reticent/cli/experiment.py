@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import sys
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -38,7 +40,7 @@ def new_job(
         SizeName,
         typer.Option(
             metavar="SIZE",
-            help="toy: a minute. cpu: about an hour on 2 cores, small models pre-trained first. small: one GPU, "
+            help="toy: a minute. cpu: one to two hours on 2 cores, small models pre-trained first. small: one GPU, "
             "DistilBERT and DistilGPT-2. base: one large GPU, BERT-base and GPT-2, the published settings.",
         ),
     ] = SizeName.CPU,
@@ -72,6 +74,8 @@ def new_job(
     elif found.detector or found.spans or found.records or _says_something(columns):
         raise PolicyError("SOURCE is missing: the options are about documents")
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}
+    if source is not None and "://" not in source and not glob.glob(source):
+        print(f"warning: {source}: nothing is there; paths are meant from the folder you stand in", file=sys.stderr)
     print(experiment_job(size.value, out=out, corpus=corpus, detect=detect, bases=bases), end="")
 
 

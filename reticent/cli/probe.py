@@ -24,7 +24,7 @@ ASKED = ("name", "phone", "email", "address", "birth_date", "patient_id")
 def probe(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL…", help="Model folders or hub names, or NAME=PATH; several are compared."),
+        typer.Argument(metavar="MODEL...", help="Model folders or hub names, or NAME=PATH; several are compared."),
     ],
     subjects: Annotated[
         Path | None,
@@ -78,7 +78,7 @@ def probe(
         bool, typer.Option("--self", help="For one person: ask for that person's items; nothing is kept but the page.")
     ] = False,
     items: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='With --self: lines like name = "…" (default: asked here).')
+        Path | None, typer.Option(metavar="FILE", help='With --self: lines like name = "VALUE" (default: asked here).')
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
     bf16: Annotated[bool, typer.Option("--bf16", help="Half the precision, and faster on a GPU.")] = False,

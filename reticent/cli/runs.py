@@ -202,7 +202,7 @@ def train(
         typer.Option(
             metavar="LEDGER",
             help="Train nothing: draw all targets of a finished training again from its tokens and compare with its "
-            "ledger (RUN/models/MODEL/RECIPE/ledger.json). Exit 1 if anything differs.",
+            "ledger, ledger.json in the folder of its model. Exit 1 if anything differs.",
         ),
     ] = None,
     list_recipes: Annotated[

@@ -109,12 +109,14 @@ def print_summary(run: Run, as_json: bool = False) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.summary import ledger_line, summary_table
+    from reticent.audit.summary import guarantee_lines, ledger_line, summary_table
 
     console = Console()
     console.print(summary_table(evidence))
     if line := ledger_line(evidence):
         console.print(line, soft_wrap=True)
+    for line in guarantee_lines(evidence):
+        console.print(line, soft_wrap=True, highlight=False)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
 
 
@@ -178,5 +180,6 @@ def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
         shown = "no total"
         if total["epsilon"] is not None:
             shown = f"epsilon {show_epsilon(total['epsilon'])} at delta {show_delta(total['delta'])}"
-        of = f"corpus {total['corpus'][:12]}, {total['runs']} runs per {total['unit']} together"
+        runs = f"{total['runs']} run{'s' * (total['runs'] != 1)}"
+        of = f"corpus {total['corpus'][:12]}, {runs} per {total['unit']} together"
         print(f"{of}: {shown} ({total['bound']})")

@@ -71,7 +71,7 @@ def attack(
     ] = True,
     encoding: Annotated[str, typer.Option(metavar="NAME", help="Encoding of CoNLL files, e.g. cp1252.")] = "utf-8",
     seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Equal seeds give equal pairs.")] = 0,
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda …")] = "auto",
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 and so on.")] = "auto",
     bf16: Bf16 = "auto",
     key: Annotated[
         Path | None,
@@ -124,7 +124,7 @@ def thesis(
     scores: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME=FILE…",
+            metavar="NAME=FILE...",
             help="Scores of a model: a CSV with the columns pair, name, label (1: trained on), prompt, score (or ND), "
             "and perhaps side (dev, test). Give base=FILE large=FILE for the thesis' two models.",
         ),

@@ -142,8 +142,9 @@ class Budget:
         raise PolicyError(
             f"privacy budget: this run would spend {price}; of epsilon {self.max_epsilon:g} at delta "
             f"{show_delta(limit)} per {unit}, epsilon {math.floor(low * 100) / 100:.2f} is left after "
-            f"{len(before)} runs on this corpus"
+            f"{len(before)} run{'s' * (len(before) != 1)} on this corpus"
             + (f" ({pending} of them never ended and count in full)" if pending else "")
+            + "; lower train.dp.target_epsilon, or decide on a larger train.dp.budget_epsilon"
         )
 
     def _fits(self, epsilon: float, delta: float, before: list[Spending], limit: float) -> bool:

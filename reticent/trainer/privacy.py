@@ -14,6 +14,9 @@ pseudonyms): that is not accounted, and the noise does not hide it.
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
@@ -267,7 +270,18 @@ def epsilon_of(
 
     counter = create_accountant(accountant)
     counter.history = [(noise_multiplier, sample_rate, num_steps)]
-    return float(counter.get_epsilon(delta))
+    with _quiet(accountant):
+        return float(counter.get_epsilon(delta))
+
+
+@contextmanager
+def _quiet(accountant: str) -> Iterator[None]:
+    """PRV warns of a log of 0, whose infinity it means, and of the largest order of RDP, which only brackets it."""
+    with warnings.catch_warnings():
+        if accountant == "prv":
+            warnings.filterwarnings("ignore", message="divide by zero encountered in log", category=RuntimeWarning)
+            warnings.filterwarnings("ignore", message="Optimal order is the largest alpha")
+        yield
 
 
 def default_delta(num_units: int) -> float:
@@ -280,14 +294,15 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
 
     tolerance = min(0.01, epsilon / 100)
     try:
-        return get_noise_multiplier(
-            target_epsilon=epsilon,
-            target_delta=delta,
-            sample_rate=sample_rate,
-            steps=num_steps,
-            accountant=accountant,
-            epsilon_tolerance=tolerance,
-        )
+        with _quiet(accountant):
+            return get_noise_multiplier(
+                target_epsilon=epsilon,
+                target_delta=delta,
+                sample_rate=sample_rate,
+                steps=num_steps,
+                accountant=accountant,
+                epsilon_tolerance=tolerance,
+            )
     except ValueError:
         raise PolicyError(
             f"train.dp.target_epsilon: {epsilon} cannot be had at delta {show_delta(delta)} in {num_steps} steps with "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -154,8 +155,10 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
     try:
         return RECIPES[name]
     except KeyError:
-        known = ", ".join(sorted([*RECIPES, *also]))
-        raise PolicyError(f"unknown recipe {name!r}; expected one of {known}") from None
+        known = sorted([*RECIPES, *also])
+        near = " or ".join(get_close_matches(name, known, n=2))
+        said = f" (did you mean {near}?)" if near else ""
+        raise PolicyError(f"unknown recipe {name!r}{said}; expected one of {', '.join(known)}") from None
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:
