@@ -60,7 +60,8 @@ def test_a_probe_of_two_models_with_soft_prompts(
         assert SECRET.encode() not in path.read_bytes()
     page = (out / "probe.html").read_text()
     assert page.count("<svg") > 3
-    assert not [word for word in ("http", "<script") if word in page]
+    assert not [word for word in ("http:", "https:", "<script", "src=") if word in page]
+    assert "default-src 'none'" in page
 
 
 def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ from reticent.errors import CorpusError, PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "self_page"]
+__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "require_language", "self_page"]
 
 LANGUAGES = ("en", "fr")
 NUM_INVENTED = 500
@@ -62,6 +62,12 @@ class Finding:
         if self.share_better is None:
             return "unknown"
         return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
+
+
+def require_language(language: str) -> None:
+    """`PolicyError` unless the page can be written in this language: to be asked before anything else is done."""
+    if language not in LANGUAGES:
+        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
 
 def read_items(path: Path | str) -> dict[str, str]:
@@ -133,9 +139,7 @@ def _ask(
         template
         for level, needed in LEVELS.items()
         if needed <= len(beside)
-        for template in templates_for(
-            builtin_templates(), target, level, me.types, language=config.language, strict=False
-        )
+        for template in templates_for(builtin_templates(), target, level, me.types, language=config.language)
     ]
     row = np.zeros(1, dtype=np.int64)
     filled = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
@@ -171,8 +175,7 @@ def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
     """Return the page, without any item in it."""
     import jinja2
 
-    if language not in LANGUAGES:
-        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
+    require_language(language)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

@@ -202,7 +202,7 @@ def _first_template(
     for level in reversed(config.levels):
         found = templates_for(
             templates or builtin_templates(), target, level, subjects.types,
-            language=None if templates else config.language, strict=bool(templates),
+            language=None if templates else config.language,
         )  # fmt: skip
         if found:
             return level, found[0]

@@ -195,7 +195,13 @@ def _probe_myself(
 ) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
     from reticent.artifact import write_private
-    from reticent.audit.probe_self import invented_people, probe_myself, read_items, self_page
+    from reticent.audit.probe_self import (
+        invented_people,
+        probe_myself,
+        read_items,
+        require_language,
+        self_page,
+    )
     from reticent.audit.propile_subjects import read_subjects
     from reticent.device import pick_device
     from reticent.errors import PolicyError
@@ -203,6 +209,7 @@ def _probe_myself(
 
     if len(entries) != 1:
         raise PolicyError("--self: give one model")
+    require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
     values = read_items(items) if items is not None else _asked()
