@@ -2,8 +2,8 @@
 
 Two corpora: the records of a hospital that does not exist (its own table of subjects), and ``meddocan`` (real Spanish
 case reports with surrogate identifiers: name, ids, address, ZIP code, e-mail; its documents cut to where these stand).
-A small GPT-2 is fine-tuned with clm, clma, ppclm and dp-clm; members are probed, and held-out individuals beside them, because
-a null that beats chance on people who were never seen is skill, not memory. White box: a soft prompt a recipe.
+A small GPT-2 is fine-tuned with clm, clma, ppclm and dp-clm; members are probed, and held-out individuals beside them,
+because a null that beats chance on people who were never seen is skill, not memory. White box: a soft prompt a recipe.
 
     python -m benchmarks.probes [--size toy|cpu] [--corpus hospital] [--pages FOLDER]
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reticent.audit import figure
-from reticent.audit.probe_plots import probe_panels
+from reticent.audit.probe_plots import MAX_DENSITIES, probe_panels
 
 __all__ = ["probe_page", "probe_section"]
 
@@ -38,6 +38,7 @@ def probe_section(section: dict[str, Any]) -> str:
         .render(
             probe=section,
             figures=probe_panels(section),
+            max_densities=MAX_DENSITIES,
             compared=any("heldout" in row for model in section["models"] for row in model["results"]),
         )
     )

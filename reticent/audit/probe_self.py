@@ -181,15 +181,23 @@ def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
-        called=lambda target: pii_type(target).label(language), one_in=_one_in, hundred=_within_hundred
+        called=lambda target: pii_type(target).label(language),
+        heading=lambda target: _heading(pii_type(target).label(language)),
+        one_in=lambda likelihood: _one_in(likelihood, "plus de" if language == "fr" else "more than"),
+        hundred=_within_hundred,
     )
     return environment.get_template("self.html.j2").render(findings=findings, fr=language == "fr", invented=invented)
 
 
-def _one_in(likelihood: float) -> str:
+def _heading(text: str) -> str:
+    """With a capital, and those that are there: ZIP code."""
+    return text[:1].upper() + text[1:]
+
+
+def _one_in(likelihood: float, over: str) -> str:
     """A likelihood as 1 in so many, two digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
-        return "10¹²+"
+        return f"{over} 10¹²"
     number = 1 / likelihood
     step = 10 ** max(0, len(str(int(number))) - 2)
     return f"{max(1, round(number / step)) * step:,}".replace(",", "\N{NO-BREAK SPACE}")
