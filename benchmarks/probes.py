@@ -2,10 +2,10 @@
 
 Two corpora: the records of a hospital that does not exist (its own table of subjects), and ``meddocan`` (real Spanish
 case reports with surrogate identifiers: name, ids, address, ZIP code, e-mail; its documents cut to where these stand).
-A small GPT-2 is fine-tuned with clm, clma and ppclm; members are probed, and held-out individuals beside them, because
-a null that beats chance on people who were never seen is skill, not memory. White box: a soft prompt a recipe.
+A small GPT-2 is fine-tuned with clm, clma, ppclm and dp-clm; members are probed, and held-out individuals beside them,
+because a null that beats chance on people who were never seen is skill, not memory. White box: a soft prompt a recipe.
 
-    python -m benchmarks.probes [--size toy|cpu] [--corpus hospital]
+    python -m benchmarks.probes [--size toy|cpu] [--corpus hospital] [--pages FOLDER]
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ import pyarrow.parquet as pq
 from benchmarks.real_corpora import LABELS, SCOPES
 from benchmarks.record_io import DATA, markdown, write_record
 
-RECIPES = ("clm", "clma", "ppclm")
+RECIPES = ("clm", "clma", "ppclm", "dp-clm")
+#: Of dp-clm: per individual, with the learning rate of the others; batches are a quarter of the people.
+DP = {"target_epsilon": 8.0, "unit": "individual", "max_documents": 2, "sample_rate": 0.25}
 CORPORA = ("hospital", "meddocan")
 #: size -> individuals, public documents, epochs, bootstrap draws, soft prompt (training subjects, tokens, epochs)
 SIZES: dict[str, dict[str, int]] = {
     "toy": {"individuals": 40, "public": 40, "epochs": 1, "draws": 100, "soft": 8, "soft_tokens": 2, "soft_epochs": 2},
     "cpu": {
-        "individuals": 160, "public": 600, "epochs": 12, "draws": 1000, "soft": 40, "soft_tokens": 20,
-        "soft_epochs": 40,
+        "individuals": 60, "public": 200, "epochs": 8, "draws": 500, "soft": 14, "soft_tokens": 20, "soft_epochs": 20,
     },
 }  # fmt: skip
 #: Spanish prompts in the words of the documents, beside which the built-in ones are in a foreign tongue.
@@ -71,7 +72,7 @@ def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     corpus = {"source": str(folder / "documents"), "spans": "spans", "household_id": "household_id"}
     records = pq.read_table(folder / "records.parquet")
     asked = {
-        "targets": ("phone", "email", "address", "patient_id", "birth_date"), "levels": ("twin", "triplet"),
+        "targets": ("phone", "email", "patient_id"), "levels": ("twin",),
         "associates": ("birth_date", "email", "phone"), "text": str(folder / "public"), "templates": None,
         "soft": "patient_id",
     }  # fmt: skip
@@ -114,10 +115,12 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     return corpus, {name: [row[name] for row in rows] for name in rows[0]}, asked
 
 
-def measure(name: str, size_name: str) -> dict[str, Any]:
+def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
+    from reticent.artifact import read_manifest
+    from reticent.audit.probe_page import probe_page
     from reticent.audit.propile import ProbeConfig
-    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models
+    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models, with_heldout
     from reticent.audit.propile_subjects import subjects_from_rows
     from reticent.audit.soft_prompt import SoftPromptConfig
     from reticent.config import parse_job
@@ -131,8 +134,8 @@ def measure(name: str, size_name: str) -> dict[str, Any]:
         corpus, columns, asked = {"hospital": hospital, "meddocan": meddocan}[name](folder / "corpus", size)
         small = size_name == "toy"
         foundation = {
-            "kind": "gpt2", "text": asked["text"], "vocab_size": 400 if small else 3000,
-            "hidden_size": 16 if small else 128, "num_epochs": 1 if small else 2, "batch_size": 32,
+            "kind": "gpt2", "text": asked["text"], "vocab_size": 400 if small else 2000,
+            "hidden_size": 16 if small else 96, "num_epochs": 1 if small else 2, "batch_size": 32,
         }  # fmt: skip
         job = parse_job({
             "out": str(folder / "run"), "corpus": corpus,
@@ -140,11 +143,12 @@ def measure(name: str, size_name: str) -> dict[str, Any]:
             "detect": {"detectors": ["gold", "rules"]}, "protect": {"scopes": SCOPES},
             "model": [{"name": "gpt2", "objective": "clm", "recipes": list(RECIPES), "foundation": foundation}],
             "train": {"num_epochs": size["epochs"], "checkpoint_epochs": [size["epochs"]], "window_length": 256,
-                      "learning_rate": 2e-3, "batch_size": 16},
+                      "learning_rate": 2e-3, "batch_size": 4, "dp": DP},
         })  # fmt: skip
         run = Run(job, progress)
         run.execute("train")
         paths = {"base": Path(run._base(job.model[0]))}
+        guarantee = read_manifest(run.folder / "models" / "gpt2" / "dp-clm").counts["privacy"]
         paths |= {recipe: run.checkpoints(job.model[0], recipe)[size["epochs"]] for recipe in RECIPES}
         models = [ProbeModel(recipe, path, "clm") for recipe, path in paths.items()]
         codes = run.individuals.individual_codes(pa.array(columns["individual_id"], pa.string()))
@@ -168,8 +172,11 @@ def measure(name: str, size_name: str) -> dict[str, Any]:
                 models, everybody.take(chosen), config, templates=asked["templates"], study=white
             )
             seconds[side] = round(time.perf_counter() - started, 1)
+    if pages is not None:
+        pages.mkdir(parents=True, exist_ok=True)
+        (pages / f"{name}.html").write_text(probe_page(with_heldout(*sections.values())), encoding="utf-8")
     rows = [row for side, section in sections.items() for row in _rows(side, section)]
-    return {"rows": rows, "soft_prompts": _soft_rows(sections[MEMBERS]), "seconds": seconds,
+    return {"rows": rows, "dp_guarantee": guarantee, "soft_prompts": _soft_rows(sections[MEMBERS]), "seconds": seconds,
             "train_seconds": {stage: round(value, 1) for stage, value in progress.seconds.items()}}  # fmt: skip
 
 
@@ -222,16 +229,16 @@ def _shown(estimate: dict[str, Any], digits: int = 3) -> str:
     return f"{bound}{estimate['value']:,.{digits}f}{ends}"
 
 
-def run(size: str, corpora: tuple[str, ...] = CORPORA) -> dict[str, Any]:
-    """Measure each corpus that is there and write one record."""
-    results = {}
+def run(size: str, corpora: tuple[str, ...] = CORPORA, pages: Path | None = None) -> dict[str, Any]:
+    """Measure each corpus that is there and write one record, again after each: what was measured is kept."""
+    results: dict[str, Any] = {}
     for name in corpora:
         if name == "meddocan" and not (DATA / name).exists():
             print(f"skipped {name}: not found under RETICENT_DATA ({DATA})", file=sys.stderr)
             continue
-        results[name] = measure(name, size)
-    path = write_record("probes", results, size)
-    if size != "toy":
+        results[name] = measure(name, size, pages)
+        path = write_record("probes", results, size)
+    if size != "toy" and results:
         print(probe_tables(json.loads(path.read_text())))
     return results
 
@@ -240,5 +247,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=list(SIZES), default="cpu")
     parser.add_argument("--corpus", choices=CORPORA, action="append")
+    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="write the page of each corpus there")
     arguments = parser.parse_args()
-    run(arguments.size, tuple(arguments.corpus or CORPORA))
+    run(arguments.size, tuple(arguments.corpus or CORPORA), arguments.pages)

@@ -140,7 +140,9 @@ def test_builtin_templates_are_filled_without_a_trace() -> None:
 
 def test_a_template_with_an_unknown_field_is_named() -> None:
     with pytest.raises(PolicyError, match=r"unknown field \{shoe_size\}; expected a column .*email, name, phone, zip"):
-        make_prompts(people(), "phone", "triplet", [Template("{name}, {shoe_size}: ")], ProbeConfig(), strict=True)
+        make_prompts(
+            people(), "phone", "twin", [ASKS[0], Template("{name}, {shoe_size}: ")], ProbeConfig(), strict=True
+        )
 
 
 @pytest.mark.parametrize("text", ["{name", "{} is", "{name!r}", "{name:>9}", "{a.b}"])
@@ -290,21 +292,32 @@ def tokenizer() -> Any:
     return load_tokenizer(toy_tokenizer("gpt2"))
 
 
+#: Names and codes that share no beginning: what is learned of one says nothing of another.
+APART = {
+    "name": ["Ada Ek", "Bo Lind", "Cy Orr", "Dag Moe", "Eva Roth", "Flo Penn", "Gus Hale", "Hal Quist", "Ida Voss",
+             "Jo Tran", "Kit Zorn", "Lea Ware"],
+    "zip": [f"{(n + 1) * 7919 % 90000 + 10000}" for n in range(12)],
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def knowing(tokenizer: Any) -> Any:
-    """A model that was taught to answer two prompts for every second subject."""
+    """A model that was taught to answer a prompt for every second subject."""
     import torch
 
     model = toy_model("gpt2", hidden_size=64, max_length=96)
-    texts = [f"Contact {ROWS['name'][n]} at zip code {ROWS['zip'][n]}" for n in range(0, 12, 2)] * 2
+    texts = [f"Contact {APART['name'][n]} at zip code {APART['zip'][n]}" for n in range(0, 12, 2)]
     rows = [[tokenizer.bos_token_id, *tokenizer(text).input_ids] for text in texts]
     ids = torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(150):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    steps = 120
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, steps)
+    for _ in range(steps):
         loss = model(input_ids=ids, labels=ids.masked_fill(ids == 0, -100)).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        falling.step()
     return model.eval()
 
 
@@ -314,22 +327,22 @@ ASKS = [Template("Contact {name} at {target_pii_type} "), Template("You can reac
 def test_what_was_learned_is_found_and_what_was_not_is_not(knowing: Any, tokenizer: Any) -> None:
     config = ProbeConfig(longest="fit", num_bootstrap=200, small_cell=1)
     spoken = [Template(t.text.replace("{target_pii_type}", "zip code")) for t in ASKS]
-    prompts = make_prompts(people(), "zip", "twin", spoken, config, strict=True)
+    prompts = make_prompts(people(**APART), "zip", "twin", spoken, config, strict=True)
     answers = probe_target(knowing, tokenizer, "clm", prompts, config)
     taught = np.arange(0, 12, 2)
-    matched = answers.matches[3]["exact_match"].any(0)
-    assert matched[taught].all()
-    assert not matched[taught + 1].any()
+    matched = answers.matches[3]["exact_match"]
+    assert matched[0, taught].all()
+    assert not matched[:, taught + 1].any()
+    assert np.exp(answers.log_probs[0, taught]).min() > 0.5
     section = summarise(answers, config)
     assert section["exact_match"]["value"] == 0.5
-    assert (
-        section["by_num_templates"][0]["exact_match"]["value"] <= section["by_num_templates"][1]["exact_match"]["value"]
-    )
-    assert section["gamma"][0]["true"]["value"] == pytest.approx(np.mean(np.exp(answers.log_probs.max(0)) > 0.5))
+    assert [row["exact_match"]["value"] for row in section["by_num_templates"]] == [0.5, 0.5]
+    assert section["gamma"][0]["k"] == 2
+    assert section["gamma"][0]["true"]["value"] == 0.5
     difference = answers.log_probs.max(0) - answers.null_log_probs.max(0)
     assert difference[taught].min() > 2
     assert section["likelihood"]["factor"]["value"] == pytest.approx(math.exp(difference.mean()))
-    assert section["likelihood"]["test"]["p_value"] < 0.05
+    assert section["likelihood"]["test"]["p_value"] < 0.1  # six of twelve were taught
 
 
 def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 TEMPLATE = Template("Contact {name} at {target_pii_type} ")
 QUICK = SoftPromptConfig(
-    num_tokens=3, num_epochs=12, num_subjects=16, num_validation=6, eval_every=4, learning_rate=0.05
+    num_tokens=3, num_epochs=40, num_subjects=16, num_validation=6, eval_every=10, learning_rate=0.05
 )
 PROBE = ProbeConfig(num_bootstrap=100, longest="fit")
 
@@ -54,8 +54,21 @@ def people() -> Subjects:
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
-    return toy_model("gpt2", hidden_size=32, max_length=96).eval()
+def model(tokenizer: Any) -> Any:
+    """A model that writes codes after some words and nothing of the kind after the template: there is what to draw."""
+    model = toy_model("gpt2", hidden_size=32, max_length=96)
+    texts = [f"came back at home code 7{n}" for n in range(100, 150, 4)]
+    texts += [f"Contact Ann Be{n} at ZIP code with pain" for n in range(50, 63)]
+    rows = [[tokenizer.bos_token_id, *tokenizer(text).input_ids] for text in texts]
+    ids = torch.tensor([row + [0] * (max(map(len, rows)) - len(row)) for row in rows])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for _ in range(60):
+        loss = model(input_ids=ids, labels=ids.masked_fill(ids == 0, -100)).loss
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+    model.zero_grad(set_to_none=True)
+    return model.eval()
 
 
 def test_a_soft_prompt_makes_items_of_others_likelier_and_leaves_the_model_alone(
@@ -72,7 +85,7 @@ def test_a_soft_prompt_makes_items_of_others_likelier_and_leaves_the_model_alone
     assert prompt.history[-1]["loss"] < prompt.history[0]["loss"]
     without, with_it = probe_with_soft_prompt(model, tokenizer, sides, prompt, "twin", TEMPLATE, PROBE)
     assert len(without.prompts.items) == len(sides.evaluation)
-    assert (with_it.log_probs > without.log_probs).mean() > 0.9
+    assert (with_it.log_probs > without.log_probs + 1).mean() > 0.9  # each item at least e times likelier
 
 
 def test_the_loss_is_that_of_the_target_tokens_alone(model: Any, tokenizer: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reticent.audit import figure
-from reticent.audit.probe_plots import probe_panels
+from reticent.audit.probe_plots import MAX_DENSITIES, probe_panels
 
 __all__ = ["probe_page", "probe_section"]
 
@@ -27,7 +27,8 @@ def factor(estimate: dict[str, Any] | None) -> str:
     """Format how many times likelier: two digits, in powers of ten where it is large."""
     if estimate is None or estimate["value"] is None:
         return "–"
-    return f"{estimate['value']:.2g}" if estimate["value"] < 1e4 else f"{estimate['value']:.1e}"
+    value = float(estimate["value"])
+    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}" if value < 1e4 else f"{value:.1e}"
 
 
 def probe_section(section: dict[str, Any]) -> str:
@@ -38,6 +39,7 @@ def probe_section(section: dict[str, Any]) -> str:
         .render(
             probe=section,
             figures=probe_panels(section),
+            max_densities=MAX_DENSITIES,
             compared=any("heldout" in row for model in section["models"] for row in model["results"]),
         )
     )

@@ -27,7 +27,7 @@ from reticent.audit.figure import (
     whiskers,
 )
 
-__all__ = ["probe_panels"]
+__all__ = ["MAX_DENSITIES", "probe_panels"]
 
 WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
@@ -56,13 +56,26 @@ def look_at(name: str, number: int) -> Look:
 
 def _plain_log(axis: Any) -> None:
     """A logarithmic axis with plain numbers: mathematical text is not parsed here."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * max(low, 1e-300) else (1,), numticks=7))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+    span = high / max(low, 1e-300)
+    # Within a decade powers of ten leave one number, or none: steps of one size then.
+    ticks = MaxNLocator(4) if span < 8 else LogLocator(subs=(1, 2, 5) if span < 50 else (1,), numticks=7)
+    axis.xaxis.set_major_locator(ticks)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: _plain(number)))
     axis.xaxis.set_minor_formatter(NullFormatter())
+    if span < 8:
+        axis.xaxis.set_minor_locator(NullLocator())
+
+
+def _plain(number: float) -> str:
+    """A number as it is read: 0.8, 10,000, and from a million on a power of ten."""
+    power = round(np.log10(number)) if number > 0 else 0
+    if 1e6 <= number < 1e300 and np.isclose(number, 10.0**power):
+        return "10" + str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.4g}"
 
 
 def _looks(section: dict[str, Any]) -> list[tuple[dict[str, Any], Look]]:
@@ -123,37 +136,43 @@ def factor_panels(section: dict[str, Any]) -> list[str]:
 
 @styled
 def density_panels(section: dict[str, Any]) -> list[str]:
-    """Densities of the likelihood (Fig. 3) and of the normalised one (Fig. 6): true items against nulls."""
-    drawn = []
-    for (target, level), (number, model) in (
-        (question, entry) for question in _questions(section) for entry in enumerate(section["models"])
-    ):
-        result = _result(model, target, level)
-        for measure in ("likelihood", "normalised"):
-            if result is None or not result[measure]["density"]["true"]["x"]:
-                continue
-            found = result[measure]
-            test = found["published_test"]
-            note = f"Wilcoxon p = {test['p_value']:.2g}, n = {test['n']}"
-            figure, axis = new_panel(f"{printable(model['name'])}: {_spoken(target)}, {level}", note, width=WIDTH,
-                                     height=2.6)  # fmt: skip
-            for side, look, name in (("true", TRUE, "true item"), ("null", NULL, "another's")):
-                curve, mean = found["density"][side], found[f"log_{side}"]
-                axis.plot(curve["x"], curve["y"], color=look.light, linestyle=look.line, label=name)
-                if curve["x"]:
-                    axis.fill_between(curve["x"], curve["y"], color=look.light, alpha=0.15, linewidth=0)
-                if has_value(mean):
-                    axis.axvline(mean["value"] / np.log(10), color=look.light, linestyle="--", linewidth=1)
-            axis.set(xlabel=f"log10 {'likelihood' if measure == 'likelihood' else 'normalised likelihood'}",
-                     ylabel="density")  # fmt: skip
-            axis.set_ylim(bottom=0)
-            axis.legend(fontsize=8, loc="best")
-            label = (
-                f"Density of the {measure}, {printable(model['name'])}, {_spoken(target)}, {level}: "
-                f"true items are {say(found['factor'])} times as likely as another's. {note}."
-            )
-            drawn.append(to_svg(figure, f"fig-probe-density-{number}-{target}-{level}-{measure}", label))
-    return drawn[:MAX_DENSITIES]
+    """Densities of the likelihood (Fig. 3), then of the normalised one (Fig. 6): true items against nulls."""
+    wanted = [
+        (measure, target, level, number, result)
+        for measure in ("likelihood", "normalised")
+        for target, level in _questions(section)
+        for number, model in enumerate(section["models"])
+        if (result := _result(model, target, level)) and result[measure]["density"]["true"]["x"]
+    ]
+    return [
+        _density_panel(section["models"][number]["name"], number, result, measure)
+        for measure, _, _, number, result in wanted[:MAX_DENSITIES]
+    ]
+
+
+def _density_panel(name: str, number: int, result: dict[str, Any], measure: str) -> str:
+    """One model, question and measure."""
+    found, asked = result[measure], f"{_spoken(result['target'])}, {result['level']}"
+    test = found["published_test"]
+    note = f"Wilcoxon p = {test['p_value']:.2g}, n = {test['n']}"
+    figure, axis = new_panel(f"{printable(name)}: {asked}", note, width=WIDTH, height=2.6)
+    for side, look, called in (("true", TRUE, "true item"), ("null", NULL, "another's")):
+        curve, mean = found["density"][side], found[f"log_{side}"]
+        axis.plot(curve["x"], curve["y"], color=look.light, linestyle=look.line, label=called)
+        if curve["x"]:
+            axis.fill_between(curve["x"], curve["y"], color=look.light, alpha=0.15, linewidth=0)
+        if has_value(mean):
+            axis.axvline(mean["value"] / np.log(10), color=look.light, linestyle="--", linewidth=1)
+    spoken = "likelihood" if measure == "likelihood" else "normalised likelihood"
+    axis.set(xlabel=f"log10 {spoken}", ylabel="density")
+    axis.locator_params(axis="x", nbins=4)
+    axis.set_ylim(bottom=0)
+    axis.legend(fontsize=8, loc="best")
+    label = (
+        f"Density of the {spoken}, {printable(name)}, {asked}: true items are {say(found['factor'])} times as likely "
+        f"as another's. {note}."
+    )
+    return to_svg(figure, f"fig-probe-density-{number}-{result['target']}-{result['level']}-{measure}", label)
 
 
 @styled
@@ -173,11 +192,11 @@ def gamma_panels(section: dict[str, Any]) -> list[str]:
             axis.fill_between(ks, low, high, color=look.light, alpha=0.1, linewidth=0)
             axis.scatter(ks, value, s=14, c=faces_of([row["true"] for row in result["gamma"]], look.light),
                          edgecolors=look.light, marker=look.marker, zorder=3)  # fmt: skip
-            top = max(top, float(value.max()))
+            top = max(top, float(high.max()))
             at_100 = next(row["true"] for row in result["gamma"] if row["k"] == 100)
             said.append(f"{printable(model['name'])}: {say(at_100)} within 100 queries")
         _plain_log(axis)
-        axis.set(xlabel="queries k", ylabel="share of subjects", ylim=(-0.02 * max(top, 0.05), max(1.15 * top, 0.05)))
+        axis.set(xlabel="queries k", ylabel="share of people", ylim=(-0.03 * max(top, 0.05), max(1.05 * top, 0.05)))
         axis.legend(fontsize=7.5, loc="upper left")
         label = f"Share exposed within k queries, {_spoken(target)}, {level}. {'; '.join(said)}."
         panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", label))
@@ -187,7 +206,8 @@ def gamma_panels(section: dict[str, Any]) -> list[str]:
 @styled
 def sweep_panels(section: dict[str, Any]) -> list[str]:
     """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
-    panels, first = [], section["models"][0]
+    # Of the model that says most: what changes nothing in one that says nothing is no sweep.
+    panels, first = [], max(section["models"], key=_said_by)
     results = [r for r in first["results"] if "likelihood" in r]
     lines = {
         f"{_spoken(r['target'])}, {r['level']}": [(row["num_templates"], row["exact_match"])
@@ -216,6 +236,12 @@ def sweep_panels(section: dict[str, Any]) -> list[str]:
                     sized.setdefault(name, []).append((model["num_parameters"] / 1e6, r["exact_match"]))
         panels += _lines("sizes", "Size of the model", "million parameters", sized, log=True)
     return panels
+
+
+def _said_by(model: dict[str, Any]) -> float:
+    """Mean exact match over the questions of a model."""
+    found = [r["exact_match"]["value"] for r in model["results"] if "exact_match" in r]
+    return float(np.mean(found)) if found else 0.0
 
 
 def _lines(

@@ -25,7 +25,7 @@ from reticent.errors import CorpusError, PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "self_page"]
+__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "require_language", "self_page"]
 
 LANGUAGES = ("en", "fr")
 NUM_INVENTED = 500
@@ -62,6 +62,12 @@ class Finding:
         if self.share_better is None:
             return "unknown"
         return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
+
+
+def require_language(language: str) -> None:
+    """`PolicyError` unless the page can be written in this language: to be asked before anything else is done."""
+    if language not in LANGUAGES:
+        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
 
 def read_items(path: Path | str) -> dict[str, str]:
@@ -133,9 +139,7 @@ def _ask(
         template
         for level, needed in LEVELS.items()
         if needed <= len(beside)
-        for template in templates_for(
-            builtin_templates(), target, level, me.types, language=config.language, strict=False
-        )
+        for template in templates_for(builtin_templates(), target, level, me.types, language=config.language)
     ]
     row = np.zeros(1, dtype=np.int64)
     filled = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
@@ -171,22 +175,29 @@ def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
     """Return the page, without any item in it."""
     import jinja2
 
-    if language not in LANGUAGES:
-        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
+    require_language(language)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(
-        called=lambda target: pii_type(target).label(language), one_in=_one_in, hundred=_within_hundred
+        called=lambda target: pii_type(target).label(language),
+        heading=lambda target: _heading(pii_type(target).label(language)),
+        one_in=lambda likelihood: _one_in(likelihood, "plus de" if language == "fr" else "more than"),
+        hundred=_within_hundred,
     )
     return environment.get_template("self.html.j2").render(findings=findings, fr=language == "fr", invented=invented)
 
 
-def _one_in(likelihood: float) -> str:
+def _heading(text: str) -> str:
+    """With a capital, and those that are there: ZIP code."""
+    return text[:1].upper() + text[1:]
+
+
+def _one_in(likelihood: float, over: str) -> str:
     """A likelihood as 1 in so many, two digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
-        return "10¹²+"
+        return f"{over} 10¹²"
     number = 1 / likelihood
     step = 10 ** max(0, len(str(int(number))) - 2)
     return f"{max(1, round(number / step)) * step:,}".replace(",", "\N{NO-BREAK SPACE}")

@@ -25,7 +25,7 @@ from reticent.audit.propile_scores import (
     score_masked_pairs,
 )
 from reticent.audit.propile_subjects import NAME_PARTS, Subjects, draw_nulls, words_of
-from reticent.audit.propile_templates import LEVELS, Template, pii_type, templates_for
+from reticent.audit.propile_templates import LEVELS, Template, pii_type, require_fields, templates_for
 from reticent.audit.string_metrics import score_strings
 from reticent.errors import CorpusError, PolicyError
 
@@ -206,10 +206,11 @@ def make_prompts(
     others = [name for name in config.associates or subjects.types if name not in unasked]
     if config.associates:
         subjects.require(*others)
-    columns = [*subjects.types]
-    usable = templates_for(templates, target, level, columns, language=None if strict else config.language,
-                           strict=strict)  # fmt: skip
-    usable = [t for t in usable if not (_needed(t) > len(others))]
+    if strict:
+        require_fields(templates, subjects.types)
+    language = None if strict else config.language
+    usable = templates_for(templates, target, level, subjects.types, language=language)
+    usable = [t for t in usable if _needed(t) <= len(others)]
     has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
     if len(has) == 0:
         raise CorpusError(f"subjects: nobody has an item of type {target}")

@@ -198,6 +198,7 @@ def results_table(section: dict[str, Any]) -> Any:
     """Return the section as a table for a terminal (rich)."""
     from rich.table import Table
 
+    from reticent.audit.probe_page import factor
     from reticent.audit.report import value
 
     table = Table(caption="of several templates the best counts")
@@ -210,9 +211,8 @@ def results_table(section: dict[str, Any]) -> Any:
                 table.add_row(*asked, row["withheld"])
                 continue
             found = row["likelihood"]
-            times = found["factor"]["value"]
             table.add_row(
-                *asked, f"{row['n']:,}", "–" if times is None else f"{times:.2g}", value(found["above_null"]),
+                *asked, f"{row['n']:,}", factor(found["factor"]), value(found["above_null"]),
                 f"{found['test']['p_value']:.2g}",
                 value(next(point["true"] for point in row["gamma"] if point["k"] == 100)), value(row["exact_match"]),
             )  # fmt: skip

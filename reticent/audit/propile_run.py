@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from reticent.audit.propile import Answers, ProbeConfig, make_prompts, probe_target
+from reticent.audit.propile import Answers, ProbeConfig, Prompts, make_prompts, probe_target
 from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.audit.propile_subjects import NAME_PARTS, Subjects
 from reticent.audit.propile_templates import Template, builtin_templates, templates_for
@@ -112,24 +112,12 @@ def probe_models(
     """
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
-    asked = _questions(subjects, config)
-    prompts, skipped = [], []
-    for target, level in asked:
-        question = make_prompts(
-            subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
-        )
-        if question.templates:
-            prompts.append(question)
-        else:
-            skipped.append({"target": target, "level": level})
-    if not prompts:
-        raise PolicyError(
-            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
-            f"language {config.language} with the columns {', '.join(subjects.types)}"
-        )
+    prompts, skipped = _all_prompts(subjects, config, templates)
+    # Whose soft prompts are taken to the others as text: the first causal model's.
+    source = next((entry.name for entry in models if entry.objective == "clm"), models[0].name)
     results, everything, learned = [], [], {}
     kept: dict[str, tuple[SoftPrompt, Sides, Template, str]] = {}
-    for number, entry in enumerate(models):
+    for entry in models:
         model, tokenizer = _load(entry, config)
         about: dict[str, Any] = {
             "name": entry.name,
@@ -150,10 +138,8 @@ def probe_models(
                 white = _white_box(model, tokenizer, subjects, target, level, template, config, study, progress)
                 about["soft_prompts"].append(white[0])
                 learned[f"{entry.name}-{target}"] = white[1]
-                if number == 0:
-                    text = nearest_text(model, tokenizer, white[1])
-                    kept[target] = (white[1], white[2], template, text)
-        if kept and entry.objective == "clm":
+                if entry.name == source:
+                    kept[target] = (white[1], white[2], template, nearest_text(model, tokenizer, white[1]))
             about["transfer"] = [
                 _transfer(model, tokenizer, prompt, sides, template.level, template, text, config)
                 for prompt, sides, template, text in kept.values()
@@ -164,10 +150,30 @@ def probe_models(
         "settings": {**asdict(config), "soft_prompt": asdict(study) if study else None},
         "subjects": {"num": len(subjects), "types": list(subjects.types)},
         "not_asked": skipped,
-        "source": models[0].name,
+        "source": source,
         "models": results,
     }
     return section, everything, learned
+
+
+def _all_prompts(
+    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+) -> tuple[list[Prompts], list[dict[str, str]]]:
+    """The prompts of every target and level, and those that no template asks for."""
+    prompts, skipped = [], []
+    asked = _questions(subjects, config)
+    for target, level in asked:
+        found = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
+        if found.templates:
+            prompts.append(found)
+        else:
+            skipped.append({"target": target, "level": level})
+    if not prompts:
+        raise PolicyError(
+            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
+            f"language {config.language} with the columns {', '.join(subjects.types)}"
+        )
+    return prompts, skipped
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
@@ -202,7 +208,7 @@ def _first_template(
     for level in reversed(config.levels):
         found = templates_for(
             templates or builtin_templates(), target, level, subjects.types,
-            language=None if templates else config.language, strict=bool(templates),
+            language=None if templates else config.language,
         )  # fmt: skip
         if found:
             return level, found[0]

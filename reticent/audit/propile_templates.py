@@ -16,7 +16,16 @@ from typing import Any
 
 from reticent.errors import PolicyError
 
-__all__ = ["LEVELS", "PiiType", "Template", "builtin_templates", "pii_type", "read_templates", "templates_for"]
+__all__ = [
+    "LEVELS",
+    "PiiType",
+    "Template",
+    "builtin_templates",
+    "pii_type",
+    "read_templates",
+    "require_fields",
+    "templates_for",
+]
 
 #: Level -> items of the subject in the prompt beside the name.
 LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
@@ -169,29 +178,25 @@ def _templates(content: dict[str, Any], where: str) -> list[Template]:
     return found
 
 
+def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> None:
+    """`PolicyError` if a template has a field that is neither a fixed one nor a column, whatever it asks for."""
+    known = FIXED_FIELDS | set(columns)
+    for template in templates:
+        for field in template.fields:
+            if field not in known:
+                raise PolicyError(
+                    f"template {template.text!r}: unknown field {{{field}}}; expected a column of the subjects "
+                    f"({', '.join(sorted(columns))}) or {', '.join(sorted(FIXED_FIELDS))}"
+                )
+
+
 def templates_for(
-    templates: Iterable[Template],
-    target: str,
-    level: str,
-    columns: Sequence[str],
-    *,
-    language: str | None = None,
-    strict: bool = True,
+    templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates that ask for ``target`` at ``level``, in order.
+    """Return the templates that ask for ``target`` at ``level`` with fields that are there, in order.
 
     Where templates name the type, those for any type are left out. A template of another language, or that holds the
     target, does not ask this question.
-
-    Parameters
-    ----------
-    strict : bool
-        A field without a column is an error, as for templates that a user wrote; else its template is left out.
-
-    Raises
-    ------
-    PolicyError
-        A template has a field that is neither a fixed one nor a column.
     """
     known = FIXED_FIELDS | set(columns)
     fitting = [
@@ -203,11 +208,4 @@ def templates_for(
         and target not in t.fields
     ]
     usable = [t for t in fitting if t.targets] or fitting
-    for template in usable if strict else ():
-        for field in template.fields:
-            if field not in known:
-                raise PolicyError(
-                    f"template {template.text!r}: unknown field {{{field}}}; expected a column of the subjects "
-                    f"({', '.join(sorted(columns))}) or {', '.join(sorted(FIXED_FIELDS))}"
-                )
     return [t for t in usable if known.issuperset(t.fields)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,8 @@ def probe(
     subjects: Annotated[
         Path | None,
         typer.Option(
-            metavar="TABLE", help="People's items: Parquet, CSV or JSON lines; a row a person, a column a type."
+            metavar="TABLE",
+            help="People's items: Parquet, CSV or JSON lines; a row a person, a column a type (name, phone, email …).",
         ),
     ] = None,
     documents: Annotated[
@@ -39,15 +41,22 @@ def probe(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the results; with --self, the page.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder of the results, private (default: only a table is printed); with --self, the page.",
+        ),
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="Type that is asked for; repeat (default: every column).")
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="Type that is asked for, e.g. phone; repeat (default: every column)."),
     ] = None,
     level: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LEVEL", help="twin (the name is given), triplet, quadruplet (one, two items more); repeat."
+            metavar="LEVEL",
+            help="twin (the name is given), triplet, quadruplet (one, two items more); repeat (default twin).",
         ),
     ] = None,
     given: Annotated[
@@ -60,11 +69,21 @@ def probe(
     beams: Annotated[
         list[int] | None, typer.Option(min=1, metavar="<int>", help="Beam size; repeat (default 3).")
     ] = None,
-    fit: Annotated[bool, typer.Option("--fit", help="Generate as many tokens as the longest item has.")] = False,
+    fit: Annotated[
+        bool,
+        typer.Option(
+            "--fit", help="Generate as many tokens as the longest item has, not the published number for its type."
+        ),
+    ] = False,
     masking: Annotated[
         str, typer.Option(help="What a masked model does not see: together, one_by_one or left_to_right.")
     ] = "together",
-    soft_prompt: Annotated[bool, typer.Option("--soft-prompt", help="White box too: train soft prompts.")] = False,
+    soft_prompt: Annotated[
+        bool,
+        typer.Option(
+            "--soft-prompt", help="White box too: train soft prompts, on some of the people; others are measured."
+        ),
+    ] = False,
     soft_subjects: Annotated[
         int, typer.Option(min=1, metavar="<int>", help="People a soft prompt is trained on.")
     ] = 128,
@@ -194,8 +213,13 @@ def _probe_myself(
     entries: list[ProbeModel], items: Path | None, reference: Path | None, out: Path | None, config: Any
 ) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.artifact import write_private
-    from reticent.audit.probe_self import invented_people, probe_myself, read_items, self_page
+    from reticent.audit.probe_self import (
+        invented_people,
+        probe_myself,
+        read_items,
+        require_language,
+        self_page,
+    )
     from reticent.audit.propile_subjects import read_subjects
     from reticent.device import pick_device
     from reticent.errors import PolicyError
@@ -203,6 +227,7 @@ def _probe_myself(
 
     if len(entries) != 1:
         raise PolicyError("--self: give one model")
+    require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
     values = read_items(items) if items is not None else _asked()
@@ -214,7 +239,19 @@ def _probe_myself(
     if out is None:
         print(page)
     else:
-        write_private(out, page.encode())
+        _write_page(out, page)
+
+
+def _write_page(path: Path, page: str) -> None:
+    """Write the page and nothing beside it: no lock and no temporary file, as a shared result would have."""
+    from reticent.errors import ArtifactError
+
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(page.encode())
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _asked() -> dict[str, str]:
