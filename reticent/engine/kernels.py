@@ -513,7 +513,7 @@ def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndar
         if num_sizes:
             means[document] = total / num_sizes
         elif len(part):
-            means[document] = float(running[-1] > 0.0)
+            means[document] = 1.0 if running[-1] > 0.0 else 0.0
     return means
 
 
