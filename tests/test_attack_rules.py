@@ -11,18 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.attack_rules import (
-    INVALID,
-    NO_POWER,
-    QUIET,
-    TOLD_APART,
-    detectable_auc,
-    judged,
-    people_groups,
-    worst_subgroup,
-)
 from reticent.audit.clustered_auc import best_attack, clustered_auc
+from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.statistics import auc_estimate, exposure
+from reticent.audit.verdict import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
 from tests.toy_models import make_store
 
 # ------------------------------------------------------------------ areas of documents
@@ -113,7 +105,7 @@ def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
     random = np.random.default_rng(3)
     is_member, labels = np.arange(300) % 2 == 0, np.repeat(["long", "middle", "short"], 100)
     scores = random.normal(size=300) + 2.0 * is_member * (labels == "long")
-    worst = worst_subgroup(scores, is_member, {"length": labels}, num_bootstrap=300)
+    worst = worst_group(scores, is_member, {"length": labels}, num_bootstrap=300)
     assert worst is not None
     assert (worst["group"], worst["num_groups"]) == ("long", 3)
     assert worst["auc"]["low"] > 0.75
@@ -123,8 +115,8 @@ def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
 def test_groups_of_few_people_are_not_measured() -> None:
     is_member = np.arange(40) % 2 == 0
     labels = np.where(np.arange(40) < 18, "few", "many")
-    assert worst_subgroup(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
-    assert worst_subgroup(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
+    assert worst_group(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
+    assert worst_group(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
 
 
 def test_people_are_grouped_by_documents_length_and_columns() -> None:

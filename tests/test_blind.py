@@ -32,7 +32,7 @@ def blind_auc(documents: list[list[int]], individuals: list[int], is_member: np.
 def test_sides_that_write_about_other_things_are_told_apart() -> None:
     random = np.random.default_rng(0)
     is_member = np.arange(60) % 2 == 0
-    documents = [random.integers(0, 20, 8).tolist() + [30 if member else 31] for member in is_member]
+    documents = [[*random.integers(0, 20, 8).tolist(), 30 if member else 31] for member in is_member]
     auc = blind_auc(documents, list(range(60)), is_member)
     assert auc["value"] > 0.9
     assert auc["low"] > 0.5

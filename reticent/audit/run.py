@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.attack_rules import judged, people_groups, worst_subgroup
 from reticent.audit.blind import blind_baseline
 from reticent.audit.clustered_auc import best_attack
 from reticent.audit.forward import TokenScores, score_causal, score_masked
@@ -26,8 +25,10 @@ from reticent.audit.membership import (
     attack,
     individual_scores,
 )
+from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
+from reticent.audit.verdict import judged
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
@@ -44,7 +45,7 @@ class AuditConfig:
     first.
     """
 
-    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
+    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
     num_bootstrap: int = 1000
     batch_size: int = 64
     window_length: int = 512
@@ -270,7 +271,7 @@ class Auditor:
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = attack(document_scores, self.store.individual, self.members, **options)
-            results[name]["worst_group"] = worst_subgroup(by_code[name], self.code_member, self.groups, **options)
+            results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
         blind = {}
         if base is None and results:
             blind["blind"] = blind_baseline(self.slots, self.true, self.members, seed=self.config.seed)
