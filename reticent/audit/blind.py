@@ -90,7 +90,7 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
 
 def _deal(member: np.ndarray, seed: int) -> np.ndarray:
     """Fold of each individual: those of each side are dealt evenly."""
-    num_others = np.count_nonzero(~member)
+    num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)
     bounds = np.array([0, num_others, len(member)], dtype=np.int64)

@@ -107,6 +107,7 @@ def score_models(
             ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
             scorer.score(batch.input_ids, None, ahead)
         return scorer.results()
+    assert special.mask is not None
     fold_of, word_of = word_folds(store, folds, seed)
     for fold in range(folds):
         for numbers, batch in scorer.batches():
