@@ -388,7 +388,7 @@ class ClassifySection(Section):
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
-    attacks: list[str] = ["loss", "reference", "zlib", "min_k"]
+    attacks: list[str] = ["loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez"]
     num_bootstrap: int = Field(default=1000, ge=100)
     batch_size: int = Field(default=64, ge=1)
     small_cell: int = Field(default=5, ge=1)

@@ -33,6 +33,8 @@ __all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "
 
 #: What a piece does not depend on: where and in which portions a model is run.
 NOT_IN_A_PIECE = ("device", "batch_size")
+#: The attack that needs tokens of its own, and the name of these.
+LOWERCASE = "lowercase"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
 
 def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
     """Return the fingerprints of what a piece is made from; its training must be there."""
-    inputs = {v: run.fingerprint_of(f"tokens/{piece.model.name}/{v}") for v in ("train", "audit")}
+    variants = ("train", "audit", *((LOWERCASE,) if LOWERCASE in run.job.audit.attacks else ()))
+    inputs = {v: run.fingerprint_of(f"tokens/{piece.model.name}/{v}") for v in variants}
     inputs |= run._base_input(piece.model)
     if piece.training is not None:
         inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
@@ -117,9 +120,10 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             entry = _entry_of(run, piece)
             with run.progress.task(f"score {piece.recipe}", None, "windows") as advance:
                 scores = auditor().score(entry, advance)
+                lowercase = auditor().score_lowercase(entry)
             if piece.training is None:
                 scores.to_parquet(folder / "scores.parquet")
-            measured = auditor().measure(entry, scores, None if piece.training is None else base_scores())
+            measured = auditor().measure(entry, scores, None if piece.training is None else base_scores(), lowercase)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 
@@ -132,7 +136,14 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
 
     audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    return Auditor(open_tokens(run.folder / f"tokens/{model.name}/train"), audit_store, members, audit_config(run))
+    wanted = LOWERCASE in run.job.audit.attacks
+    return Auditor(
+        open_tokens(run.folder / f"tokens/{model.name}/train"),
+        audit_store,
+        members,
+        audit_config(run),
+        lowercase=open_tokens(run.folder / f"tokens/{model.name}/{LOWERCASE}") if wanted else None,
+    )
 
 
 def _entry_of(run: Run, piece: Piece) -> Any:
@@ -161,6 +172,8 @@ def wipe_stale_pieces(run: Run) -> None:
 
 def gather_evidence(run: Run) -> dict[str, Any]:
     """Return report.json's structure before publication, from the pieces and the corpus section."""
+    from reticent.audit.verdict import judged
+
     probe: dict[str, Any] = {}
     if run.job.probe is not None:
         from reticent.probe_stage import run_probes
@@ -179,7 +192,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
         ),
         "corpus": corpus_section(run),
-        "models": [_measured(run, piece) for model in run.job.model for piece in pieces_of(run, model)],
+        "models": judged([_measured(run, piece) for model in run.job.model for piece in pieces_of(run, model)]),
     }
 
 

@@ -16,6 +16,7 @@ from reticent.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from reticent.engine.pseudonymize import Style
+    from reticent.engine.rewrite import TextStyle
 
 __all__ = ["Preparation"]
 
@@ -139,11 +140,13 @@ class Preparation(RunFolder):
         for model in self.job.model:
             tokenizer = self._tokenizer_json(model)
             needed = {self.job.recipe(recipe).tokens for recipe in model.recipes}
-            variants: list[tuple[str, str, tuple[str, ...], Style | None]] = [
+            variants: list[tuple[str, str, tuple[str, ...], TextStyle | None]] = [
                 ("train", "index", (MEMBERS,), None),
                 ("audit", "index-joint", (MEMBERS, HELDOUT), None),
                 *((name, "index", (MEMBERS,), style) for name, style in REWRITTEN.items() if name in needed),
             ]
+            if "lowercase" in self.job.audit.attacks:
+                variants.append(("lowercase", "index-joint", (MEMBERS, HELDOUT), "lower"))
             for variant, index_name, splits, style in variants:
 
                 def build(
@@ -153,7 +156,7 @@ class Preparation(RunFolder):
                     variant: str = variant,
                     index_name: str = index_name,
                     splits: tuple[str, ...] = splits,
-                    style: Style | None = style,
+                    style: TextStyle | None = style,
                     tokenizer: str = tokenizer,
                     model: ModelSection = model,
                 ) -> None:
@@ -168,8 +171,8 @@ class Preparation(RunFolder):
                                 tokenizer,
                                 splits=splits,
                                 policy=policy,
-                                index=open_index(self.folder / index_name),
-                                spans=SpanReader(self.folder / "spans"),
+                                index=None if style == "lower" else open_index(self.folder / index_name),
+                                spans=None if style == "lower" else SpanReader(self.folder / "spans"),
                                 style=style,
                                 text_sizes=variant == "audit",
                                 progress=advance,

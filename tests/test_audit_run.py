@@ -19,7 +19,7 @@ from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.forward import score_masked
-from reticent.audit.membership import ATTACKS
+from reticent.audit.membership import ATTACKS, NEEDS_BASE, ONLY_MASKED
 from reticent.audit.run import AuditConfig, ModelEntry, audit_models
 from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -133,6 +133,7 @@ class Ground:
             models=given["models"],
             bases=given["bases"],
             config=config,
+            lowercase_store=given.get("lowercase_store"),
             progress=given.get("progress"),
         )
 
@@ -194,8 +195,8 @@ def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any
     order = [(m["objective"], m["recipe"], m["epoch"]) for m in evidence["models"]]
     assert order == [("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8), ("clm", "clm", 4)]
     for model in evidence["models"]:
-        # The reference attack compares with the base, so the base has none; every other attack is run on it.
-        assert set(model["membership"]) == set(CONFIG.attacks) - ({"reference"} if model["recipe"] == "base" else set())
+        # Attacks that compare with the base have nothing to say of it; every other attack is run on it.
+        assert set(model["membership"]) == set(CONFIG.attacks) - (NEEDS_BASE if model["recipe"] == "base" else set())
 
 
 def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> None:
@@ -211,7 +212,8 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         parts, levels = ("direct", "indirect", "both"), ("types", "occurrences", "individuals", "in_place")
         expected |= {f"/privacy/{part}/{level}" for part in parts for level in levels}
         expected |= {f"/excess/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
-        expected |= {f"/membership/{name}/auc" for name in model["membership"]}
+        expected |= {f"/membership/{name}{of}/auc" for name in model["membership"] for of in ("", "/documents")}
+        expected |= {"/best_attack/auc"} | ({"/blind/auc"} if model["recipe"] == "base" else set())
         expected |= {f"/low_cost/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
         assert paths == expected | {"/privacy_by_n/1"}
@@ -269,7 +271,8 @@ def test_another_seed_moves_intervals_and_no_causal_value(ground: Ground, eviden
     moved = 0
     for first, second in zip(evidence["models"], again["models"], strict=True):
         for (path, a), (_, b) in zip(estimates(first), estimates(second), strict=True):
-            if first["objective"] == "clm" and "by_graph_share/1" not in path:
+            # The blind baseline deals people to folds by the seed.
+            if first["objective"] == "clm" and "by_graph_share/1" not in path and "blind" not in path:
                 assert a["value"] == b["value"], path
                 moved += (a["low"], a["high"]) != (b["low"], b["high"])
     assert moved > 10
@@ -370,8 +373,12 @@ def test_both_sides_are_judged_by_the_joint_flags_and_privacy_by_those_of_traini
 
 
 def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
-    models = ground.run(replace(CONFIG, attacks=tuple(ATTACKS)))["models"]
-    assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == set(ATTACKS)
+    lowercase = replace(ground.audit, input_ids=np.roll(ground.audit.input_ids, 3))  # any other tokens
+    models = ground.run(replace(CONFIG, attacks=tuple(ATTACKS)), lowercase_store=lowercase)["models"]
+    assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == set(ATTACKS) - ONLY_MASKED
+    assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(ATTACKS)
+    best = model_of({"models": models}, "clm", "clm", 8)["best_attack"]
+    assert (best["auc"]["value"], best["num_attacks"]) == (1.0, len(set(ATTACKS) - ONLY_MASKED))
     for name, measured in model_of({"models": models}, "clm", "clm", 8)["membership"].items():
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)
@@ -417,6 +424,10 @@ def test_an_attack_that_cannot_be_run_is_not_left_out_in_silence(ground: Ground,
     audit = open_tokens(tmp_path / "audit")
     with pytest.raises(ArtifactError, match=r"text_sizes\.parquet"):
         ground.run(audit=audit)
+    other = replace(ground.audit, doc_ids=ground.audit.doc_ids[::-1])
+    for lowercase, said in ((None, "needs the tokens"), (other, "not the documents of the audit")):
+        with pytest.raises(ArtifactError, match=said):
+            ground.run(replace(CONFIG, attacks=("lowercase",)), lowercase_store=lowercase)
     without = ground.run(replace(CONFIG, attacks=("loss",)), audit=audit, models=[])
     assert set(without["models"][0]["membership"]) == {"loss"}
 

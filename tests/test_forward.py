@@ -24,9 +24,11 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from reticent.audit.forward import TokenScores, score_causal, score_masked, word_folds
+from reticent.audit.forward import TokenScores, score_causal, score_masked, score_models, word_folds
+from reticent.audit.pseudo_likelihood import score_pseudo
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, TrainingError
+from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.trainer.distributed import World
 from reticent.trainer.models import head_alone
 from reticent.trainer.windows import SpecialIds
 
@@ -205,6 +207,83 @@ def test_masked_scores_match_the_oracle(store: TokenStore, make: Any, window_len
     options = {"folds": 3, "all_occurrences": every, "window_length": window_length, "seed": 2}
     scores = score_masked(model, store, MASKED, device="cpu", **options)
     masked_oracle(model, store, window_length, 3, every, seed=2).assert_matches(scores)
+
+
+@pytest.mark.parametrize("window_length", [64, 7])
+@pytest.mark.parametrize("form", ["whole_word", "left_to_right"])
+def test_pseudo_likelihood_matches_the_oracle(store: TokenStore, form: Any, window_length: int) -> None:
+    model = bert()
+    scores = score_pseudo(model, store, MASKED, form=form, window_length=window_length, batch_size=5, device="cpu")
+    oracle = Oracle(model, store, MASKED, window_length)
+    for window in oracle.windows():
+        for token in window:
+            if store.word_ids[token] < 0:
+                continue
+            own = [t for t in window if store.word_ids[t] == store.word_ids[token]]
+            hidden = [t for t in own if form == "whole_word" or t >= token]
+            shown = [MASKED.mask if t in hidden else int(store.input_ids[t]) for t in window]
+            oracle.log_p[token] = oracle.predict([MASKED.prefix, *shown, MASKED.suffix])[1 + token - window.start]
+    oracle.assert_matches(scores)
+
+
+def test_pseudo_likelihood_of_no_form_is_refused(store: TokenStore) -> None:
+    with pytest.raises(PolicyError, match="whole_word or left_to_right"):
+        score_pseudo(bert(), store, MASKED, form="token")  # type: ignore[arg-type]
+    with pytest.raises(TrainingError, match="mask token"):
+        score_pseudo(bert(), store, CAUSAL)
+
+
+@pytest.mark.parametrize(("objective", "special"), [("clm", CAUSAL), ("mlm", MASKED)])
+def test_several_models_score_as_each_alone(store: TokenStore, objective: str, special: SpecialIds) -> None:
+    models = [gpt2(0.4), gpt2(0.1)] if objective == "clm" else [bert(0.4), distilbert()]
+    options: dict[str, Any] = {"window_length": 12, "batch_size": 2, "device": "cpu"}
+    seen: list[int] = []
+    together = score_models(models, objective, store, special, folds=2, progress=seen.append, **options)
+    for model, scores in zip(models, together, strict=True):
+        assert_equal_scores(scores, score_models([model], objective, store, special, folds=2, **options)[0])
+    assert np.nanmax(np.abs(together[0].log_probs - together[1].log_probs)) > 0.1
+    # Each window is counted once, however many models see it.
+    assert seen[-1] == sum(-(-n // (12 - special.num_added)) for n in np.diff(store.doc_offsets)) * (
+        objective == "clm" or 2
+    )
+
+
+@pytest.mark.parametrize(("objective", "special"), [("clm", CAUSAL), ("mlm", MASKED)])
+def test_processes_share_the_windows_and_all_get_all_scores(
+    store: TokenStore, objective: str, special: SpecialIds, tmp_path: Path
+) -> None:
+    models = [gpt2()] if objective == "clm" else [bert()]
+    options: dict[str, Any] = {"window_length": 8, "batch_size": 2, "device": "cpu"}
+    alone = score_models(models, objective, store, special, **options)[0]
+    context = torch.multiprocessing.get_context("fork")
+    given = (models, objective, store, special, options, tmp_path)
+    workers = [context.Process(target=_share, args=(rank, *given)) for rank in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    for rank in range(2):
+        assert_equal_scores(alone, TokenScores.from_parquet(tmp_path / f"{rank}.parquet"))
+
+
+def _share(
+    rank: int, models: Any, objective: str, store: TokenStore, special: SpecialIds, options: Any, folder: Path
+) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    scores = score_models(models, objective, store, special, world=World(rank, 2, rank), **options)[0]
+    scores.to_parquet(folder / f"{rank}.parquet")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_cuda_scores_are_those_of_the_processor(store: TokenStore) -> None:
+    for score, model, special in ((score_causal, gpt2(), CAUSAL), (score_masked, bert(), MASKED)):
+        here = score(copy.deepcopy(model), store, special, device="cpu")
+        there = score(model, store, special, device="cuda", window_length=64, batch_size=1)
+        np.testing.assert_array_equal(there.scored, here.scored)
+        # bfloat16 has 8 bits: logits of about 10 are off by some hundredths.
+        assert np.nanmean(np.abs(there.log_probs - here.log_probs)) < 0.05
 
 
 def test_spread_of_an_unsure_model_keeps_its_digits(store: TokenStore) -> None:

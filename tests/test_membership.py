@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.forward import TokenScores, score_causal
-from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack, individual_scores
+from reticent.audit.membership import (
+    ATTACKS,
+    NEEDS_BASE,
+    NEEDS_LOWERCASE,
+    NEEDS_SIZES,
+    WINDOW_SIZES,
+    attack,
+    individual_scores,
+    user_inference_scores,
+)
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
@@ -25,8 +34,9 @@ NAN = math.nan
 VOCAB = 64
 
 
-def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5) -> TokenScores:
-    """Scores of documents given as log-probabilities; NaN is a token that was not scored."""
+def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5, rank: int = 1) -> TokenScores:
+    """Scores of documents given as log-probabilities; NaN is a token that was not scored. ``rank`` tokens are more
+    likely than each."""
     log_probs = np.array([p for document in documents for p in document], dtype=np.float32)
     unscored = np.isnan(log_probs)
     return TokenScores(
@@ -34,7 +44,7 @@ def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5) -
         np.where(unscored, NAN, entropy).astype(np.float32),
         np.where(unscored, NAN, std).astype(np.float32),
         np.where(unscored, -1, 0).astype(np.int32),
-        np.where(unscored, -1, 0).astype(np.int32),
+        np.where(unscored, -1, rank).astype(np.int32),
         np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64),
     )
 
@@ -43,6 +53,8 @@ def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5) -
 TARGET = scores_of([-1.0, -2.0, -3.0], [-4.0, NAN, -0.5], [NAN], [])
 BASE = scores_of([-2.0, -2.0, -5.0], [-3.0, NAN, -1.5], [NAN], [])
 SIZES = np.array([10, 20, 8, 8])
+#: The texts in lower case have other tokens, and other numbers of them.
+LOWERED = scores_of([-4.0, -4.0], [-1.0, -2.0, -3.0, NAN], [NAN], [])
 
 #: Worked by hand. Of three tokens min_k keeps the lowest one: 20 % of three is less than one.
 BY_HAND = {
@@ -50,6 +62,11 @@ BY_HAND = {
     "reference": [(2 + 2 + 5) / 3 - (1 + 2 + 3) / 3, (3 + 1.5) / 2 - (4 + 0.5) / 2],
     "ratio": [((2 + 2 + 5) / 3) / ((1 + 2 + 3) / 3), ((3 + 1.5) / 2) / ((4 + 0.5) / 2)],
     "zlib": [-(1 + 2 + 3) / 10, -(4 + 0.5) / 20],
+    "lowercase": [-2 / 4, -2.25 / 2],
+    # One window of two tokens of (1, 0, 2) after another is lower in loss; of (-1, 1) neither more nor less.
+    "wbc": [1.0, 0.0],
+    "ez": [math.inf, 1.0 / 1.0],
+    "mlm_ratio": [3.0, 0.0],
     "min_k": [-3.0, -4.0],
     "min_k_plus_plus": [(-3.0 + 2.0) / 0.5, (-4.0 + 2.0) / 0.5],
 }
@@ -57,19 +74,19 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_score_of_hand_worked_documents(name: str) -> None:
-    document_scores = ATTACKS[name](TARGET, BASE, SIZES)
+    document_scores = ATTACKS[name](TARGET, BASE, SIZES, LOWERED)
     assert document_scores.shape == (4,)
     assert document_scores[:2].tolist() == pytest.approx(BY_HAND[name], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_document_with_no_scored_token_has_no_score(name: str) -> None:
-    assert np.isnan(ATTACKS[name](TARGET, BASE, SIZES)[2:]).all()
+    assert np.isnan(ATTACKS[name](TARGET, BASE, SIZES, LOWERED)[2:]).all()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_documents_have_no_scores(name: str) -> None:
-    assert ATTACKS[name](scores_of(), scores_of(), np.empty(0, dtype=np.int64)).shape == (0,)
+    assert ATTACKS[name](scores_of(), scores_of(), np.empty(0, dtype=np.int64), scores_of()).shape == (0,)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -77,8 +94,9 @@ def test_one_impossible_token_spoils_only_its_own_document(name: str) -> None:
     target = scores_of([-1.0, -math.inf], [-2.0, -1.0])
     base = scores_of([-1.0, -3.0], [-4.0, -1.0])
     with np.errstate(invalid="ignore"):
-        after = ATTACKS[name](target, base, np.array([9, 9]))[1]
-    assert after == ATTACKS[name](scores_of([-2.0, -1.0]), scores_of([-4.0, -1.0]), np.array([9]))[0]
+        after = ATTACKS[name](target, base, np.array([9, 9]), base)[1]
+    alone = scores_of([-4.0, -1.0])
+    assert after == ATTACKS[name](scores_of([-2.0, -1.0]), alone, np.array([9]), alone)[0]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +129,74 @@ def test_a_prediction_without_spread_is_not_divided_by_zero() -> None:
 
 def test_ratio_of_a_model_that_knows_every_token_is_infinite() -> None:
     assert ATTACKS["ratio"](scores_of([0.0, 0.0]), scores_of([-1.0, -1.0]), None)[0] == math.inf
+
+
+# ------------------------------------------------ what others got wrong, and what is easy to get wrong
+
+
+@pytest.mark.parametrize("base", [scores_of([-3.0, -2.0, -1.0]), scores_of([-9.0, -9.0, -9.0])])
+def test_a_document_known_by_heart_has_the_highest_ez_score(base: TokenScores) -> None:
+    by_heart = scores_of([0.0, 0.0, 0.0], rank=0)
+    assert ATTACKS["ez"](by_heart, base).tolist() == [math.inf]
+    assert ATTACKS["ez"](scores_of([-1.0, -2.0, -3.0]), base)[0] > 0  # wrong everywhere
+
+
+def test_ez_looks_only_where_the_model_predicts_another_token() -> None:
+    target, base = scores_of([-0.1, -4.0, -2.0, -1.0]), scores_of([-9.0, -2.0, -3.0, -1.5])
+    target.rank[:] = [0, 5, 1, 2]  # the first token is predicted: that it gained 8.9 says nothing
+    assert ATTACKS["ez"](target, base)[0] == pytest.approx((1.0 + 0.5) / 2.0)
+
+
+def test_an_infinite_score_of_one_document_does_not_hide_the_others() -> None:
+    individuals = np.array([0, 0, 0, 1, 1], dtype=np.uint32)
+    _, means = individual_scores(np.array([math.inf, 3.0, 1.0, math.inf, 0.25]), individuals)
+    assert means.tolist() == pytest.approx([(1 + 0.75 + 0.5) / 3, (1 + 0.2) / 2])
+
+
+def test_min_k_of_three_tokens_is_finite() -> None:
+    for name in ("min_k", "min_k_plus_plus"):
+        assert np.isfinite(ATTACKS[name](scores_of([-1.0, -7.0, -2.0]))).all()
+
+
+def test_losses_of_exactly_zero_count() -> None:
+    known = scores_of([0.0, 0.0, -3.0])
+    assert ATTACKS["loss"](known)[0] == pytest.approx(-1.0)
+    assert ATTACKS["zlib"](known, None, np.array([6]))[0] == pytest.approx(-0.5)
+    assert ATTACKS["min_k"](scores_of([0.0] * 9 + [-3.0]))[0] == pytest.approx(-1.5)
+    assert ATTACKS["wbc"](known, scores_of([-1.0, -1.0, -3.0]))[0] == 1.0
+
+
+@pytest.mark.parametrize("num_tokens", [1, 2, 3, 12, 45])
+def test_wbc_matches_the_oracle(num_tokens: int) -> None:
+    random = np.random.default_rng(num_tokens)
+    own, other = -random.exponential(2, (2, num_tokens))
+    own[num_tokens // 2 : num_tokens // 2 + (num_tokens > 5)] = NAN
+    # The documents beside it must not be heard.
+    target, base = scores_of([-9.0, -9.0], own.tolist(), [-9.0]), scores_of([-1.0, -1.0], other.tolist(), [-1.0])
+    known = ~np.isnan(own)
+    loss, base_loss = -own[known], -other[known]
+    shares = []
+    for size in [int(w) for w in WINDOW_SIZES if w <= len(loss)] or [len(loss)]:
+        places = range(len(loss) - size + 1)
+        shares.append(np.mean([base_loss[i : i + size].sum() > loss[i : i + size].sum() + 1e-6 for i in places]))
+    assert ATTACKS["wbc"](target, base)[1] == pytest.approx(np.mean(shares))
+
+
+def test_lower_case_text_with_the_same_scores_tells_nothing() -> None:
+    assert np.isnan(ATTACKS["lowercase"](TARGET, None, None, TARGET)).all()
+    known = scores_of([0.0, 0.0], [0.0, 0.0])
+    lowered = scores_of([0.0, 0.0], [-1.0, 0.0])
+    assert ATTACKS["lowercase"](known, None, None, lowered).tolist() == [-1.0, 0.0]
+
+
+def test_user_inference_asks_about_the_person_from_documents_that_were_held_back() -> None:
+    individuals = np.array([4, 4, 4, 2, 9], dtype=np.uint32)
+    fresh = np.array([False, True, True, True, False])
+    target = scores_of([-0.1], [-1.0, -2.0], [-3.0], [-4.0], [-1.0])
+    base = scores_of([-9.0], [-2.0, -2.0], [-5.0], [-3.5], [-2.0])
+    codes, scores = user_inference_scores(target, base, individuals, fresh)
+    assert codes.tolist() == [2, 4]  # 9 has no fresh document
+    assert scores.tolist() == pytest.approx([-0.5, (0.5 + 2.0) / 2])
 
 
 log_probs = st.lists(st.floats(-20, 0, width=32) | st.just(NAN), max_size=12)
@@ -247,14 +333,14 @@ def overfitted() -> tuple[TokenScores, TokenScores, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_higher_score_means_member(name: str, overfitted: Any) -> None:
     target, base, sizes, is_member = overfitted
-    scores = ATTACKS[name](target, base, sizes)
-    assert np.isfinite(scores).all()
+    scores = ATTACKS[name](target, base, sizes, base)  # the base's scores stand for those of other texts
+    assert not np.isnan(scores).any()
     assert scores[is_member].min() > scores[~is_member].max()
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=20, seed=0)
     assert measured["auc"]["value"] == 1.0
 
 
-@pytest.mark.parametrize("name", sorted(set(ATTACKS) - NEEDS_BASE))
+@pytest.mark.parametrize("name", sorted(set(ATTACKS) - NEEDS_BASE - NEEDS_LOWERCASE))
 def test_the_base_model_tells_nobody_apart(name: str, overfitted: Any) -> None:
     _, base, sizes, is_member = overfitted
     scores = ATTACKS[name](base, None, sizes)
@@ -263,9 +349,10 @@ def test_the_base_model_tells_nobody_apart(name: str, overfitted: Any) -> None:
 
 
 def test_attacks_say_what_they_need() -> None:
-    for (name, score), base, sizes in itertools.product(ATTACKS.items(), (None, BASE), (None, SIZES)):
-        if (name in NEEDS_BASE and base is None) or (name in NEEDS_SIZES and sizes is None):
+    needs = (NEEDS_BASE, NEEDS_SIZES, NEEDS_LOWERCASE)
+    for (name, score), *told in itertools.product(ATTACKS.items(), (None, BASE), (None, SIZES), (None, LOWERED)):
+        if any(name in which and value is None for which, value in zip(needs, told, strict=True)):
             continue
-        assert score(TARGET, base, sizes).shape == (4,)
-    assert set(ATTACKS) >= NEEDS_BASE | NEEDS_SIZES
+        assert score(TARGET, *told).shape == (4,)
+    assert set(ATTACKS) >= NEEDS_BASE | NEEDS_SIZES | NEEDS_LOWERCASE
     assert set(BY_HAND) == set(ATTACKS)

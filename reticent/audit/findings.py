@@ -82,6 +82,9 @@ def _leaks(model: Model) -> bool:
 
 def _strongest(model: Model) -> tuple[str, dict[str, Any]] | None:
     """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
+    best = model.get("best_attack")
+    if best and has_value(best["auc"]):  # its interval holds although it is the best of several
+        return best["attack"], best["auc"]
     measured = [(n, a["auc"]) for n, a in (model.get("membership") or {}).items() if has_value(a["auc"])]
     return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
 

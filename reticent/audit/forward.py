@@ -1,124 +1,63 @@
-"""Model + tokens -> TokenScores: the one place that runs a model for likelihoods.
+"""Models + tokens -> TokenScores: the one place that runs a model for likelihoods.
 
-Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a
-token reach the host. Windows are batched by length; padding is never scored, and scores do not depend on the batch
-size.
+Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only five numbers a
+token reach the host. Windows are batched by length, and each batch is shown to every model before the next is made;
+padding is never scored, and scores do not depend on the batch size. The processes of a `World` share the windows out.
+
+Shapes: B rows a batch, T cells a row, N cells that are asked for, V the vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
-from reticent.device import pick_device
+from reticent.audit.token_scores import COLUMNS, TokenScores
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, TrainingError
-from reticent.trainer.models import logits_at
+from reticent.errors import TrainingError
+from reticent.trainer.distributed import World
+from reticent.trainer.models import head_alone, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["TokenScores", "score_causal", "score_masked", "word_folds"]
+__all__ = ["Scorer", "TokenScores", "score_causal", "score_masked", "score_models", "word_folds"]
 
-#: Logits held at once, in numbers: 2^26 float32 are 256 MiB. A CPU reduces them a few rows at a time, in its cache.
-MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
-MAX_REDUCED = {"cuda": 1 << 26, "cpu": 1 << 19}
-
-
-@dataclass(frozen=True, slots=True)
-class TokenScores:
-    """Scores aligned with the tokens of a store; shape (num_tokens,) each.
-
-    Attributes
-    ----------
-    log_probs : float32, natural log of the probability of the true token; NaN where not scored
-    entropy : float32, entropy of the prediction in nats; minus it is the mean of log p under p (Min-K%++'s mu)
-    std : float32, standard deviation of log p under p
-    argmax : int32, most likely token, -1 where not scored
-    rank : int32, how many tokens are more likely than the true one, -1 where not scored
-    doc_offsets : int64, shape (num_documents + 1,)
-    """
-
-    log_probs: np.ndarray
-    entropy: np.ndarray
-    std: np.ndarray
-    argmax: np.ndarray
-    rank: np.ndarray
-    doc_offsets: np.ndarray
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean of log p under p: minus the entropy."""
-        return -self.entropy
-
-    @property
-    def scored(self) -> np.ndarray:
-        return self.argmax >= 0
-
-    def to_parquet(self, path: Path | str) -> None:
-        """Write one row a document, every score a list."""
-        offsets = pa.array(self.doc_offsets)
-        columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in _SCORES}
-        pq.write_table(pa.table(columns), path, compression="zstd")
-
-    @classmethod
-    def from_parquet(cls, path: Path | str) -> TokenScores:
-        try:
-            table = pq.read_table(path)
-            lists = [table.column(name).cast(_list_of(name)).combine_chunks() for name in _SCORES]
-        except (OSError, KeyError, pa.ArrowException) as error:
-            raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
-        offsets = lists[0].offsets.to_numpy()
-        if not all(column.null_count == 0 and np.array_equal(column.offsets, offsets) for column in lists):
-            raise ArtifactError(f"{path}: the scores of a document have different lengths")
-        columns: dict[str, Any] = {
-            name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(_SCORES, lists, strict=True)
-        }
-        return cls(doc_offsets=offsets, **columns)
+#: Logits held at once, in numbers: 2^28 float32 are 1 GiB. A CPU makes and reduces them a few cells at a time, in its
+#: cache.
+MAX_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
+MAX_REDUCED = {"cuda": 1 << 28, "cpu": 1 << 19}
+#: Cells that go through the layers at once on a CPU; on a GPU it is a whole batch.
+MAX_CELLS = 1 << 12
 
 
-_SCORES = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
-
-
-def _list_of(name: str) -> pa.DataType:
-    return pa.large_list(pa.int32() if name in ("argmax", "rank") else pa.float32())
-
-
-def score_causal(
-    model: PreTrainedModel,
-    store: TokenStore,
-    special: SpecialIds,
-    *,
-    window_length: int = 512,
-    batch_size: int = 64,
-    device: str = "auto",
-    progress: Callable[[int], None] | None = None,
-) -> TokenScores:
+def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
     """Score every token from the tokens before it in its window.
 
-    The first token of a window is scored from the prefix token; without one it is not scored (NaN).
+    The first token of a window is scored from the prefix token; without one it is not scored (NaN). Options are those
+    of `score_models`.
     """
-    run = _Run(model, store, special, window_length, batch_size, device, progress)
-    for numbers, batch in run.batches():
-        positions = run.windows.token_positions(numbers, batch.input_ids.shape[1])
-        # Position t predicts the token at t + 1.
-        ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
-        run.score(batch.input_ids, None, ahead)
-    return run.result()
+    return score_models([model], "clm", store, special, **options)[0]
 
 
-def score_masked(
-    model: PreTrainedModel,
+def score_masked(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
+    """Score every word once while it is masked, all its tokens at once, over disjoint random folds of the words.
+
+    Options are those of `score_models`.
+    """
+    return score_models([model], "mlm", store, special, **options)[0]
+
+
+def score_models(
+    models: Sequence[PreTrainedModel],
+    objective: str,
     store: TokenStore,
     special: SpecialIds,
     *,
@@ -129,23 +68,50 @@ def score_masked(
     seed: int = 0,
     device: str = "auto",
     progress: Callable[[int], None] | None = None,
-) -> TokenScores:
-    """Score every word once while it is masked, all its tokens at once, over disjoint random folds of the words.
+    world: World | None = None,
+) -> list[TokenScores]:
+    """Score the tokens of a store under several models of one tokenizer, each batch under all of them.
 
     Parameters
     ----------
+    objective : {"clm", "mlm"}
     folds : int
-        7 masks about 15 % of the words at a time.
+        For "mlm": passes over every window, each of which masks the words of one fold; 7 masks about 15 % at a time.
     all_occurrences : bool
-        Also mask every other occurrence of the masked words in their window, so that they cannot be copied.
+        For "mlm": also mask every other occurrence of the masked words in their window, so that they cannot be copied.
+    batch_size : int
+        Windows of ``window_length`` a batch; a GPU takes more of shorter ones.
+    progress : called with the number of windows done, of all folds
+    world : World, optional
+        Processes that share the windows out; all of them get all scores. By default this one scores everything.
+
+    Raises
+    ------
+    TrainingError
+        The logits of a model are not numbers, or "mlm" is asked of a tokenizer without a mask token.
+
+    Cost: one forward pass a model and window (times ``folds``), in bfloat16 on CUDA and float32 on a CPU; 20 bytes a
+    token and model.
     """
-    if special.mask is None:
+    masked = objective == "mlm"
+    if masked and special.mask is None:
         raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
+    scorer = Scorer(
+        models, store, special, window_length=window_length, batch_size=batch_size, device=device, progress=progress,
+        world=world, passes=folds if masked else 1,
+    )  # fmt: skip
+    if not masked:
+        for numbers, batch in scorer.batches():
+            positions = scorer.windows.token_positions(numbers, batch.input_ids.shape[1])
+            # Position t predicts the token at t + 1.
+            ahead = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
+            scorer.score(batch.input_ids, None, ahead)
+        return scorer.results()
+    assert special.mask is not None
     fold_of, word_of = word_folds(store, folds, seed)
-    run = _Run(model, store, special, window_length, batch_size, device, progress, passes=folds)
     for fold in range(folds):
-        for numbers, batch in run.batches():
-            positions = run.windows.token_positions(numbers, batch.input_ids.shape[1])
+        for numbers, batch in scorer.batches():
+            positions = scorer.windows.token_positions(numbers, batch.input_ids.shape[1])
             safe = np.maximum(positions, 0)
             chosen = (positions >= 0) & (fold_of[safe] == fold)
             if not chosen.any():
@@ -156,8 +122,8 @@ def score_masked(
                 rows = np.arange(len(numbers))[:, None] * (int(word_of.max(initial=0)) + 2)
                 hidden = np.isin(words + rows, (words + rows)[chosen]) & (words >= 0)
             input_ids = np.where(hidden, special.mask, batch.input_ids)
-            run.score(input_ids, batch.attention, np.where(chosen, positions, -1))
-    return run.result()
+            scorer.score(input_ids, batch.attention, np.where(chosen, positions, -1))
+    return scorer.results()
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -178,82 +144,143 @@ def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np
     return fold_of, word_of
 
 
-class _Run:
-    """A model over the windows of a store, and the arrays its scores go to."""
+class Scorer:
+    """Models over the windows of a store, and the arrays their scores go to; options as of `score_models`."""
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        models: Sequence[PreTrainedModel],
         store: TokenStore,
         special: SpecialIds,
+        *,
         window_length: int,
         batch_size: int,
         device: str,
-        progress: Callable[[int], None] | None,
+        progress: Callable[[int], None] | None = None,
+        world: World | None = None,
         passes: int = 1,
     ):
-        self.device = pick_device(device)
-        self.model: Any = model.to(device=self.device).eval()  # type: ignore
+        self.world = world or World()
+        self.device = self.world.device(device)
+        self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
+        self._heads = [head_alone(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         self.windows: Windows = cut_windows(store, window_length, special)
+        self._kind = "cuda" if self.device.type == "cuda" else "cpu"
+        self._max_cells = batch_size * window_length
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
-        shape = store.num_tokens
-        self._float = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
-        self._int = {name: np.full(shape, -1, dtype=np.int32) for name in ("argmax", "rank")}
+        self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()
+        self._scores = [_unscored(store.num_tokens) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
-        order = self.windows.scoring_order(self.batch_size)
-        for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in order):
+        """Yield every window of this process once, longest first, so that memory peaks at the start."""
+        own = self._order()[self.world.rank :: self.world.size]
+        for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in own):
             yield item
-            self._done += len(item[0])
+            self._done = min(self._done + len(item[0]) * self.world.size, self._total)
             if self._progress:
                 self._progress(self._done)
 
+    def _order(self) -> list[np.ndarray]:
+        if self._kind == "cpu":
+            return self.windows.scoring_order(self.batch_size)
+        order = np.argsort(-self.windows.lengths, kind="stable")
+        widths = self.windows.lengths[order] + self.windows.special.num_added
+        batches, first = [], 0
+        while first < len(order):
+            num_rows = max(self.batch_size, self._max_cells // int(widths[first]))
+            batches.append(order[first : first + num_rows])
+            first += num_rows
+        return batches
+
     @torch.inference_mode()
-    def score(self, input_ids: np.ndarray, attention: np.ndarray | None, positions: np.ndarray) -> None:
-        """Score the store's tokens ``positions`` (B, T), each predicted at its cell; -1 cells are not asked for."""
-        vocabulary = self.model.config.vocab_size
-        kind = "cuda" if self.device.type == "cuda" else "cpu"
-        rows_at_once = max(1, MAX_LOGITS[kind] // max(1, vocabulary * input_ids.shape[1]))
-        reduced_at_once = max(1, MAX_REDUCED[kind] // max(1, vocabulary))
-        for start in range(0, len(input_ids), rows_at_once):
-            rows = slice(start, start + rows_at_once)
-            wanted = positions[rows] >= 0
-            at = positions[rows][wanted]
-            if len(at) == 0:
+    def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
+        """Score the store's tokens ``positions_BT``, each predicted at its cell; -1 cells are not asked for."""
+        for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
+            rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
+            cells = np.flatnonzero(positions_BT[rows] >= 0)
+            if len(cells) == 0:
                 continue
-            mask = None if attention is None else torch.from_numpy(attention[rows]).to(self.device)
-            autocast = torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.device.type == "cuda")
-            with autocast:
-                logits = logits_at(
-                    self.model,
-                    torch.from_numpy(input_ids[rows]).to(self.device),
-                    mask,
-                    torch.from_numpy(wanted).to(self.device),
+            at = positions_BT[rows].reshape(-1)[cells]
+            mask = None if attention_BT is None else self._moved(attention_BT[rows])
+            given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
+            true = self._moved(self.store.input_ids[at].astype(np.int64))
+            for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
+                with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self._kind == "cuda"):
+                    # The last hidden states where a head can be run on a few of them at a time, else the logits.
+                    values = logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
+                    columns = self._reduced(values, head, true, model.config.vocab_size)
+                # Fetched when the next is under way, so that a GPU does not wait for it.
+                self._pending.append((number, at, columns))
+                if len(self._pending) > len(self.models):
+                    self._fetch()
+
+    def _rows_at_once(self, width: int) -> int:
+        whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
+        if whole:  # logits that are made whole, not at a few cells at a time
+            return max(1, MAX_LOGITS[self._kind] // max(1, max(whole) * width))
+        return max(1, MAX_CELLS // width) if self._kind == "cpu" else 1 << 30
+
+    def results(self) -> list[TokenScores]:
+        """Return the scores of each model; `TrainingError` where logits were not numbers. Waits for all processes."""
+        while self._pending:
+            self._fetch()
+        for scores in self._scores:
+            # Else a diverged model's documents would look like documents that were not scored.
+            broken = np.count_nonzero(np.isnan(scores["log_probs"]) & (scores["argmax"] >= 0))
+            (all_broken,) = self.world.sum(int(broken))
+            if all_broken:
+                raise TrainingError(
+                    f"scoring: the model's logits are not numbers at {all_broken:.0f} tokens; did training diverge?"
                 )
-            true = torch.from_numpy(self.store.input_ids[at].astype(np.int64)).to(self.device)
-            parts = zip(logits.split(reduced_at_once), true.split(reduced_at_once), strict=True)
-            scores = [
-                torch.cat(columns).cpu().numpy() for columns in zip(*(_reduce(*part) for part in parts), strict=True)
-            ]
-            for name, column in zip(_SCORES, scores, strict=True):
-                (self._float if name in self._float else self._int)[name][at] = column
+            if self.world.size > 1:
+                _join(scores)
+        return [TokenScores(doc_offsets=self.store.doc_offsets, **scores) for scores in self._scores]
 
-    def result(self) -> TokenScores:
-        # Else a diverged model's documents would look like documents that were not scored.
-        broken = int(np.count_nonzero(np.isnan(self._float["log_probs"]) & (self._int["argmax"] >= 0)))
-        if broken:
-            raise TrainingError(
-                f"scoring: the model's logits are not numbers at {broken} tokens; did training diverge?"
-            )
-        arrays: dict[str, Any] = {**self._float, **self._int}
-        return TokenScores(doc_offsets=self.store.doc_offsets, **arrays)
+    def _reduced(
+        self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int
+    ) -> tuple[torch.Tensor, ...]:
+        made_at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
+        reduced_at_once = max(1, MAX_REDUCED[self._kind] // vocabulary)
+        parts = []
+        for cells, true_here in zip(values.split(made_at_once), true.split(made_at_once), strict=True):
+            logits = cells if head is None else head(cells)
+            for part in zip(logits.split(reduced_at_once), true_here.split(reduced_at_once), strict=True):
+                parts.append(_reduce(*part))
+        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+
+    def _moved(self, array: np.ndarray) -> torch.Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self._kind == "cuda" else tensor
+
+    def _fetch(self) -> None:
+        number, at, columns = self._pending.popleft()
+        for name, column in zip(COLUMNS, columns, strict=True):
+            self._scores[number][name][at] = column.cpu().numpy()
 
 
-def _reduce(logits: torch.Tensor, true: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the columns of `TokenScores`, shape (n,) each, of logits (n, V) and the true tokens (n,)."""
-    log_p = torch.log_softmax(logits.float(), dim=-1)
-    true_log_p = log_p.gather(1, true[:, None])
+def _unscored(num_tokens: int) -> dict[str, Any]:
+    floats = {name: np.full(num_tokens, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
+    return floats | {name: np.full(num_tokens, -1, dtype=np.int32) for name in ("argmax", "rank")}
+
+
+def _join(scores: dict[str, Any]) -> None:
+    """Give every process the scores of all; a token was scored by one of them at most."""
+    own = scores["argmax"] >= 0
+    for column in scores.values():
+        # What another process scored is lower than anything here, so the largest is the score.
+        joined = torch.from_numpy(np.where(own, column, -np.inf if column.dtype == np.float32 else -1))
+        joined = joined.to(torch.from_numpy(column).dtype)
+        torch.distributed.all_reduce(joined, op=torch.distributed.ReduceOp.MAX)
+        column[:] = joined.numpy()
+    for name in ("log_probs", "entropy", "std"):
+        scores[name][scores["argmax"] < 0] = np.nan
+
+
+def _reduce(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the columns of `TokenScores`, shape (N,) each, of logits and the true tokens."""
+    log_p = torch.log_softmax(logits_NV.float(), dim=-1)
+    true_log_p = log_p.gather(1, true_N[:, None])
     argmax = log_p.argmax(-1).to(torch.int32)
     rank = (log_p > true_log_p).sum(-1).to(torch.int32)
     p = log_p.exp()

@@ -2,7 +2,8 @@
 member.
 
 Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
-gives one number a document. The score of an individual is the mean over their documents.
+gives one number a document, NaN where there is nothing to say. The score of an individual is the mean over their
+documents. The rules that a result is judged by are in :mod:`reticent.audit.verdict`.
 """
 
 from __future__ import annotations
@@ -12,80 +13,163 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.forward import TokenScores
+from reticent.audit.clustered_auc import clustered_auc
 from reticent.audit.statistics import auc_estimate, roc_curve, tpr_at_fpr
-from reticent.engine.kernels import document_lowest, document_sums
+from reticent.audit.token_scores import TokenScores
+from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
 
-__all__ = ["ATTACKS", "attack", "individual_scores"]
+__all__ = [
+    "ATTACKS",
+    "NEEDS_BASE",
+    "NEEDS_LOWERCASE",
+    "NEEDS_SIZES",
+    "ONLY_MASKED",
+    "attack",
+    "individual_scores",
+    "user_inference_scores",
+]
 
 FPRS = (0.01, 0.001)
 
 
-def loss_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+Score = Callable[..., np.ndarray]
+
+
+def loss_score(target: TokenScores, *_: Any) -> np.ndarray:
     """Return minus the mean loss of each document's tokens (Yeom et al. 2018)."""
     return _mean(target.log_probs, target.doc_offsets)
 
 
-def reference_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+def reference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
     """Return the base model's mean loss minus the model's (Carlini et al. 2021)."""
-    assert base is not None
     return _mean(target.log_probs - base.log_probs, target.doc_offsets)
 
 
-def ratio_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+def ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
     """Return the base model's mean loss over the model's; a loss of exactly 0 gives infinity."""
-    assert base is not None
     own, other = -_mean(target.log_probs, target.doc_offsets), -_mean(base.log_probs, base.doc_offsets)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(own == 0, np.inf, other / own)
 
 
-def zlib_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+def zlib_score(target: TokenScores, _: TokenScores | None, zlib_bytes: np.ndarray, *__: Any) -> np.ndarray:
     """Return minus the summed loss over the zlib length of the text (Carlini et al. 2021); NaN where no token was
     scored: a sum of nothing would be the highest score there is."""
-    assert zlib_bytes is not None
     totals, counts = _sum(target.log_probs, target.doc_offsets)
     return np.where(counts > 0, totals / np.maximum(zlib_bytes, 1), np.nan)
 
 
-def min_k_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+def lowercase_score(
+    target: TokenScores, _: TokenScores | None, __: np.ndarray | None, lowercase: TokenScores
+) -> np.ndarray:
+    """Return minus the mean loss over that of the text in lower case (Carlini et al. 2021).
+
+    NaN for every document where the two have the same scores: a tokenizer that folds case leaves nothing to compare.
+    """
+    own, lowered = -_mean(target.log_probs, target.doc_offsets), -_mean(lowercase.log_probs, lowercase.doc_offsets)
+    if np.array_equal(own, lowered, equal_nan=True):
+        return np.full(len(own), np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(lowered == 0, np.where(own == 0, -1.0, -np.inf), -own / lowered)
+    return np.where(np.isnan(own), np.nan, ratio)
+
+
+def min_k_score(target: TokenScores, *_: Any) -> np.ndarray:
     """Return the mean of the 20 % lowest log-probabilities, at least one token (Shi et al. 2024)."""
     return document_lowest(target.log_probs, target.doc_offsets, 0.2)
 
 
-def min_k_plus_plus_score(target: TokenScores, base: TokenScores | None, zlib_bytes: np.ndarray | None) -> np.ndarray:
+def min_k_plus_plus_score(target: TokenScores, *_: Any) -> np.ndarray:
     """Return the mean of the 20 % lowest standardised log-probabilities (Zhang et al. 2024)."""
     spread = np.where(target.std > 0, target.std, 1.0)
     return document_lowest((target.log_probs - target.mean) / spread, target.doc_offsets, 0.2)
 
 
-Score = Callable[[TokenScores, TokenScores | None, np.ndarray | None], np.ndarray]
+def wbc_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
+    """Return the share of windows of tokens whose summed loss is lower than the base model's, as a mean over ten sizes
+    of windows; a document of one token is one window."""
+    return document_window_wins(target.log_probs - base.log_probs, target.doc_offsets, WINDOW_SIZES)
 
-#: Every attack by name; adding a row here is adding an attack everywhere.
+
+def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
+    """Return, over the tokens that the model does not predict, what it gained on the base model over what it lost.
+
+    Gains and losses are summed log-probabilities. Without a loss, and so where the model predicts every token, it is
+    infinity: nobody is surer to be a member than who is known by heart.
+    """
+    gain = target.log_probs - base.log_probs
+    wrong = target.scored & (target.rank > 0) & ~np.isnan(gain)  # the most likely token is another one
+    gained, _counts = document_sums(np.maximum(gain, 0), wrong, target.doc_offsets)
+    lost, _counts = document_sums(np.maximum(-gain, 0), wrong, target.doc_offsets)
+    _totals, num_scored = _sum(gain, target.doc_offsets)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(num_scored == 0, np.nan, np.where(lost == 0, np.inf, gained / lost))
+
+
+def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
+    """Return the base model's energy of a document minus the model's (Mireshghallah et al. 2022), summed over masked
+    patterns: each fold of `score_masked` is one. The mean over them is the same ranking."""
+    totals, counts = _sum(target.log_probs - base.log_probs, target.doc_offsets)
+    return np.where(counts > 0, totals, np.nan)
+
+
+#: Sizes of the windows of `wbc`, in tokens (PROTOCOLS §6).
+WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
+#: Every attack by name; adding a row here is adding an attack everywhere. All take (target, base, zlib_bytes,
+#: lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of the model on
+#: the texts in lower case; what an attack needs is said below, the rest may be None or left out.
 ATTACKS: Mapping[str, Score] = {
     "loss": loss_score,
     "reference": reference_score,
     "ratio": ratio_score,
     "zlib": zlib_score,
+    "lowercase": lowercase_score,
     "min_k": min_k_score,
     "min_k_plus_plus": min_k_plus_plus_score,
+    "wbc": wbc_score,
+    "ez": ez_score,
+    "mlm_ratio": mlm_ratio_score,
 }
-NEEDS_BASE = frozenset({"reference", "ratio"})
+NEEDS_BASE = frozenset({"reference", "ratio", "wbc", "ez", "mlm_ratio"})
 NEEDS_SIZES = frozenset({"zlib"})
+NEEDS_LOWERCASE = frozenset({"lowercase"})
+#: Of masked models only.
+ONLY_MASKED = frozenset({"mlm_ratio"})
+
+
+def user_inference_scores(
+    target: TokenScores, base: TokenScores, individuals: np.ndarray, fresh: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (codes, scores) of the individuals: the mean over their fresh documents of log p of the model minus that
+    of the base model, in nats a token (Kandpal et al. 2024).
+
+    ``fresh`` (bool, shape (D,)) says which documents no model was trained on: of a member those that were held back,
+    of a non-member all. So it asks whether the *person* took part, not the document. Who has none has no score.
+    """
+    return individual_scores(np.where(fresh, reference_score(target, base), np.nan), individuals)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes, mean score over the individual's documents that could be scored), sorted by code."""
+    """Return (codes, mean score over the individual's documents that could be scored), sorted by code.
+
+    Where documents score infinity a mean would forget all others: then it is that of s / (1 + |s|), which keeps their
+    order.
+    """
     usable = ~np.isnan(document_scores)
+    scores = document_scores[usable].astype(np.float64)
+    if np.isinf(scores).any():
+        with np.errstate(invalid="ignore"):
+            scores = np.where(np.isinf(scores), np.sign(scores), scores / (1 + np.abs(scores)))
     codes, inverse = np.unique(individuals[usable], return_inverse=True)
-    totals = np.bincount(inverse, weights=document_scores[usable], minlength=len(codes))
+    totals = np.bincount(inverse, weights=scores, minlength=len(codes))
     return codes, totals / np.bincount(inverse, minlength=len(codes))
 
 
 def attack(
     document_scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, *, num_bootstrap: int, seed: int
 ) -> dict[str, Any]:
-    """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit.
+    """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit; beside it
+    the AUC of documents.
 
     Parameters
     ----------
@@ -97,8 +181,10 @@ def attack(
     members, nonmembers = scores[member], scores[~member]
     options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
     tprs = {f: tpr_at_fpr(members, nonmembers, f, **options) for f in FPRS}
+    documents, _ = clustered_auc(document_scores, individuals, is_member, **options)
     return {
         "auc": auc_estimate(members, nonmembers, **options).to_dict(),
+        "documents": {"auc": documents.to_dict(), "num_documents": int(np.count_nonzero(~np.isnan(document_scores)))},
         "tpr_at_fpr": {f"{f:g}": None if tpr is None else tpr.to_dict() for f, tpr in tprs.items()},
         "roc": roc_curve(members, nonmembers),
         "unit": "individual",

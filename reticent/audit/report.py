@@ -21,6 +21,7 @@ from reticent.audit import corpus_plots, epoch_plots, figure, membership_plots, 
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.seeds import num_seeds, over_seeds
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
+from reticent.audit.verdict import INVALID, NO_POWER, judged
 from reticent.errors import ArtifactError
 
 __all__ = ["page_digest", "published", "published_corpus", "write_report"]
@@ -32,15 +33,19 @@ SMALL_CELL = 5
 #: Claims no report may make.
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
 PARTS = ("both", "direct", "indirect")
-ATTACKS = ("loss", "reference", "zlib", "min_k")
+ATTACKS = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
 #: What each attack takes for a sign that a document was trained on.
 ATTACKS_ABOUT = {
     "loss": "the model predicts the document well (a low mean loss)",
     "reference": "the model predicts it better than the base model does (difference of their losses)",
     "ratio": "the model predicts it better than the base model does (ratio of their losses)",
     "zlib": "the model predicts it well for its size when compressed, so that plain text does not look known",
+    "lowercase": "the model predicts it better than the same text in lower case",
     "min_k": "the fifth of its tokens that the model predicts worst is predicted well",
     "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
+    "wbc": "in many windows of a few tokens the model predicts it better than the base model does",
+    "ez": "where the model expects another token it has still gained on the base model more than it has lost",
+    "mlm_ratio": "the model predicts masked words better than the base model does (difference of the summed losses)",
 }
 #: Which words of an identifying sequence each policy keeps out of the targets.
 POLICIES_ABOUT = {
@@ -51,8 +56,8 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "probe_page", "probe_plots",
-    "report", "seeds", "summary",
+    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "probe_page",
+    "probe_plots", "report", "seeds", "summary", "verdict",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -79,7 +84,7 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
         numbers = json.dumps(audit, indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    page = _render({**audit, "models": means})
+    page = _render({**audit, "models": judged(means)})
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
@@ -246,9 +251,20 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
     result["membership"] = {
         name: {**measured, "roc": _without_few(measured, cell)}
         for name, measured in (model.get("membership") or {}).items()
-        if min(measured["num_members"], measured["num_nonmembers"]) >= cell
+        if _enough(measured, cell)
     }
+    for measured in result["membership"].values():
+        if measured.get("worst_group") and not _enough(measured["worst_group"], cell):
+            measured["worst_group"] = None
+    if model.get("best_attack") and model["best_attack"]["attack"] not in result["membership"]:
+        result["best_attack"] = None
+    if "blind" in model and not _enough(model["blind"], cell):
+        del result["blind"]
     return result
+
+
+def _enough(measured: dict[str, Any], cell: int) -> bool:
+    return bool(min(measured["num_members"], measured["num_nonmembers"]) >= cell)
 
 
 def _publish_part(part: dict[str, Any], cell: int) -> dict[str, Any]:
@@ -427,6 +443,8 @@ def _render(audit: dict[str, Any]) -> str:
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        best=any(m.get("best_attack") for m in models), blind=[m for m in models if m.get("blind")],
+        doubtful=(INVALID, NO_POWER),
         num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)), probe=_probe(audit),
     )  # fmt: skip
 

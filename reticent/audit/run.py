@@ -12,11 +12,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.audit.blind import blind_baseline
+from reticent.audit.clustered_auc import best_attack
 from reticent.audit.forward import TokenScores, score_causal, score_masked
 from reticent.audit.leakage import excess_leakage, low_cost_membership, predicted_surfaces, privacy, privacy_by_n
-from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack
+from reticent.audit.membership import (
+    ATTACKS,
+    NEEDS_BASE,
+    NEEDS_LOWERCASE,
+    NEEDS_SIZES,
+    ONLY_MASKED,
+    attack,
+    individual_scores,
+)
+from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
+from reticent.audit.verdict import judged
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
@@ -33,7 +45,7 @@ class AuditConfig:
     first.
     """
 
-    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
+    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
     num_bootstrap: int = 1000
     batch_size: int = 64
     window_length: int = 512
@@ -73,6 +85,8 @@ def audit_models(
     models: Sequence[ModelEntry],
     bases: Mapping[str, Path],
     config: AuditConfig,
+    lowercase_store: TokenStore | None = None,
+    groups: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Measure every model and its base; returns {"settings": …, "models": […]}, the models in report.json's structure.
@@ -85,12 +99,14 @@ def audit_models(
     members : bool array, shape (audit_store.num_documents,)
     bases : objective -> the model before fine-tuning; it is the reference of the attacks, their negative control, and
         the floor of the leak rates
+    lowercase_store : tokens of the same documents in lower case, which the attack of that name needs
+    groups : name -> value of each individual of ``audit_store`` (by code, ascending), to look for the worst group in
 
     Raises
     ------
     ArtifactError
         The two stores do not hold the same member documents, an individual is on both sides, or an attack needs the
-        sizes of the texts and they were not written beside the tokens.
+        sizes of the texts, or their tokens in lower case, and they were not written.
     PolicyError
         A model has no base of its objective.
     TrainingError
@@ -99,24 +115,36 @@ def audit_models(
     without = {entry.objective for entry in models} - set(bases)
     if without:
         raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
-    audit = Auditor(train_store, audit_store, np.asarray(members, dtype=bool), config)
+    audit = Auditor(
+        train_store, audit_store, np.asarray(members, dtype=bool), config, lowercase=lowercase_store, groups=groups
+    )
     results, done = [], 0
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
         base_scores = audit.score(base_entry)
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
             scores = base_scores if entry is base_entry else audit.score(entry)
-            results.append(audit.measure(entry, scores, None if entry is base_entry else base_scores))
+            lowercase = audit.score_lowercase(entry)
+            results.append(audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase))
             done += 1
             if progress:
                 progress(done)
-    return {"settings": asdict(config), "models": results}
+    return {"settings": asdict(config), "models": judged(results)}
 
 
 class Auditor:
     """The two stores as slots and surfaces, shared by all models of one tokenizer; see `audit_models`."""
 
-    def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
+    def __init__(
+        self,
+        train: TokenStore,
+        audit: TokenStore,
+        members: np.ndarray,
+        config: AuditConfig,
+        *,
+        lowercase: TokenStore | None = None,
+        groups: Mapping[str, np.ndarray] | None = None,
+    ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
         token_member = np.repeat(members, np.diff(audit.doc_offsets))
@@ -133,6 +161,10 @@ class Auditor:
         self.true = self.table.surfaces(audit.input_ids, self.slots)
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
+        self.lowercase = _lowercase(lowercase, audit) if NEEDS_LOWERCASE & set(config.attacks) else None
+        self.codes, first = np.unique(audit.individual, return_index=True)
+        self.code_member = members[first]
+        self.groups = people_groups(audit, groups)
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -151,10 +183,17 @@ class Auditor:
 
     def score(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> TokenScores:
         """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many."""
+        return self._score(entry, self.store, progress)
+
+    def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
+        """Run a model over the documents in lower case; None where no attack asks for it."""
+        return None if self.lowercase is None else self._score(entry, self.lowercase, None)
+
+    def _score(self, entry: ModelEntry, store: TokenStore, progress: Callable[[int, int], None] | None) -> TokenScores:
         model = load_model(entry.path, entry.objective)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
-        check_fit(model, self.store, tokenizer, special, self.config.window_length)
+        check_fit(model, store, tokenizer, special, self.config.window_length)
         options: dict[str, Any] = {
             "window_length": self.config.window_length,
             "batch_size": self.config.batch_size,
@@ -166,14 +205,16 @@ class Auditor:
             total = self._num_windows[special] * self.num_passes(entry.objective)
             options["progress"] = lambda done: progress(done, total)
         if entry.objective == "clm":
-            return score_causal(model, self.store, special, **options)
-        return score_masked(model, self.store, special, folds=self.config.folds, seed=self.config.seed, **options)
+            return score_causal(model, store, special, **options)
+        return score_masked(model, store, special, folds=self.config.folds, seed=self.config.seed, **options)
 
     def num_passes(self, objective: str) -> int:
         """Times that a model of this objective is run over every window."""
         return self.config.folds if objective == "mlm" else 1
 
-    def measure(self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None) -> dict[str, Any]:
+    def measure(
+        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None = None
+    ) -> dict[str, Any]:
         """Return an entry of "models" in report.json; ``base`` None for the base itself."""
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         predicted = self.table.surfaces(scores.argmax, self.slots)
@@ -204,20 +245,49 @@ class Auditor:
                 self.train_slots, self.true[of_members], predicted[of_members], (self.slots, predicted), **options
             ),
             "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
-            "membership": self._membership(scores, base, options),
+            **self._membership(entry, scores, base, lowercase, options),
             "low_cost": low_cost_membership(
                 self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
             ),
         }
 
-    def _membership(self, scores: TokenScores, base: TokenScores | None, options: dict[str, Any]) -> dict[str, Any]:
-        results = {}
+    def _membership(
+        self,
+        entry: ModelEntry,
+        scores: TokenScores,
+        base: TokenScores | None,
+        lowercase: TokenScores | None,
+        options: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Every attack with its worst group, the best attack, and (of the base) what words alone tell."""
+        results: dict[str, Any] = {}
+        by_code: dict[str, np.ndarray] = {}
         for name in self.config.attacks:
-            if name in NEEDS_BASE and base is None:  # the base compared with itself says nothing
+            # The base compared with itself says nothing.
+            if (name in NEEDS_BASE and base is None) or (name in ONLY_MASKED and entry.objective != "mlm"):
                 continue
-            document_scores = ATTACKS[name](scores, base, self.zlib_bytes)
+            document_scores = ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
+            codes, means = individual_scores(document_scores, self.store.individual)
+            by_code[name] = np.full(len(self.codes), np.nan)
+            by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = attack(document_scores, self.store.individual, self.members, **options)
-        return results
+            results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
+        blind = {}
+        if base is None and results:
+            blind["blind"] = blind_baseline(self.slots, self.true, self.members, seed=self.config.seed)
+        return {
+            "membership": results,
+            "best_attack": best_attack(by_code, self.codes, self.code_member, **options),
+            **blind,
+        }
+
+
+def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
+    if lowercase is None:
+        raise ArtifactError("the lowercase attack needs the tokens of the texts in lower case")
+    if not lowercase.doc_ids.equals(audit.doc_ids):
+        raise ArtifactError("the documents in lower case are not the documents of the audit")
+    return lowercase
 
 
 def _zlib_bytes(store: TokenStore) -> np.ndarray:

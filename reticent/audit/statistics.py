@@ -20,6 +20,7 @@ from reticent.engine.randomness import generator
 __all__ = [
     "Estimate",
     "auc_estimate",
+    "certain_auc_bounds",
     "clopper_pearson",
     "exposure",
     "one_run_epsilon",
@@ -209,27 +210,29 @@ def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 
     return {"fpr": [round(float(x), 6) for x in fpr], "tpr": [round(float(x), 6) for x in tpr]}
 
 
-def auc_estimate(members: np.ndarray, nonmembers: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0) -> Estimate:
+def auc_estimate(
+    members: np.ndarray, nonmembers: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0, level: float = LEVEL
+) -> Estimate:
     """Return the area under the ROC curve (ties count half), with a bootstrap over both sets of individuals.
 
     An area of exactly 0 or 1 has no spread: min(members, non-members) disjoint pairs all fell one way, and the far
-    bound is Clopper-Pearson's over these.
+    bound is Clopper-Pearson's over these. ``level`` is that of the interval.
 
     Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
     """
     m, n = len(members), len(nonmembers)
     if m == 0 or n == 0:
-        return Estimate(value=None, n=m + n, method="one side has no individual")
+        return Estimate(value=None, n=m + n, level=level, method="one side has no individual")
     # Sorted, so that the interval does not change with the order of the individuals.
     members, nonmembers = np.sort(members), np.sort(nonmembers)
     below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
     value = float((below + up_to).mean() / (2 * n))
     if value in (0.0, 1.0):
-        bound = clopper_pearson(0, min(m, n), one_sided=True)[1]
-        low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
-        return Estimate(value=value, low=low, high=high, n=m + n, method=EXACT)
+        low, high = certain_auc_bounds(value, min(m, n), level)
+        return Estimate(value=value, low=low, high=high, n=m + n, level=level, method=EXACT)
     if min(m, n) == 1:
-        return Estimate(value=value, low=0.0, high=1.0, n=m + n, method="one individual on a side: no interval")
+        method = "one individual on a side: no interval"
+        return Estimate(value=value, low=0.0, high=1.0, n=m + n, level=level, method=method)
     rows = max(1, MAX_WEIGHTS // (m + n))
     draws = []
     for weights_m, weights_n in zip(
@@ -242,8 +245,14 @@ def auc_estimate(members: np.ndarray, nonmembers: np.ndarray, *, num_bootstrap: 
         wins = running[:, below]
         wins += running[:, up_to]
         draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * m * n))
-    low, high = np.quantile(np.concatenate(draws), _TAILS)
-    return Estimate(value=value, low=float(low), high=float(high), n=m + n)
+    low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value=value, low=float(low), high=float(high), n=m + n, level=level)
+
+
+def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of an area of 0 or 1: all of ``num_pairs`` disjoint pairs fell one way."""
+    bound = clopper_pearson(0, num_pairs, level=level, one_sided=True)[1]
+    return (0.0, bound) if value == 0 else (1 - bound, 1.0)
 
 
 def tpr_at_fpr(

@@ -17,6 +17,7 @@ __all__ = [
     "document_lowest",
     "document_ranks",
     "document_sums",
+    "document_window_wins",
     "draw_counts",
     "draw_words",
     "flag_gaps",
@@ -485,6 +486,35 @@ def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np
         for value in np.partition(part, num_kept - 1)[:num_kept]:
             total += value
         means[document] = total / num_kept
+    return means
+
+
+@_jit
+def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Share (float64) of each document's windows of values whose sum is over 0, as a mean over the sizes of windows.
+
+    Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
+    window itself. NaN for a document without values.
+    """
+    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
+    for document in range(len(offsets) - 1):
+        part = values[offsets[document] : offsets[document + 1]]
+        part = part[~np.isnan(part)]
+        running = np.zeros(len(part) + 1, dtype=np.float64)
+        for i in range(len(part)):
+            running[i + 1] = running[i] + part[i]
+        total, num_sizes = 0.0, 0
+        for size in sizes:
+            if size <= len(part):
+                num_over = 0
+                for first in range(len(part) - size + 1):
+                    num_over += running[first + size] > running[first]
+                total += num_over / (len(part) - size + 1)
+                num_sizes += 1
+        if num_sizes:
+            means[document] = total / num_sizes
+        elif len(part):
+            means[document] = 1.0 if running[-1] > 0.0 else 0.0
     return means
 
 

@@ -7,10 +7,11 @@ is `DIRECT`, punctuation of it included, and so is what a span that cuts a word 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.engine.pseudonymize import OffsetMap, SpanArrays, Style, pseudonymise_batch
 from reticent.engine.pseudonymize import pseudonymise as replace_by_x
@@ -19,7 +20,10 @@ from reticent.engine.schema import DIRECT, INDIRECT
 if TYPE_CHECKING:
     from reticent._rust import Words
 
-__all__ = ["Rewritten", "replace_spans", "replace_words_by_x"]
+__all__ = ["Rewritten", "TextStyle", "lower_case", "replace_spans", "replace_words_by_x"]
+
+#: What can stand for the text of documents: identifiers replaced, or all of it in lower case.
+TextStyle = Style | Literal["lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,15 @@ def replace_words_by_x(
     np.bitwise_or.at(new_flags, at, flags[kept])
     np.bitwise_or.at(new_starts, at, starts[kept])
     return Rewritten(texts, replaced, new_flags, new_starts)
+
+
+def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
+    """Return texts in lower case, no word of which is flagged."""
+    from reticent import _rust
+
+    lowered = pc.utf8_lower(texts)
+    words = _rust.segment(lowered, num_threads=num_threads)
+    return Rewritten(lowered, words, *(np.zeros(words.num_words, dtype=np.uint8) for _ in range(2)))
 
 
 def replace_spans(

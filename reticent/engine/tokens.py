@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import flag_gaps
 from reticent.engine.protect import Policy
-from reticent.engine.pseudonymize import DateOptions, SpanArrays, Style, category_codes
-from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x
+from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
+from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter
 from reticent.errors import CorpusError
@@ -46,7 +46,7 @@ def write_tokens(
     index: NgramIndex | None = None,
     spans: SpanReader | None = None,
     policy: Policy | None = None,
-    style: Style | None = None,
+    style: TextStyle | None = None,
     text_sizes: bool = False,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
@@ -59,10 +59,11 @@ def write_tokens(
         None is for text that is nobody's: every document then counts as its own individual.
     index, spans : optional
         What makes words indirect and direct; without them no word is.
-    style : {"x", "tag"}, optional
+    style : {"x", "tag", "lower"}, optional
         What stands for direct identifiers in the text whose tokens are written; None leaves it as it is. "x": ``X`` for
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
-        original. For surrogates see `TokenMaker.write`.
+        original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
+        `TokenMaker.write`.
     text_sizes : bool
         Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of the text of each document that was tokenised), for
         the zlib attack.
@@ -88,7 +89,7 @@ def write_tokens(
         index=index,
         spans=spans,
         policy=policy,
-        by_category=style not in (None, "x"),
+        by_category=style not in (None, "x", "lower"),
         num_threads=num_threads,
     )
     return TokenMaker(flagged, tokenizer_json).write(folder, style=style, text_sizes=text_sizes, progress=progress)
@@ -108,7 +109,7 @@ class TokenMaker:
         self,
         folder: Path | str,
         *,
-        style: Style | None = None,
+        style: TextStyle | None = None,
         key: bytes = bytes(32),
         draw: int = 0,
         text_sizes: bool = False,
@@ -118,8 +119,8 @@ class TokenMaker:
 
         Parameters
         ----------
-        style : {"x", "tag", "surrogate", "rotate"}, optional
-            See :mod:`reticent.engine.pseudonymize`; every one but "x" wants words flagged ``by_category``.
+        style : {"x", "tag", "surrogate", "rotate", "lower"}, optional
+            See :mod:`reticent.engine.pseudonymize`; every one but "x" and "lower" wants words flagged ``by_category``.
         key : 32 bytes
             For "surrogate" and "rotate": secret.
         draw : int
@@ -170,13 +171,15 @@ class TokenMaker:
         words: Words,
         flags: np.ndarray,
         starts: np.ndarray,
-        style: Style | None,
+        style: TextStyle | None,
         key: bytes,
         draw: int,
     ) -> Rewritten:
         threads = self._flagged.num_threads
         if style is None:
             return Rewritten(part.texts, words, flags, starts)
+        if style == "lower":
+            return lower_case(part.texts, num_threads=threads)
         if style == "x":
             return replace_words_by_x(part.texts, words, flags, starts, num_threads=threads)
         individuals = pa.array(part.codes).cast(pa.string())

@@ -1,0 +1,153 @@
+"""Areas under the ROC curve of documents, and the best of several attacks.
+
+Documents of one individual are not independent: a resample draws individuals, with all their documents. It draws the
+same individuals for every attack on them, so areas of several attacks can be compared draw by draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.statistics import (
+    EXACT,
+    LEVEL,
+    MAX_WEIGHTS,
+    Estimate,
+    certain_auc_bounds,
+    iter_resamples,
+)
+
+__all__ = ["best_attack", "clustered_auc"]
+
+
+def clustered_auc(
+    scores: np.ndarray,
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+) -> tuple[Estimate, np.ndarray]:
+    """Return the area under the ROC curve of documents (ties count half) and its draws.
+
+    Parameters
+    ----------
+    scores : float array, shape (D,); NaN for a document that takes no part
+    individuals : integer array, shape (D,); is_member : bool array, shape (D,), the same for all of an individual
+
+    Returns
+    -------
+    Estimate, its ``n`` individuals; and draws : float64, shape (num_bootstrap,), NaN where a side has no document
+
+    Cost: a sort, and O(num_bootstrap · documents) time in blocks of bounded memory.
+    """
+    usable = ~np.isnan(scores)
+    sides = [_sorted_side(scores, individuals, is_member == side, usable) for side in (True, False)]
+    (members, member_of, num_m), (nonmembers, nonmember_of, num_n) = sides
+    n = len(np.unique(member_of)) + len(np.unique(nonmember_of))
+    if len(members) == 0 or len(nonmembers) == 0:
+        return Estimate(value=None, n=n, method="one side has no individual"), np.full(num_bootstrap, np.nan)
+    below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
+    value = float((below + up_to).mean() / (2 * len(nonmembers)))
+    draws, rows = [], max(1, MAX_WEIGHTS // (len(members) + len(nonmembers) + num_m + num_n))
+    for weights_m, weights_n in zip(
+        iter_resamples(num_m, num_bootstrap, seed, rows=rows),
+        iter_resamples(num_n, num_bootstrap, seed + 1, rows=rows),
+        strict=True,
+    ):
+        of_members, of_nonmembers = weights_m[:, member_of], weights_n[:, nonmember_of]
+        running = np.concatenate([np.zeros((len(weights_n), 1)), np.cumsum(of_nonmembers, axis=1)], axis=1)
+        wins = running[:, below]
+        wins += running[:, up_to]
+        pairs = 2 * of_members.sum(axis=1) * running[:, -1]
+        with np.errstate(invalid="ignore"):
+            draws.append(np.einsum("bm,bm->b", of_members, wins) / pairs)
+    all_draws, fewest = np.concatenate(draws), min(len(np.unique(member_of)), len(np.unique(nonmember_of)))
+    if value in (0.0, 1.0):
+        low, high = certain_auc_bounds(value, fewest)
+        return Estimate(value=value, low=low, high=high, n=n, method=EXACT), all_draws
+    if fewest == 1:
+        return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
+    low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return Estimate(value=value, low=low, high=high, n=n), all_draws
+
+
+def _sorted_side(
+    scores: np.ndarray, individuals: np.ndarray, side: np.ndarray, usable: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Scores of the documents of a side, ascending, the number of each one's individual, and how many there are."""
+    # Counted with those whose documents take no part, so that a draw is of the same individuals for every attack.
+    codes, number = np.unique(individuals[side], return_inverse=True)
+    kept = usable[side]
+    found, number = scores[side][kept].astype(np.float64), number[kept]
+    order = np.lexsort((number, found))
+    return found[order], number[order], len(codes)
+
+
+def best_attack(
+    scores: Mapping[str, np.ndarray],
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any] | None:
+    """Return the attack that is most surely better than guessing, with an interval that holds although it was picked.
+
+    The intervals of all attacks hold at once: value ± c · standard error, with c the 95 % quantile over the draws of
+    the largest |draw - value| / standard error of any attack (max-statistic bootstrap). That of one attack of many
+    alone would promise too much. An area of 0 or 1 has no spread; it has Clopper-Pearson's bound, Bonferroni corrected.
+
+    Parameters
+    ----------
+    scores : attack -> float array, shape (individuals,), one score an individual, NaN for none
+    individuals, is_member : shape (individuals,)
+
+    Returns
+    -------
+    {"attack", "num_attacks", "auc": estimate}, or None where no attack has an area.
+    """
+    measured = {
+        name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        for name, own in scores.items()
+    }
+    measured = {name: found for name, found in measured.items() if found[0].value is not None}
+    if not measured:
+        return None
+    names, level = list(measured), 1 - (1 - LEVEL) / len(measured)
+    values = np.array([estimate.value for estimate, _ in measured.values()])
+    draws = np.stack([own for _, own in measured.values()])
+    draws = draws[:, ~np.isnan(draws).any(axis=0)]
+    spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
+    varies = (spread > 0) & (values > 0) & (values < 1)
+    reach = 0.0
+    if varies.any():
+        steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
+        reach = float(np.quantile(steps.max(axis=0), LEVEL))
+    bounds = []
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        estimate = measured[name][0]
+        if varies[number]:
+            low, high = value - reach * spread[number], value + reach * spread[number]
+        elif estimate.method == EXACT:
+            low, high = certain_auc_bounds(value, _fewest(scores[name], is_member), level)
+        else:
+            low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
+        bounds.append((max(low, 0.0), min(high, 1.0)))
+    best = max(range(len(names)), key=lambda number: (bounds[number][0], values[number]))
+    estimate = Estimate(
+        value=float(values[best]),
+        low=float(bounds[best][0]),
+        high=float(bounds[best][1]),
+        n=measured[names[best]][0].n,
+        method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
+    )
+    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict()}
+
+
+def _fewest(scores: np.ndarray, is_member: np.ndarray) -> int:
+    usable = ~np.isnan(scores)
+    return int(min(np.count_nonzero(usable & is_member), np.count_nonzero(usable & ~is_member)))

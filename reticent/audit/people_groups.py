@@ -1,0 +1,83 @@
+"""Groups of people, and the one whose members an attack tells apart most surely: an average hides who is worst off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reticent.audit.statistics import LEVEL, auc_estimate
+from reticent.engine.store import TokenStore
+
+__all__ = ["people_groups", "worst_group"]
+
+#: A group with fewer people on a side is not measured.
+SMALLEST_SIDE = 10
+
+
+def people_groups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """Return groups of the individuals of a store: name -> label of each (by code, ascending).
+
+    By number of documents and by length of all of them, in thirds, and by each of ``columns`` (values, one an
+    individual). What does not part them is left out.
+    """
+    _, number = np.unique(store.individual, return_inverse=True)
+    documents = np.bincount(number)
+    length = np.bincount(number, weights=np.diff(store.doc_offsets))
+    groups = {
+        "documents": _thirds(documents, ("fewest documents", "middle number of documents", "most documents")),
+        "length": _thirds(length, ("shortest", "middle length", "longest")),
+    }
+    groups |= {name: np.array([f"{name} {value}" for value in values]) for name, values in (columns or {}).items()}
+    return {name: labels for name, labels in groups.items() if len(np.unique(labels)) > 1}
+
+
+def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """The third that each value is in; equal values are in the same one, so a third can be empty."""
+    return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
+
+
+def worst_group(
+    scores: np.ndarray,
+    is_member: np.ndarray,
+    groups: Mapping[str, np.ndarray],
+    *,
+    num_bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any] | None:
+    """Return the group of individuals that is most surely told apart, with a Bonferroni-corrected interval.
+
+    Parameters
+    ----------
+    scores : float array, shape (individuals,), NaN for none; is_member : bool array, shape (individuals,)
+    groups : name -> label of each individual
+
+    Returns
+    -------
+    {"group", "num_groups", "num_members", "num_nonmembers", "auc": estimate}, or None where no group has ten people on
+    both sides.
+    """
+    usable = ~np.isnan(scores)
+    sides = {}
+    for labels in groups.values():
+        for label in np.unique(labels):
+            here = usable & (labels == label)
+            members, nonmembers = scores[here & is_member], scores[here & ~is_member]
+            if min(len(members), len(nonmembers)) >= SMALLEST_SIDE:
+                sides[str(label)] = (members, nonmembers)
+    if not sides:
+        return None
+    level = 1 - (1 - LEVEL) / len(sides)
+    measured = {
+        label: auc_estimate(*both, num_bootstrap=num_bootstrap, seed=seed, level=level) for label, both in sides.items()
+    }
+    worst, auc = max(measured.items(), key=lambda row: (row[1].low or 0.0, row[1].value or 0.0))
+    num_members, num_nonmembers = map(len, sides[worst])
+    return {
+        "group": worst,
+        "num_groups": len(measured),
+        "num_members": num_members,
+        "num_nonmembers": num_nonmembers,
+        "auc": auc.to_dict(),
+    }

@@ -1,0 +1,78 @@
+"""TokenScores: what one pass of a model over the tokens of a store yields, and how it is kept.
+
+Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit.membership`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.errors import ArtifactError
+
+__all__ = ["COLUMNS", "TokenScores"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Scores aligned with the tokens of a store; shape (num_tokens,) each.
+
+    Attributes
+    ----------
+    log_probs : float32, natural log of the probability of the true token; NaN where not scored
+    entropy : float32, entropy of the prediction in nats; minus it is the mean of log p under p (Min-K%++'s mu)
+    std : float32, standard deviation of log p under p
+    argmax : int32, most likely token, -1 where not scored
+    rank : int32, how many tokens are more likely than the true one, -1 where not scored
+    doc_offsets : int64, shape (num_documents + 1,)
+    """
+
+    log_probs: np.ndarray
+    entropy: np.ndarray
+    std: np.ndarray
+    argmax: np.ndarray
+    rank: np.ndarray
+    doc_offsets: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of log p under p: minus the entropy."""
+        return -self.entropy
+
+    @property
+    def scored(self) -> np.ndarray:
+        return self.argmax >= 0
+
+    def to_parquet(self, path: Path | str) -> None:
+        """Write one row a document, every score a list."""
+        offsets = pa.array(self.doc_offsets)
+        columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in COLUMNS}
+        pq.write_table(pa.table(columns), path, compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: Path | str) -> TokenScores:
+        try:
+            table = pq.read_table(path)
+            lists = [table.column(name).cast(_list_of(name)).combine_chunks() for name in COLUMNS]
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise ArtifactError(f"{path}: not a readable table of scores ({type(error).__name__})") from None
+        offsets = lists[0].offsets.to_numpy()
+        if not all(column.null_count == 0 and np.array_equal(column.offsets, offsets) for column in lists):
+            raise ArtifactError(f"{path}: the scores of a document have different lengths")
+        columns: dict[str, Any] = {
+            name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(COLUMNS, lists, strict=True)
+        }
+        return cls(doc_offsets=offsets, **columns)
+
+
+#: Names of the arrays, in the order that the scoring pass makes them.
+COLUMNS = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+
+
+def _list_of(name: str) -> pa.DataType:
+    return pa.large_list(pa.int32() if name in ("argmax", "rank") else pa.float32())

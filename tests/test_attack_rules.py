@@ -1,0 +1,204 @@
+"""Rules for membership results: clustered areas, the best of many attacks, the worst group, verdicts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.audit.clustered_auc import best_attack, clustered_auc
+from reticent.audit.people_groups import people_groups, worst_group
+from reticent.audit.statistics import auc_estimate, exposure
+from reticent.audit.verdict import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
+from tests.toy_models import make_store
+
+# ------------------------------------------------------------------ areas of documents
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3) | st.just(math.nan)), min_size=1, max_size=14))
+def test_area_of_documents_matches_the_oracle(drawn: list[tuple[int, float]]) -> None:
+    individuals = np.array([who for who, _ in drawn])
+    scores = np.array([score for _, score in drawn], dtype=float)
+    is_member = individuals < 3
+    estimate, draws = clustered_auc(scores, individuals, is_member, num_bootstrap=20)
+    pairs = list(itertools.product(scores[is_member & ~np.isnan(scores)], scores[~is_member & ~np.isnan(scores)]))
+    assert draws.shape == (20,)
+    if not pairs:
+        assert estimate.value is None
+    else:
+        assert estimate.value == pytest.approx(np.mean([(a > b) + 0.5 * (a == b) for a, b in pairs]))
+        assert estimate.low <= estimate.value <= estimate.high  # type: ignore[operator]
+
+
+def test_interval_of_documents_is_that_of_their_individuals() -> None:
+    random = np.random.default_rng(0)
+    scores, individuals = random.normal(size=60), np.arange(60)
+    is_member = individuals < 30
+    alone, _ = clustered_auc(scores, individuals, is_member, num_bootstrap=400)
+    copies, _ = clustered_auc(*(np.repeat(a, 25) for a in (scores, individuals, is_member)), num_bootstrap=400)
+    for end in ("value", "low", "high"):
+        assert getattr(copies, end) == pytest.approx(getattr(alone, end), abs=1e-12)
+    apart, _ = clustered_auc(np.repeat(scores, 25), np.arange(1500), np.repeat(is_member, 25), num_bootstrap=400)
+    assert apart.high - apart.low < 0.4 * (alone.high - alone.low)  # type: ignore[operator]
+
+
+def test_draws_are_of_the_same_individuals_for_every_attack() -> None:
+    random = np.random.default_rng(1)
+    scores, individuals = random.normal(size=50), np.arange(50)
+    _, draws = clustered_auc(scores, individuals, individuals < 25, num_bootstrap=50)
+    _, again = clustered_auc(3 * scores + 1, individuals, individuals < 25, num_bootstrap=50)
+    np.testing.assert_allclose(draws, again)
+    _, other = clustered_auc(-scores, individuals, individuals < 25, num_bootstrap=50)
+    np.testing.assert_allclose(draws + other, 1)
+
+
+# ------------------------------------------------------------------ the best of several
+
+
+def test_picking_the_best_of_twenty_guesses_finds_nothing() -> None:
+    """Of twenty attacks that guess, one looks good by itself; its corrected interval holds 0.5 in 95 % of trials."""
+    individuals, is_member = np.arange(120), np.arange(120) < 60
+    fooled = naive = 0
+    for trial in range(40):
+        random = np.random.default_rng(trial)
+        scores = {f"a{k}": random.normal(size=120) for k in range(20)}
+        best = best_attack(scores, individuals, is_member, num_bootstrap=200, seed=trial)
+        fooled += best["auc"]["low"] > 0.5  # type: ignore[index]
+        lows = [clustered_auc(s, individuals, is_member, num_bootstrap=200)[0].low for s in scores.values()]
+        naive += max(lows) > 0.5  # type: ignore[type-var,operator]
+    assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
+    assert naive > 12
+
+
+def test_the_best_attack_is_found_and_said_of_how_many() -> None:
+    random = np.random.default_rng(0)
+    is_member = np.arange(200) < 100
+    scores = {"weak": random.normal(size=200), "strong": random.normal(size=200) + 1.5 * is_member}
+    best = best_attack(scores, np.arange(200), is_member, num_bootstrap=300)
+    assert best is not None
+    assert (best["attack"], best["num_attacks"]) == ("strong", 2)
+    assert best["auc"]["low"] > 0.7
+    alone = clustered_auc(scores["strong"], np.arange(200), is_member, num_bootstrap=300)[0]
+    assert best["auc"]["value"] == alone.value
+    assert best["auc"]["high"] - best["auc"]["low"] > alone.high - alone.low  # type: ignore[operator]
+
+
+def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
+    is_member = np.arange(40) < 20
+    best = best_attack({"a": is_member * 1.0, "b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=50)
+    assert best is not None
+    assert (best["attack"], best["auc"]["value"], best["num_attacks"]) == ("a", 1.0, 1)
+    assert best["auc"]["low"] == pytest.approx(0.05 ** (1 / 20))
+    assert best_attack({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5) is None
+
+
+# ------------------------------------------------------------------ groups of people
+
+
+def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
+    random = np.random.default_rng(3)
+    is_member, labels = np.arange(300) % 2 == 0, np.repeat(["long", "middle", "short"], 100)
+    scores = random.normal(size=300) + 2.0 * is_member * (labels == "long")
+    worst = worst_group(scores, is_member, {"length": labels}, num_bootstrap=300)
+    assert worst is not None
+    assert (worst["group"], worst["num_groups"]) == ("long", 3)
+    assert worst["auc"]["low"] > 0.75
+    assert worst["auc"]["level"] == pytest.approx(1 - 0.05 / 3)
+
+
+def test_groups_of_few_people_are_not_measured() -> None:
+    is_member = np.arange(40) % 2 == 0
+    labels = np.where(np.arange(40) < 18, "few", "many")
+    assert worst_group(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
+    assert worst_group(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
+
+
+def test_people_are_grouped_by_documents_length_and_columns() -> None:
+    token = (5, 0, 0)
+    store = make_store(*([token] * n for n in (1, 1, 9, 9, 5, 5)), individual=[0, 0, 1, 2, 3, 3])
+    groups = people_groups(store, {"ward": np.array(["a", "b", "b", "a"]), "site": np.array(["x"] * 4)})
+    assert sorted(groups) == ["documents", "length", "ward"]  # a site that all share parts nobody
+    assert groups["ward"].tolist() == ["ward a", "ward b", "ward b", "ward a"]
+    assert len(set(groups["documents"][[1, 2]])) == 1
+    assert groups["documents"][0] == groups["documents"][3] != groups["documents"][1]
+    assert groups["length"].tolist() == ["shortest", "shortest", "shortest", "longest"]
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def entry(recipe: str, low: float, high: float, *, epoch: int = 4, **more: Any) -> dict[str, Any]:
+    auc = {"value": (low + high) / 2, "low": low, "high": high, "n": 200}
+    attacks = {"loss": {"auc": auc, "num_members": 100, "num_nonmembers": 100}}
+    return {"model": "m", "objective": "clm", "recipe": recipe, "epoch": epoch, "membership": attacks, **more}
+
+
+def blind(low: float, high: float) -> dict[str, Any]:
+    return {"blind": {"auc": {"value": (low + high) / 2, "low": low, "high": high}}}
+
+
+BASE = entry("base", 0.45, 0.55, epoch=0, **blind(0.4, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict", "why"),
+    [
+        ([BASE, entry("clm", 0.7, 0.9)], QUIET, "succeeds on the unprotected"),
+        ([BASE, entry("clm", 0.45, 0.9)], NO_POWER, "unprotected model either; over so many people an area of 0.61"),
+        ([BASE], NO_POWER, "no unprotected model"),
+        ([entry("base", 0.45, 0.55, **blind(0.51, 0.6)), entry("clm", 0.7, 0.9)], INVALID, "words alone"),
+        ([entry("base", 0.45, 0.55, **blind(0.4, 0.49)), entry("clm", 0.7, 0.9)], INVALID, "words alone"),
+        ([entry("base", 0.52, 0.58, **blind(0.4, 0.6)), entry("clm", 0.7, 0.9)], INVALID, "base model"),
+    ],
+)
+def test_a_quiet_attack_is_judged_by_its_controls(others: list[dict[str, Any]], verdict: str, why: str) -> None:
+    found = judged([*others, entry("goldfish", 0.44, 0.56)])[-1]["membership"]["loss"]
+    assert found["verdict"] == verdict
+    assert why in found["why"]
+
+
+def test_a_loud_attack_is_told_apart_unless_it_is_invalid() -> None:
+    base, model = judged([BASE, entry("clm", 0.7, 0.9)])
+    assert base["membership"]["loss"]["verdict"] == QUIET
+    assert model["membership"]["loss"]["verdict"] == TOLD_APART
+    assert judged([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), model])[1]["membership"]["loss"]["verdict"] == INVALID
+
+
+def test_controls_are_those_of_the_same_section_and_epoch() -> None:
+    other = {**entry("clm", 0.7, 0.9), "model": "other"}
+    early = entry("clm", 0.45, 0.55, epoch=1)
+    models = judged([BASE, other, early, entry("clm", 0.7, 0.9, epoch=4), entry("p", 0.4, 0.6, epoch=1)])
+    assert models[-1]["membership"]["loss"]["verdict"] == NO_POWER
+
+
+def test_an_attack_on_nobody_has_no_power() -> None:
+    nobody = entry("p", 0.4, 0.6)
+    nobody["membership"]["loss"]["auc"] = {"value": None, "low": None, "high": None}
+    assert judged([BASE, nobody])[1]["membership"]["loss"]["verdict"] == NO_POWER
+    assert detectable_auc(0, 10) is None
+
+
+def test_detectable_area_is_found_four_times_in_five() -> None:
+    """Scores of two normal distributions that far apart, tested as the rules do."""
+    n = 150
+    area = detectable_auc(n, n)
+    assert area is not None
+    from scipy.stats import norm
+
+    shift = math.sqrt(2) * norm.ppf(area)
+    found = 0
+    for trial in range(100):
+        random = np.random.default_rng(trial)
+        estimate = auc_estimate(random.normal(shift, 1, n), random.normal(0, 1, n), num_bootstrap=200, seed=trial)
+        found += estimate.low > 0.5  # type: ignore[operator]
+    assert 68 <= found <= 92
+
+
+def test_exposure_of_the_best_of_1001_is_its_logarithm() -> None:
+    assert exposure(0.0, -np.arange(1.0, 1002.0)) == pytest.approx(math.log2(1001))

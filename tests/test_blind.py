@@ -1,0 +1,81 @@
+"""The blind baseline: it finds sides that differ, and nothing where they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+from sklearn.naive_bayes import MultinomialNB
+
+from reticent.audit.blind import _deal, _permuted, blind_baseline
+from reticent.audit.slots import Slots
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def slots_of_words(documents: list[list[int]], individuals: list[int]) -> tuple[Slots, np.ndarray]:
+    """Slots of documents given as surfaces, and these."""
+    numbers = np.repeat(np.arange(len(documents)), [len(words) for words in documents])
+    empty = np.zeros(len(numbers), dtype=np.uint8)
+    places = np.arange(len(numbers))
+    own = np.array(individuals, dtype=np.uint32)[numbers]
+    surfaces = np.array([word for words in documents for word in words], dtype=np.int64)
+    return Slots(places, np.ones_like(places), numbers, own, empty, empty), surfaces
+
+
+def blind_auc(documents: list[list[int]], individuals: list[int], is_member: np.ndarray, seed: int = 0) -> Any:
+    return blind_baseline(*slots_of_words(documents, individuals), is_member, seed=seed)["auc"]
+
+
+def test_sides_that_write_about_other_things_are_told_apart() -> None:
+    random = np.random.default_rng(0)
+    is_member = np.arange(60) % 2 == 0
+    documents = [[*random.integers(0, 20, 8).tolist(), 30 if member else 31] for member in is_member]
+    auc = blind_auc(documents, list(range(60)), is_member)
+    assert auc["value"] > 0.9
+    assert auc["low"] > 0.5
+
+
+def test_sides_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
+    """A word of one's own in all one's documents does not help: nobody else has it."""
+    fooled = 0
+    for trial in range(40):
+        random = np.random.default_rng(trial)
+        individuals = np.repeat(np.arange(50), 2)
+        documents = [[1000 + who, *random.integers(0, 60, 12).tolist()] for who in individuals]
+        is_member = (random.permutation(50) < 25)[individuals]
+        auc = blind_auc(documents, individuals.tolist(), is_member, seed=trial)
+        fooled += not auc["low"] <= 0.5 <= auc["high"]
+    assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
+
+
+def test_area_is_that_of_naive_bayes_in_a_library() -> None:
+    random = np.random.default_rng(4)
+    bags = random.integers(0, 3, (41, 12))
+    is_member = random.random(41) < 0.5
+    documents = [np.repeat(np.arange(12), bag).tolist() for bag in bags]
+    fold, scores = _deal(is_member, 3), np.empty(41)
+    for number in range(5):
+        seen = fold != number
+        classifier = MultinomialNB(alpha=1.0, fit_prior=False).fit(bags[seen], is_member[seen])
+        odds = classifier.predict_joint_log_proba(bags[~seen])
+        scores[~seen] = (odds[:, 1] - odds[:, 0]) / bags[~seen].sum(axis=1)
+    auc = blind_auc(documents, list(range(41)), is_member, seed=3)
+    assert auc["value"] == pytest.approx(roc_auc_score(is_member, scores))
+
+
+def test_folds_hold_the_two_sides_evenly() -> None:
+    member = np.random.default_rng(0).random(83) < 0.3
+    fold = _deal(member, 1)
+    for side in (True, False):
+        counts = np.bincount(fold[member == side], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    for permuted in _permuted(member, fold, 1).T:
+        np.testing.assert_array_equal(np.bincount(fold[permuted]), np.bincount(fold[member]))
+
+
+@pytest.mark.parametrize("documents", [[[1], [1]], [[1], [2], [3], [4]], [[], [], [], []], [[-1], [-1], [-1], [-1]]])
+def test_too_little_to_learn_from_has_no_area(documents: list[list[int]]) -> None:
+    assert blind_auc(documents, list(range(len(documents))), np.arange(len(documents)) % 2 == 0)["value"] is None
