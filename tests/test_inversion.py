@@ -170,8 +170,9 @@ def test_decoys_are_a_function_of_the_seed() -> None:
 
 
 def test_a_name_without_enough_decoys_is_counted_and_left_out() -> None:
-    _, targets, _ = setting(num_decoys=PEOPLE // 2)  # one more than there are others on a side
-    assert (len(targets), targets.num_eligible, targets.num_unmatched) == (0, 2 * PEOPLE, 2 * PEOPLE)
+    for num_decoys in (PEOPLE // 2, PEOPLE):  # one more than there are others on a side, and more than there are
+        _, targets, _ = setting(num_decoys=num_decoys)
+        assert (len(targets), targets.num_eligible, targets.num_unmatched) == (0, 2 * PEOPLE, 2 * PEOPLE)
 
 
 def test_an_identifier_that_ends_its_window_is_no_target_of_a_causal_model() -> None:

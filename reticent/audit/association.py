@@ -24,7 +24,7 @@ from reticent.audit.identifiers import Runs
 from reticent.audit.inversion import DIGITS, InversionConfig, two_sides
 from reticent.audit.row_scores import sum_log_probs
 from reticent.audit.slots import Slots
-from reticent.engine.kernels import document_ranks
+from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError, TrainingError
@@ -84,15 +84,15 @@ def draw_pairs(
     is_name: np.ndarray,
     is_member: np.ndarray,
     config: InversionConfig,
+    tokenizer: PreTrainedTokenizerFast,
     *,
     seed: int,
-    lettered: np.ndarray,
 ) -> Pairs:
     """Return terms of each individual with their name and decoys.
 
     Parameters
     ----------
-    surfaces : int64 array, shape (S,), of the slots; lettered : bool array, shape (S,), words of letters long enough
+    surfaces : int64 array, shape (S,), of the slots
     runs : direct identifiers; is_name : bool array, shape (R,), which of them are of category NAME
     is_member : bool array, shape (number of individual codes,)
     """
@@ -101,7 +101,7 @@ def draw_pairs(
     num_individuals = len(np.unique(slots.individuals))
     low, high = (share * num_individuals for share in config.term_support)
     # Who uses which word, and how many do.
-    plain = np.flatnonzero((slots.flags == 0) & (surfaces >= 0) & lettered)
+    plain = np.flatnonzero((slots.flags == 0) & (surfaces >= 0) & _lettered(store, slots, tokenizer))
     width = int(surfaces.max(initial=0)) + 1
     uses, first = np.unique(slots.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
     who, word = np.divmod(uses, width)
@@ -123,6 +123,8 @@ def draw_pairs(
     for number in np.unique(mine_of).tolist():
         mine = np.flatnonzero(mine_of == number)
         pool = people[group == number]
+        if len(pool) < config.num_decoys:
+            continue
         allowed = runs.surfaces[name_of[who[mine]]][:, None] != runs.surfaces[name_of[pool]]
         allowed &= ~np.isin(pool * width + word[mine, None], uses)
         lots = np.where(allowed, random.random(allowed.shape), np.inf)
@@ -140,6 +142,13 @@ def draw_pairs(
         len(who),
         int(np.count_nonzero(~matched)),
     )
+
+
+def _lettered(store: TokenStore, slots: Slots, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+    """Which words are of letters and long enough, bool (S,)."""
+    numbers, first = number_tuples(store.input_ids, slots.starts, slots.lengths)
+    texts = _texts(store, slots.starts[first], slots.lengths[first], tokenizer.backend_tokenizer)
+    return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
 def _names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:

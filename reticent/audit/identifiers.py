@@ -174,6 +174,8 @@ def draw_targets(
         members = np.flatnonzero((group == number) & (runs.surfaces >= 0))
         _, first = np.unique(runs.tuples[members], return_index=True)
         pool = members[first]
+        if len(pool) < num_decoys:
+            continue
         if len(pool) > MAX_POOL:
             pool = np.sort(random.choice(pool, MAX_POOL, replace=False))
         allowed = np.abs(bands[spots[mine], None] - bands[pool]) <= 1

@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.audit.forward import TokenScores, score_causal, score_masked
+from reticent.audit.inversion import InversionConfig
+from reticent.audit.inversion_run import InversionAudit
 from reticent.audit.leakage import excess_leakage, low_cost_membership, predicted_surfaces, privacy, privacy_by_n
 from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack
 from reticent.audit.slots import SurfaceTable, slots_of
@@ -22,6 +24,9 @@ from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
+if TYPE_CHECKING:
+    from reticent.word_categories import WordCategories
+
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
 
@@ -30,7 +35,7 @@ class AuditConfig:
     """What is attacked and how intervals are made.
 
     ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
-    first.
+    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
     """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
@@ -41,6 +46,7 @@ class AuditConfig:
     folds: int = 7
     seed: int = 0
     device: str = "auto"
+    inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
         unknown = set(self.attacks) - set(ATTACKS)
@@ -103,10 +109,15 @@ def audit_models(
     results, done = [], 0
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
-        base_scores = audit.score(base_entry)
+        base_scores, base_candidates = audit.score(base_entry), None
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
             scores = base_scores if entry is base_entry else audit.score(entry)
-            results.append(audit.measure(entry, scores, None if entry is base_entry else base_scores))
+            measured = audit.measure(entry, scores, None if entry is base_entry else base_scores)
+            if config.inversion is not None:
+                own, base_path_of = entry is base_entry, None if entry is base_entry else Path(base_path)
+                measured["inversion"], found = audit.invert(entry, base_path_of, None if own else base_candidates)
+                base_candidates = found if own else base_candidates
+            results.append(measured)
             done += 1
             if progress:
                 progress(done)
@@ -116,7 +127,14 @@ def audit_models(
 class Auditor:
     """The two stores as slots and surfaces, shared by all models of one tokenizer; see `audit_models`."""
 
-    def __init__(self, train: TokenStore, audit: TokenStore, members: np.ndarray, config: AuditConfig):
+    def __init__(
+        self,
+        train: TokenStore,
+        audit: TokenStore,
+        members: np.ndarray,
+        config: AuditConfig,
+        categories: WordCategories | None = None,
+    ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
         token_member = np.repeat(members, np.diff(audit.doc_offsets))
@@ -134,6 +152,11 @@ class Auditor:
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
+        self.categories = None
+        if categories is not None:
+            self.categories = (categories.of_slots(audit, self.slots), categories.names)
+        self.train = train
+        self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
 
@@ -168,6 +191,23 @@ class Auditor:
         if entry.objective == "clm":
             return score_causal(model, self.store, special, **options)
         return score_masked(model, self.store, special, folds=self.config.folds, seed=self.config.seed, **options)
+
+    def invert(
+        self,
+        entry: ModelEntry,
+        base_path: Path | None,
+        base: dict[str, np.ndarray] | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what `InversionAudit.measure` does; both of the base are None for the base itself."""
+        if self._inversion is None:
+            self._inversion = InversionAudit(
+                self.store, self.train, self.members, self.slots, self.true, self.table, self.tokenizer,
+                self.categories, self.config,
+            )  # fmt: skip
+        tokenizer = self._tokenizer_of(entry.path)
+        special = special_ids(tokenizer, entry.objective)
+        return self._inversion.measure(entry, special, tokenizer, base_path, base, progress)
 
     def num_passes(self, objective: str) -> int:
         """Times that a model of this objective is run over every window."""
