@@ -411,6 +411,9 @@ class AuditSection(Section):
     small_cell: int = Field(default=5, ge=1)
     graph_shares: list[float] = [1.0, 0.75, 0.5, 0.25, 0.1]
     every_checkpoint: bool = True
+    all_occurrences: bool = Field(
+        default=False, description="masked models a second time, a word masked wherever it stands in its window"
+    )
     inversion: InversionSection | None = None
 
 

@@ -72,6 +72,7 @@ def audit_config(run: Run) -> AuditConfig:
         graph_shares=tuple(settings.graph_shares),
         seed=run.job.seed,
         device=run.job.train.device,
+        all_occurrences=settings.all_occurrences,
         inversion=inversion,
     )
 
@@ -138,6 +139,10 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             if piece.training is None:
                 scores.to_parquet(folder / "scores.parquet")
             measured = auditor().measure(entry, scores, None if piece.training is None else base_scores())
+            if run.job.audit.all_occurrences and entry.objective == "mlm":
+                with run.progress.task(f"score {piece.recipe}, all occurrences masked", None, "windows") as advance:
+                    again = auditor().score(entry, advance, all_occurrences=True)
+                measured["all_occurrences"] = auditor().measure_all_occurrences(again)
             if run.job.audit.inversion is not None:
                 measured["inversion"] = invert(folder, piece, entry)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from reticent.audit.identifiers import Targets, draw_targets, runs_of, shape_of
@@ -44,7 +45,7 @@ NAME, CODE = 1, 2
 
 def tokenizer() -> PreTrainedTokenizerFast:
     made = Tokenizer(WordPiece(ID, unk_token="[UNK]"))
-    made.decoder = decoders.WordPiece()
+    made.decoder, made.pre_tokenizer = decoders.WordPiece(), Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]")
 
 

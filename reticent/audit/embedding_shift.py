@@ -106,4 +106,4 @@ def _auroc(
         below, up_to = (np.searchsorted(others, mine, side=side) for side in ("left", "right"))
         wins[kind_of == kind] = (below + up_to) / (2 * len(others))
     estimate = ratio_estimate(wins, np.ones(len(wins)), num_bootstrap=num_bootstrap, seed=seed, unit=UNIT)
-    return estimate.to_dict()
+    return {**estimate.to_dict(), "method": estimate.method.replace("individuals", "rows")}

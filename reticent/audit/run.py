@@ -15,7 +15,15 @@ import pyarrow.parquet as pq
 from reticent.audit.forward import TokenScores, score_causal, score_masked
 from reticent.audit.inversion import InversionConfig
 from reticent.audit.inversion_run import InversionAudit
-from reticent.audit.leakage import excess_leakage, low_cost_membership, predicted_surfaces, privacy, privacy_by_n
+from reticent.audit.leakage import (
+    excess_leakage,
+    excess_over_base,
+    low_cost_membership,
+    predicted_surfaces,
+    privacy,
+    privacy_by_category,
+    privacy_by_n,
+)
 from reticent.audit.membership import ATTACKS, NEEDS_BASE, NEEDS_SIZES, attack
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
@@ -35,7 +43,8 @@ class AuditConfig:
     """What is attacked and how intervals are made.
 
     ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
-    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
+    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes,
+    ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked.
     """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
@@ -46,6 +55,7 @@ class AuditConfig:
     folds: int = 7
     seed: int = 0
     device: str = "auto"
+    all_occurrences: bool = False
     inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
@@ -113,6 +123,8 @@ def audit_models(
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
             scores = base_scores if entry is base_entry else audit.score(entry)
             measured = audit.measure(entry, scores, None if entry is base_entry else base_scores)
+            if config.all_occurrences and objective == "mlm":
+                measured["all_occurrences"] = audit.measure_all_occurrences(audit.score(entry, all_occurrences=True))
             if config.inversion is not None:
                 own, base_path_of = entry is base_entry, None if entry is base_entry else Path(base_path)
                 measured["inversion"], found = audit.invert(entry, base_path_of, None if own else base_candidates)
@@ -172,8 +184,17 @@ class Auditor:
             self._tokenizers[key] = load_tokenizer(path)
         return self._tokenizers[key]
 
-    def score(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> TokenScores:
-        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many."""
+    def score(
+        self,
+        entry: ModelEntry,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        all_occurrences: bool = False,
+    ) -> TokenScores:
+        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many.
+
+        ``all_occurrences`` masks, for a masked model, the word wherever it stands in the window: nothing to copy from.
+        """
         model = load_model(entry.path, entry.objective)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -190,7 +211,15 @@ class Auditor:
             options["progress"] = lambda done: progress(done, total)
         if entry.objective == "clm":
             return score_causal(model, self.store, special, **options)
-        return score_masked(model, self.store, special, folds=self.config.folds, seed=self.config.seed, **options)
+        return score_masked(
+            model,
+            self.store,
+            special,
+            folds=self.config.folds,
+            seed=self.config.seed,
+            all_occurrences=all_occurrences,
+            **options,
+        )
 
     def invert(
         self,
@@ -220,7 +249,18 @@ class Auditor:
         everywhere = predicted_surfaces(predicted)
         of_members = self.slot_member
         sides = {"heldout": ~self.members, "members": self.members}
+        more: dict[str, Any] = {}
+        if base is not None:
+            base_everywhere = predicted_surfaces(self.table.surfaces(base.argmax, self.slots))
+            more["over_base"] = excess_over_base(
+                self.slots, self.true, everywhere, base_everywhere, self.slot_member, **options
+            )
+        if self.categories is not None:
+            more["by_category"] = privacy_by_category(
+                self.slots, self.true, everywhere, self.slot_member, *self.categories, **options
+            )
         return {
+            **more,
             "name": entry.name,
             "recipe": entry.recipe,
             "objective": entry.objective,
@@ -248,6 +288,16 @@ class Auditor:
             "low_cost": low_cost_membership(
                 self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
             ),
+        }
+
+    def measure_all_occurrences(self, scores: TokenScores) -> dict[str, Any]:
+        """Return {"privacy", "excess"} of a masked model that was asked with ``all_occurrences``."""
+        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        predicted = self.table.surfaces(scores.argmax, self.slots)
+        everywhere, mine = predicted_surfaces(predicted), self.slot_member
+        return {
+            "privacy": privacy(self.train_slots, self.true[mine], predicted[mine], everywhere, **options),
+            "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
         }
 
     def _membership(self, scores: TokenScores, base: TokenScores | None, options: dict[str, Any]) -> dict[str, Any]:
