@@ -402,6 +402,19 @@ class InversionSection(Section):
     embedding_shift: bool = True
 
 
+class GenerationSection(Section):
+    """What causal models write by themselves, begun with documents of both sides: a part of the audit only where the
+    job has this section.
+    """
+
+    num_prompts: int = Field(default=200, ge=1, description="documents of each side")
+    prefix_tokens: int = Field(default=16, ge=1)
+    num_tokens: int = Field(default=64, ge=1)
+    num_samples: int = Field(default=1, ge=1)
+    temperature: float = Field(default=1.0, ge=0, description="0: greedy")
+    top_k: int = Field(default=0, ge=0, description="0: every token can be drawn")
+
+
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
@@ -414,6 +427,7 @@ class AuditSection(Section):
     all_occurrences: bool = Field(
         default=False, description="masked models a second time, a word masked wherever it stands in its window"
     )
+    generation: GenerationSection | None = None
     inversion: InversionSection | None = None
 
 

@@ -56,6 +56,7 @@ class Piece:
 
 def audit_config(run: Run) -> AuditConfig:
     """Return the settings of the audit of a job."""
+    from reticent.audit.generated import GenerationConfig
     from reticent.audit.inversion import InversionConfig
     from reticent.audit.run import AuditConfig
 
@@ -73,6 +74,7 @@ def audit_config(run: Run) -> AuditConfig:
         seed=run.job.seed,
         device=run.job.train.device,
         all_occurrences=settings.all_occurrences,
+        generation=None if settings.generation is None else GenerationConfig(**settings.generation.model_dump()),
         inversion=inversion,
     )
 
@@ -143,6 +145,8 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
                 with run.progress.task(f"score {piece.recipe}, all occurrences masked", None, "windows") as advance:
                     again = auditor().score(entry, advance, all_occurrences=True)
                 measured["all_occurrences"] = auditor().measure_all_occurrences(again)
+            if run.job.audit.generation is not None and entry.objective == "clm":
+                measured["generated"] = auditor().write(entry)
             if run.job.audit.inversion is not None:
                 measured["inversion"] = invert(folder, piece, entry)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))

@@ -250,6 +250,9 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
         result["all_occurrences"] = {
             **again, "privacy": {part: _publish_part(p, cell) for part, p in again["privacy"].items()}
         }  # fmt: skip
+    if "generated" in model:
+        counts = {side: _small(count, cell) for side, count in model["generated"]["num_prompts"].items()}
+        result["generated"] = {**model["generated"], "num_prompts": counts}
     if "inversion" in model:
         result["inversion"] = {name: _publish_exchanged(p, cell) for name, p in model["inversion"].items()}
     result["membership"] = {
@@ -454,6 +457,7 @@ def _render(audit: dict[str, Any]) -> str:
         attacks_about=ATTACKS_ABOUT, policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
+        asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
         inverted=any(model.get('inversion') for model in models), guessing=_guessing(models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.audit.forward import TokenScores, score_causal, score_masked
+from reticent.audit.generated import GenerationConfig, generated_leakage
 from reticent.audit.inversion import InversionConfig
 from reticent.audit.inversion_run import InversionAudit
 from reticent.audit.leakage import (
@@ -43,8 +44,9 @@ class AuditConfig:
     """What is attacked and how intervals are made.
 
     ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
-    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes,
-    ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked.
+    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
+    ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked, and
+    ``generation`` lets causal models write by themselves.
     """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k")
@@ -56,6 +58,7 @@ class AuditConfig:
     seed: int = 0
     device: str = "auto"
     all_occurrences: bool = False
+    generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
@@ -125,6 +128,8 @@ def audit_models(
             measured = audit.measure(entry, scores, None if entry is base_entry else base_scores)
             if config.all_occurrences and objective == "mlm":
                 measured["all_occurrences"] = audit.measure_all_occurrences(audit.score(entry, all_occurrences=True))
+            if config.generation is not None and objective == "clm":
+                measured["generated"] = audit.write(entry)
             if config.inversion is not None:
                 own, base_path_of = entry is base_entry, None if entry is base_entry else Path(base_path)
                 measured["inversion"], found = audit.invert(entry, base_path_of, None if own else base_candidates)
@@ -237,6 +242,17 @@ class Auditor:
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         return self._inversion.measure(entry, special, tokenizer, base_path, base, progress)
+
+    def write(self, entry: ModelEntry) -> dict[str, Any]:
+        """Return what a causal model leaks when it writes by itself; see `generated_leakage`."""
+        assert self.config.generation is not None
+        tokenizer = self._tokenizer_of(entry.path)
+        return generated_leakage(
+            load_model(entry.path, entry.objective), self.store, self.members, self.slots, self.true, self.table,
+            tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
+            batch_size=self.config.batch_size, device=self.config.device,
+            num_bootstrap=self.config.num_bootstrap, seed=self.config.seed,
+        )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:
         """Times that a model of this objective is run over every window."""
