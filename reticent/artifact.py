@@ -73,7 +73,7 @@ FORMATS = {
     "foundation": 1,
     "tokens": 1,
     "models": 2,
-    "measures": 1,
+    "measures": 2,
     "classification": 1,
     "audit": 2,
     "report": 1,

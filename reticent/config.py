@@ -385,6 +385,36 @@ class ClassifySection(Section):
     save_model: bool = False
 
 
+class InversionSection(Section):
+    """Can an identifier that is context only be told from decoys by the words around it? A part of the audit only where
+    the job has this section: each identifier costs a forward pass over ``num_decoys`` + 1 copies of its window.
+    """
+
+    num_decoys: int = Field(default=15, ge=1)
+    per_individual: int = Field(default=4, ge=1, description="identifiers of each kind that are drawn of a person")
+    kinds: list[Literal["direct", "indirect"]] = Field(default=["direct", "indirect"], min_length=1)
+    association: bool = Field(default=True, description="also ask for terms of the documents after names in templates")
+    terms_per_individual: int = Field(default=3, ge=1)
+    term_support: tuple[float, float] = Field(
+        default=(0.01, 0.2), description="share of the individuals who use a word that counts as a term"
+    )
+    language: Literal["en", "fr"] = Field(default="en", description="of the templates")
+    embedding_shift: bool = True
+
+
+class GenerationSection(Section):
+    """What causal models write by themselves, begun with documents of both sides: a part of the audit only where the
+    job has this section.
+    """
+
+    num_prompts: int = Field(default=200, ge=1, description="documents of each side")
+    prefix_tokens: int = Field(default=16, ge=1)
+    num_tokens: int = Field(default=64, ge=1)
+    num_samples: int = Field(default=1, ge=1)
+    temperature: float = Field(default=1.0, ge=0, description="0: greedy")
+    top_k: int = Field(default=0, ge=0, description="0: every token can be drawn")
+
+
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
@@ -394,6 +424,11 @@ class AuditSection(Section):
     small_cell: int = Field(default=5, ge=1)
     graph_shares: list[float] = [1.0, 0.75, 0.5, 0.25, 0.1]
     every_checkpoint: bool = True
+    all_occurrences: bool = Field(
+        default=False, description="masked models a second time, a word masked wherever it stands in its window"
+    )
+    generation: GenerationSection | None = None
+    inversion: InversionSection | None = None
 
 
 class ProbeSection(Section):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent import __version__
-from reticent.engine.schema import MEMBERS
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.run_folder import Training
 from reticent.stages import corpus_section
 
@@ -58,9 +58,15 @@ class Piece:
 
 def audit_config(run: Run) -> AuditConfig:
     """Return the settings of the audit of a job."""
+    from reticent.audit.generated import GenerationConfig
+    from reticent.audit.inversion import InversionConfig
     from reticent.audit.run import AuditConfig
 
     settings = run.job.audit
+    inversion = None
+    if settings.inversion is not None:
+        asked = settings.inversion.model_dump()
+        inversion = InversionConfig(**{**asked, "kinds": tuple(asked["kinds"])})
     return AuditConfig(
         attacks=tuple(settings.attacks),
         num_bootstrap=settings.num_bootstrap,
@@ -69,6 +75,9 @@ def audit_config(run: Run) -> AuditConfig:
         graph_shares=tuple(settings.graph_shares),
         seed=run.job.seed,
         device=run.job.train.device,
+        all_occurrences=settings.all_occurrences,
+        generation=None if settings.generation is None else GenerationConfig(**settings.generation.model_dump()),
+        inversion=inversion,
     )
 
 
@@ -114,6 +123,18 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             opened["base"] = TokenScores.from_parquet(run.folder / Piece(model).name / "scores.parquet")
         return opened["base"]
 
+    def invert(folder: Path, piece: Piece, entry: Any) -> dict[str, Any]:
+        from reticent.audit.inversion_run import load_scores, save_scores
+
+        kept, base_path, base = "candidates.npz", None, None
+        if piece.training is not None:
+            base_path, base = Path(run._base(model)), load_scores(run.folder / Piece(model).name / kept)
+        with run.progress.task(f"invert {piece.recipe}", None, "identifiers") as advance:
+            measured, scores = auditor().invert(entry, base_path, base, advance)
+        if piece.training is None:
+            save_scores(folder / kept, scores)
+        return measured
+
     for piece in pieces_of(run, model)[: 1 if only_base else None]:
 
         def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
@@ -124,6 +145,14 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             if piece.training is None:
                 scores.to_parquet(folder / "scores.parquet")
             measured = auditor().measure(entry, scores, None if piece.training is None else base_scores(), lowercase)
+            if run.job.audit.all_occurrences and entry.objective == "mlm":
+                with run.progress.task(f"score {piece.recipe}, all occurrences masked", None, "windows") as advance:
+                    again = auditor().score(entry, advance, all_occurrences=True)
+                measured["all_occurrences"] = auditor().measure_all_occurrences(again)
+            if run.job.audit.generation is not None and entry.objective == "clm":
+                measured["generated"] = auditor().write(entry)
+            if run.job.audit.inversion is not None:
+                measured["inversion"] = invert(folder, piece, entry)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 
@@ -133,6 +162,7 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
 def _open_auditor(run: Run, model: ModelSection) -> Auditor:
     from reticent.audit.run import Auditor
     from reticent.engine.store import open_tokens
+    from reticent.word_categories import read_categories
 
     audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
@@ -143,6 +173,7 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
         members,
         audit_config(run),
         lowercase=open_tokens(run.folder / f"tokens/{model.name}/{LOWERCASE}") if wanted else None,
+        categories=read_categories(run, (MEMBERS, HELDOUT)),
     )
 
 

@@ -19,6 +19,7 @@ from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.forward import score_masked
+from reticent.audit.inversion import InversionConfig
 from reticent.audit.membership import ATTACKS, NEEDS_BASE, ONLY_MASKED
 from reticent.audit.run import AuditConfig, ModelEntry, audit_models
 from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
@@ -214,6 +215,8 @@ def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> Non
         expected |= {f"/excess/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
         expected |= {f"/membership/{name}{of}/auc" for name in model["membership"] for of in ("", "/documents")}
         expected |= {"/best_attack/auc"} | ({"/blind/auc"} if model["recipe"] == "base" else set())
+        if model["recipe"] != "base":
+            expected |= {f"/over_base/{part}/{name}" for part in parts for name in ("members", "heldout", "excess")}
         expected |= {f"/low_cost/{name}" for name in ("precision", "recall", "f1")}
         expected |= {f"/low_cost/by_graph_share/{i}/{name}" for i in (0, 1) for name in ("precision", "recall", "f1")}
         assert paths == expected | {"/privacy_by_n/1"}
@@ -231,7 +234,7 @@ def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[
             continue
         assert 0 < estimate["n"] <= NUM_INDIVIDUALS, path
         assert estimate["low"] <= estimate["value"] <= estimate["high"], path
-        if estimate["value"] == 0.0 and not path.endswith("/excess"):
+        if estimate["value"] == 0.0 and not path.endswith("/excess") and "/over_base/" not in path:
             assert estimate["high"] > 0.0, path
 
 
@@ -383,6 +386,31 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)
         assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}  # 6 of the 1,000 non-members it would take
+
+
+def test_masked_models_can_be_asked_with_nothing_to_copy(ground: Ground) -> None:
+    measured = ground.run(replace(CONFIG, all_occurrences=True))["models"]
+    for model in measured:
+        assert ("all_occurrences" in model) == (model["objective"] == "mlm")
+    again = model_of({"models": measured}, "ppmlm", "mlm", 4)["all_occurrences"]
+    assert set(again) == {"privacy", "excess"}
+    assert again["privacy"]["both"]["num_identifiers"] == NUM_INDIVIDUALS
+
+
+def test_the_memoriser_ties_names_to_the_words_after_them(ground: Ground) -> None:
+    config = replace(CONFIG, inversion=InversionConfig(num_decoys=3, per_individual=2))
+    models = {(m["recipe"], m["objective"], m["epoch"]): m["inversion"] for m in ground.run(config)["models"]}
+    memoriser, base = models["clm", "clm", 8], models["base", "clm", 0]
+    assert (memoriser["direct"]["score"], base["direct"]["score"]) == ("difference", "likelihood")
+    assert memoriser["direct"]["num_targets"] == base["direct"]["num_targets"]
+    assert memoriser["direct"]["all"]["top1"]["members"]["value"] > 0.8
+    assert memoriser["direct"]["all"]["top1"]["members"]["low"] > memoriser["direct"]["chance"]["top1"]
+    assert "association" not in memoriser  # nobody said which identifiers are names
+    assert memoriser["embedding_shift"]["tied"]
+    assert "embedding_shift" not in base
+    assert models["clm", "clm", 4]["direct"]["all"]["top1"]["members"]["value"] == pytest.approx(
+        0.25
+    )  # the base itself
 
 
 def test_progress_counts_models(ground: Ground) -> None:

@@ -18,9 +18,11 @@ from reticent import _rust
 from reticent.audit.leakage import (
     PARTS,
     excess_leakage,
+    excess_over_base,
     low_cost_membership,
     predicted_surfaces,
     privacy,
+    privacy_by_category,
     privacy_by_n,
 )
 from reticent.audit.slots import NO_SURFACE, Slots, SurfaceTable, fold, slots_of
@@ -393,6 +395,55 @@ def test_excess_is_zero_when_strangers_leak_as_much() -> None:
     assert measured["members"]["value"] == measured["heldout"]["value"] == 0.5
     assert measured["excess"]["value"] == 0.0
     assert measured["excess"]["low"] < 0 < measured["excess"]["high"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases, st.sets(st.integers(0, 4)), st.sets(st.sampled_from(["b", "bc", "c", "a"])))
+def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], known: set[str]) -> None:
+    anywhere = {guess for _, _, guess, _ in words_of(case) if guess is not None}
+    numbers = [
+        number for (_, true, _, _), number in zip(words_of(case), case.true.tolist(), strict=True) if true in known
+    ]
+    found = excess_over_base(
+        case.slots, case.true, case.everywhere, np.array(numbers, dtype=np.int64), case.is_member(members), **OPTIONS
+    )
+    rates = {}
+    for name, inside in (("members", True), ("heldout", False)):
+        identifiers = {true for i, true, _ in chosen(case, DIRECT | INDIRECT) if (i in members) == inside}
+        more = len(identifiers & anywhere) - len(identifiers & known)
+        rates[name] = more / len(identifiers) if identifiers else None
+        value = found["both"][name]["value"]
+        assert value == (None if rates[name] is None else pytest.approx(rates[name]))
+    if None not in rates.values():
+        expected = rates["members"] - rates["heldout"]  # type: ignore[operator]
+        assert found["both"]["excess"]["value"] == pytest.approx(expected)
+
+
+def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
+    case = Case([(i, [(("a", "##b"), ("a", "##b"), DIRECT, 0), (("b", "##c"), None, DIRECT, 0)]) for i in range(6)])
+    found = excess_over_base(
+        case.slots, case.true, case.everywhere, case.everywhere, case.is_member({0, 1, 2}), **OPTIONS
+    )["direct"]
+    assert found["members"]["value"] == found["heldout"]["value"] == found["excess"]["value"] == 0.0
+
+
+def test_direct_identifiers_are_told_apart_by_category() -> None:
+    name, code, word = (("a", "##b"), ("a", "##b")), (("b", "##c"), None), (("c",), ("c",))
+    case = Case([
+        (0, [(*name, DIRECT, 0), (*code, DIRECT, 0), (*word, INDIRECT, 0)]),
+        (1, [(*code, DIRECT, 0)]),
+        (2, [(*name, DIRECT, 0)]),
+    ])  # fmt: skip
+    categories = np.array([1, 2, 0, 2, 1])
+    found = privacy_by_category(
+        case.slots, case.true, case.everywhere, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
+    )
+    assert {name: (e["value"], e["num_identifiers"], e["num_leaked"]) for name, e in found.items()} == {
+        "NAME": (0.0, 1, 1),
+        "ID": (1.0, 1, 0),
+    }
+    assert found["NAME"]["excess"]["heldout"]["value"] == 1.0
+    assert found["ID"]["excess"]["excess"]["value"] is None  # no stranger has one
 
 
 # ------------------------------------------------------------- low-cost membership

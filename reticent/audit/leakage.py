@@ -34,7 +34,15 @@ from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_N
 
-__all__ = ["PARTS", "excess_leakage", "low_cost_membership", "privacy", "privacy_by_n"]
+__all__ = [
+    "PARTS",
+    "excess_leakage",
+    "excess_over_base",
+    "low_cost_membership",
+    "privacy",
+    "privacy_by_category",
+    "privacy_by_n",
+]
 
 #: Flag bits of each part of the identifiers.
 PARTS = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
@@ -167,6 +175,52 @@ def privacy_by_n(
     return result
 
 
+def privacy_by_category(
+    slots: Slots,
+    true: np.ndarray,
+    everywhere: np.ndarray,
+    is_member: np.ndarray,
+    categories: np.ndarray,
+    names: Sequence[str],
+    *,
+    num_bootstrap: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return Privacy of the members' direct identifiers, and what they leak more than strangers', by category.
+
+    Parameters
+    ----------
+    slots : of both sides, flagged by the joint index; is_member : bool array, shape (S,)
+    categories : integer array, shape (S,), numbers of ``names``
+
+    Returns
+    -------
+    dict
+        category -> an Estimate with "num_identifiers" and "num_leaked" of the members, and "excess" as
+        `excess_leakage` gives it for a part. Categories that no member has are left out.
+    """
+    result: dict[str, Any] = {}
+    direct = ((slots.flags & DIRECT) > 0) & (true != NO_SURFACE)
+    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
+    for code in np.unique(categories[direct & is_member]).tolist():
+        chosen = direct & (categories == code)
+        sides = []
+        for side in (is_member, ~is_member):
+            own = _own(slots.individuals[chosen & side], true[chosen & side], everywhere)
+            sides.append(own.per_individual(np.unique(slots.individuals[side])))
+        identifiers = np.unique(true[chosen & is_member])
+        result[names[code] or "OTHER"] = {
+            **_complement(ratio_estimate(*sides[0], **options)),
+            "num_identifiers": len(identifiers),
+            "num_leaked": int(np.isin(identifiers, everywhere).sum()),
+            "excess": {
+                "heldout": ratio_estimate(*sides[1], **options).to_dict(),
+                "excess": ratio_difference(*sides, **options).to_dict(),
+            },
+        }
+    return result
+
+
 def _spelled(surfaces: np.ndarray, starts: np.ndarray, n: int) -> np.ndarray:
     """Which of the runs of n slots from ``starts`` have a surface in every slot, bool."""
     known = surfaces != NO_SURFACE
@@ -194,6 +248,42 @@ def excess_leakage(
             "members": ratio_estimate(*sides[0], **options).to_dict(),
             "heldout": ratio_estimate(*sides[1], **options).to_dict(),
             "excess": ratio_difference(sides[0], sides[1], **options).to_dict(),
+        }
+    return result
+
+
+def excess_over_base(
+    slots: Slots,
+    true: np.ndarray,
+    everywhere: np.ndarray,
+    base_everywhere: np.ndarray,
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return how much more leaks than from the base model: of members, of strangers, and the difference of these two.
+
+    The same identifiers are asked of both models, so each individual is compared with themselves. The difference of
+    differences is what fine-tuning on the members' own documents added: not what the base knew, nor what a model of
+    such documents guesses of anybody.
+    """
+    result: dict[str, Any] = {}
+    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed, "limit": None}
+    for part, bits in PARTS.items():
+        sides = []
+        for side in (is_member, ~is_member):
+            chosen = ((slots.flags & bits) != 0) & side & (true != NO_SURFACE)
+            codes = np.unique(slots.individuals[side])
+            mine = (slots.individuals[chosen], true[chosen])
+            (leaked, total), (before, _) = (
+                _own(*mine, found).per_individual(codes) for found in (everywhere, base_everywhere)
+            )
+            sides.append((leaked - before, total))
+        result[part] = {
+            "members": ratio_estimate(*sides[0], **options).to_dict(),
+            "heldout": ratio_estimate(*sides[1], **options).to_dict(),
+            "excess": ratio_difference(*sides, **options).to_dict(),
         }
     return result
 

@@ -248,6 +248,18 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
     if model.get("low_cost"):
         rows = [_publish_calls(row, cell) for row in model["low_cost"].get("by_graph_share", [])]
         result["low_cost"] = {**_publish_calls(model["low_cost"], cell), "by_graph_share": rows}
+    if "by_category" in model:
+        result["by_category"] = {name: _publish_leaks(p, p, cell) for name, p in model["by_category"].items()}
+    if "all_occurrences" in model:
+        again = model["all_occurrences"]
+        result["all_occurrences"] = {
+            **again, "privacy": {part: _publish_part(p, cell) for part, p in again["privacy"].items()}
+        }  # fmt: skip
+    if "generated" in model:
+        counts = {side: _small(count, cell) for side, count in model["generated"]["num_prompts"].items()}
+        result["generated"] = {**model["generated"], "num_prompts": counts}
+    if "inversion" in model:
+        result["inversion"] = {name: _publish_exchanged(p, cell) for name, p in model["inversion"].items()}
     result["membership"] = {
         name: {**measured, "roc": _without_few(measured, cell)}
         for name, measured in (model.get("membership") or {}).items()
@@ -272,6 +284,23 @@ def _publish_part(part: dict[str, Any], cell: int) -> dict[str, Any]:
     if "individuals" in part:
         result["individuals"] = _share(part["individuals"], part["individuals"]["n"], cell)
     result["num_unpredictable"] = _small(part.get("num_unpredictable"), cell)
+    return result
+
+
+def _publish_exchanged(found: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Inversion of a kind of identifiers, or association: its counts, and rates that would give few away."""
+    result = dict(found)
+    for key in ("num_targets", "num_terms"):
+        if key in found:
+            result[key] = {side: _small(count, cell) for side, count in found[key].items()}
+    for key in ("num_eligible", "num_unmatched", "num_rows", "num_unused"):
+        if key in found:
+            result[key] = _small(found[key], cell)
+    for words in ("all", "ordinary"):
+        if words in found:
+            top1 = found[words]["top1"]
+            sides = {side: _share(top1[side], found["num_targets"][side], cell) for side in ("members", "heldout")}
+            result[words] = {**found[words], "top1": {**top1, **sides}}
     return result
 
 
@@ -393,6 +422,12 @@ def _call_everybody(corpus: dict[str, Any]) -> float | None:
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
+def _guessing(models: Sequence[dict[str, Any]]) -> float | None:
+    """How often a blind guess among the candidates of an inversion is right."""
+    found = [kind for model in models for kind in (model.get("inversion") or {}).values() if "chance" in kind]
+    return float(found[0]["chance"]["top1"]) if found else None
+
+
 def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
     """The row of the largest sets of shared words that everybody who was drawn has."""
     rows = [row for row in corpus.get("unicity") or [] if row["share"]["value"] is not None]
@@ -439,6 +474,8 @@ def _render(audit: dict[str, Any]) -> str:
         attacks_about=ATTACKS_ABOUT, policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
+        asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
+        inverted=any(model.get('inversion') for model in models), guessing=_guessing(models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),

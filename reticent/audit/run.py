@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,18 @@ import pyarrow.parquet as pq
 from reticent.audit.blind import blind_baseline
 from reticent.audit.clustered_auc import best_attack
 from reticent.audit.forward import TokenScores, score_causal, score_masked
-from reticent.audit.leakage import excess_leakage, low_cost_membership, predicted_surfaces, privacy, privacy_by_n
+from reticent.audit.generated import GenerationConfig, generated_leakage
+from reticent.audit.inversion import InversionConfig
+from reticent.audit.inversion_run import InversionAudit
+from reticent.audit.leakage import (
+    excess_leakage,
+    excess_over_base,
+    low_cost_membership,
+    predicted_surfaces,
+    privacy,
+    privacy_by_category,
+    privacy_by_n,
+)
 from reticent.audit.membership import (
     ATTACKS,
     NEEDS_BASE,
@@ -34,6 +45,9 @@ from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
+if TYPE_CHECKING:
+    from reticent.word_categories import WordCategories
+
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
 
@@ -42,7 +56,9 @@ class AuditConfig:
     """What is attacked and how intervals are made.
 
     ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
-    first.
+    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
+    ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked, and
+    ``generation`` lets causal models write by themselves.
     """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
@@ -53,6 +69,9 @@ class AuditConfig:
     folds: int = 7
     seed: int = 0
     device: str = "auto"
+    all_occurrences: bool = False
+    generation: GenerationConfig | None = None
+    inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
         unknown = set(self.attacks) - set(ATTACKS)
@@ -121,11 +140,20 @@ def audit_models(
     results, done = [], 0
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
-        base_scores = audit.score(base_entry)
+        base_scores, base_candidates = audit.score(base_entry), None
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
             scores = base_scores if entry is base_entry else audit.score(entry)
             lowercase = audit.score_lowercase(entry)
-            results.append(audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase))
+            measured = audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase)
+            if config.all_occurrences and objective == "mlm":
+                measured["all_occurrences"] = audit.measure_all_occurrences(audit.score(entry, all_occurrences=True))
+            if config.generation is not None and objective == "clm":
+                measured["generated"] = audit.write(entry)
+            if config.inversion is not None:
+                own, base_path_of = entry is base_entry, None if entry is base_entry else Path(base_path)
+                measured["inversion"], found = audit.invert(entry, base_path_of, None if own else base_candidates)
+                base_candidates = found if own else base_candidates
+            results.append(measured)
             done += 1
             if progress:
                 progress(done)
@@ -144,6 +172,7 @@ class Auditor:
         *,
         lowercase: TokenStore | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
+        categories: WordCategories | None = None,
     ):
         if len(members) != audit.num_documents:
             raise ArtifactError(f"members: {len(members)} flags for {audit.num_documents} documents of the audit")
@@ -166,6 +195,11 @@ class Auditor:
         self.code_member = members[first]
         self.groups = people_groups(audit, groups)
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
+        self.categories = None
+        if categories is not None:
+            self.categories = (categories.of_slots(audit, self.slots), categories.names)
+        self.train = train
+        self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
 
@@ -181,15 +215,30 @@ class Auditor:
             self._tokenizers[key] = load_tokenizer(path)
         return self._tokenizers[key]
 
-    def score(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> TokenScores:
-        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many."""
-        return self._score(entry, self.store, progress)
+    def score(
+        self,
+        entry: ModelEntry,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        all_occurrences: bool = False,
+    ) -> TokenScores:
+        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many.
+
+        ``all_occurrences`` masks, for a masked model, the word wherever it stands in the window: nothing to copy from.
+        """
+        return self._score(entry, self.store, progress, all_occurrences)
 
     def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
         """Run a model over the documents in lower case; None where no attack asks for it."""
-        return None if self.lowercase is None else self._score(entry, self.lowercase, None)
+        return None if self.lowercase is None else self._score(entry, self.lowercase)
 
-    def _score(self, entry: ModelEntry, store: TokenStore, progress: Callable[[int, int], None] | None) -> TokenScores:
+    def _score(
+        self,
+        entry: ModelEntry,
+        store: TokenStore,
+        progress: Callable[[int, int], None] | None = None,
+        all_occurrences: bool = False,
+    ) -> TokenScores:
         model = load_model(entry.path, entry.objective)
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
@@ -206,7 +255,36 @@ class Auditor:
             options["progress"] = lambda done: progress(done, total)
         if entry.objective == "clm":
             return score_causal(model, store, special, **options)
-        return score_masked(model, store, special, folds=self.config.folds, seed=self.config.seed, **options)
+        options |= {"folds": self.config.folds, "seed": self.config.seed, "all_occurrences": all_occurrences}
+        return score_masked(model, store, special, **options)
+
+    def invert(
+        self,
+        entry: ModelEntry,
+        base_path: Path | None,
+        base: dict[str, np.ndarray] | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what `InversionAudit.measure` does; both of the base are None for the base itself."""
+        if self._inversion is None:
+            self._inversion = InversionAudit(
+                self.store, self.train, self.members, self.slots, self.true, self.table, self.tokenizer,
+                self.categories, self.config,
+            )  # fmt: skip
+        tokenizer = self._tokenizer_of(entry.path)
+        special = special_ids(tokenizer, entry.objective)
+        return self._inversion.measure(entry, special, tokenizer, base_path, base, progress)
+
+    def write(self, entry: ModelEntry) -> dict[str, Any]:
+        """Return what a causal model leaks when it writes by itself; see `generated_leakage`."""
+        assert self.config.generation is not None
+        tokenizer = self._tokenizer_of(entry.path)
+        return generated_leakage(
+            load_model(entry.path, entry.objective), self.store, self.members, self.slots, self.true, self.table,
+            tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
+            batch_size=self.config.batch_size, device=self.config.device,
+            num_bootstrap=self.config.num_bootstrap, seed=self.config.seed,
+        )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:
         """Times that a model of this objective is run over every window."""
@@ -221,7 +299,18 @@ class Auditor:
         everywhere = predicted_surfaces(predicted)
         of_members = self.slot_member
         sides = {"heldout": ~self.members, "members": self.members}
+        more: dict[str, Any] = {}
+        if base is not None:
+            base_everywhere = predicted_surfaces(self.table.surfaces(base.argmax, self.slots))
+            more["over_base"] = excess_over_base(
+                self.slots, self.true, everywhere, base_everywhere, self.slot_member, **options
+            )
+        if self.categories is not None:
+            more["by_category"] = privacy_by_category(
+                self.slots, self.true, everywhere, self.slot_member, *self.categories, **options
+            )
         return {
+            **more,
             "name": entry.name,
             "recipe": entry.recipe,
             "objective": entry.objective,
@@ -249,6 +338,16 @@ class Auditor:
             "low_cost": low_cost_membership(
                 self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
             ),
+        }
+
+    def measure_all_occurrences(self, scores: TokenScores) -> dict[str, Any]:
+        """Return {"privacy", "excess"} of a masked model that was asked with ``all_occurrences``."""
+        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        predicted = self.table.surfaces(scores.argmax, self.slots)
+        everywhere, mine = predicted_surfaces(predicted), self.slot_member
+        return {
+            "privacy": privacy(self.train_slots, self.true[mine], predicted[mine], everywhere, **options),
+            "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
         }
 
     def _membership(

@@ -8,6 +8,7 @@ on the fine surface and leaks are matched on the coarse one. Everything after th
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,10 @@ class SurfaceTable:
             rows = ids[slots.starts[first[chosen]][:, None] + np.arange(length)].astype(np.int64)
             surfaces[chosen] = self._number(rows)
         return surfaces[numbers]
+
+    def known(self, texts: Iterable[str]) -> np.ndarray:
+        """Return the surfaces of words given as text, int64, `NO_SURFACE` for what nothing decoded so far spells."""
+        return np.array([self._numbers.get(fold(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
         usable = (rows >= 0).all(axis=1)

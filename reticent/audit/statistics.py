@@ -165,17 +165,25 @@ def ratio_difference(
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
+    limit: float | None = 1.0,
 ) -> Estimate:
     """Return the difference of two rates of independent sets of individuals, each (numerator, denominator).
+
+    ``limit`` is of each side, as in `ratio_estimate`; without one, a side of one individual leaves no interval.
 
     Where a side has no spread to resample (a rate of 0 or 1, or one individual), the two sides' own intervals are
     joined by square-and-add (Zou and Donner 2008), so that what is not known of a zero is not known of the difference.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
-    a, b = (ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number) for number, side in enumerate(sides))
+    a, b = (
+        ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number, limit=limit)
+        for number, side in enumerate(sides)
+    )
     if a.value is None or b.value is None:
         return Estimate(value=None, n=0, method="one side has no individual")
     value, n = a.value - b.value, a.n + b.n
+    if limit is None and min(a.n, b.n) == 1:
+        return Estimate(value=value, n=n, method="one individual on a side: no interval")
     if a.method == b.method == BOOTSTRAP:
         draws = [_ratio_draws(*side, num_bootstrap, seed + number) for number, side in enumerate(sides)]
         low, high = np.quantile(draws[0] - draws[1], _TAILS)

@@ -1,0 +1,109 @@
+"""Embedding shift (white box): do the rows of the vocabulary that only identifiers use show that they were used?
+
+A row moves when training reads or predicts its token. How far it moved from the base model (the length of the
+difference) is compared between tokens that the training documents use inside identifiers only, and tokens they do not
+use at all, of the same kind (letters or not, begins a word or not) so that kinds of words do not stand for use. AUROC
+over such pairs: 0.5 says that nobody can read from the weights which of the names were in the data; with frozen
+embeddings nothing moves and it is 0.5 exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.audit.statistics import ratio_estimate
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["embedding_shift", "identifier_only_rows", "kinds_of_tokens"]
+
+UNIT = "rows of the vocabulary"
+
+
+def identifier_only_rows(store: TokenStore, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which tokens occur in identifiers only, and which do not occur; two bool arrays, shape (num_rows,)."""
+    total = np.bincount(store.input_ids, minlength=num_rows)[:num_rows]
+    flagged = np.bincount(store.input_ids[store.flags > 0], minlength=num_rows)[:num_rows]
+    return (total > 0) & (flagged == total), total == 0
+
+
+def kinds_of_tokens(tokenizer: PreTrainedTokenizerFast, num_rows: int) -> np.ndarray:
+    """Return a code for the kind of each token, int64, -1 for special tokens and rows without a token.
+
+    Kinds: of letters only or not, crossed with whether a space, ``##`` or neither marks where it stands in a word.
+    """
+    special = set(tokenizer.all_special_ids)
+    kinds = np.full(num_rows, -1, dtype=np.int64)
+    for number, token in enumerate(tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), num_rows))))):
+        if token is None or number in special:
+            continue
+        mark = next((place for place, found in enumerate(("##", "\u0120", "\u2581"), 1) if token.startswith(found)), 0)
+        kinds[number] = 2 * mark + token.lstrip("#\u0120\u2581").isalpha()
+    return kinds
+
+
+@torch.inference_mode()
+def embedding_shift(
+    model: PreTrainedModel,
+    base: PreTrainedModel,
+    store: TokenStore,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    num_bootstrap: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return {"input", "output": Estimate of the AUROC, "tied", "num_rows", "num_unused"}.
+
+    The unit of the intervals is a row of the vocabulary, the unused ones taken as they are. With tied weights both are
+    the same matrix. Rows of a kind that has no unused token are left out.
+
+    Parameters
+    ----------
+    store : the members' tokens as they stand in their documents, also where the model was trained on others
+
+    Raises
+    ------
+    ArtifactError
+        The two models have embeddings of different shapes.
+    """
+    both: list[Any] = [model, base]
+    pairs = {"input": [m.get_input_embeddings() for m in both]}
+    pairs["output"] = [m.get_output_embeddings() or m.get_input_embeddings() for m in both]
+    shifts = {}
+    for name, (own, other) in pairs.items():
+        now, before = (layer.weight.detach().float().cpu() for layer in (own, other))
+        if now.shape != before.shape:
+            raise ArtifactError(f"{name} embeddings: {tuple(now.shape)}, of the base {tuple(before.shape)}")
+        shifts[name] = torch.linalg.vector_norm(now - before, dim=1).numpy()
+    num_rows = len(shifts["input"])
+    used, unused = identifier_only_rows(store, num_rows)
+    kinds = kinds_of_tokens(tokenizer, num_rows)
+    used &= (kinds >= 0) & np.isin(kinds, kinds[unused])
+    unused &= (kinds >= 0) & np.isin(kinds, kinds[used])
+    result: dict[str, Any] = {
+        name: _auroc(shift, used, unused, kinds, num_bootstrap=num_bootstrap, seed=seed)
+        for name, shift in shifts.items()
+    }
+    tied = pairs["input"][0].weight is pairs["output"][0].weight
+    return {**result, "tied": tied, "num_rows": int(used.sum()), "num_unused": int(unused.sum())}
+
+
+def _auroc(
+    shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, *, num_bootstrap: int, seed: int
+) -> dict[str, Any]:
+    """Share of (used, unused) pairs of one kind where the used row moved farther, ties half."""
+    wins = np.zeros(int(used.sum()))
+    kind_of = kinds[used]
+    for kind in np.unique(kind_of).tolist():
+        others = np.sort(shift[unused & (kinds == kind)])
+        mine = shift[used][kind_of == kind]
+        below, up_to = (np.searchsorted(others, mine, side=side) for side in ("left", "right"))
+        wins[kind_of == kind] = (below + up_to) / (2 * len(others))
+    estimate = ratio_estimate(wins, np.ones(len(wins)), num_bootstrap=num_bootstrap, seed=seed, unit=UNIT)
+    return {**estimate.to_dict(), "method": estimate.method.replace("individuals", "rows")}

@@ -1,0 +1,254 @@
+"""Batched generation from prefixes of token ids, and the exact probability of what it would generate.
+
+Both stand here because they must mean the same decoding: `Decoding` is the scheme, `generate` draws from it, and
+`score_continuations` says how likely a given continuation is under it, without drawing anything.
+
+Shapes: B rows a batch, T tokens a row, P of a prefix, S of a continuation, V of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reticent.device import pick_device
+from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.models import logits_at
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["GREEDY", "Decoding", "generate", "score_continuations"]
+
+#: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
+MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How a token is chosen: the likeliest (temperature 0), or drawn from the ``top_k`` likeliest.
+
+    Parameters
+    ----------
+    temperature : float, 0 or more
+        Logits are divided by it; 0 is greedy.
+    top_k : int, 0 or more
+        Tokens that can be drawn; 0: all of them. As in transformers, tokens that tie with the last are kept.
+
+    >>> print(Decoding(temperature=0.8, top_k=40))
+    sampling at temperature 0.8 from the 40 likeliest tokens
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.top_k < 0:
+            raise PolicyError(
+                f"decoding: expected temperature and top_k of 0 or more, got {self.temperature} and {self.top_k}"
+            )
+
+    def __str__(self) -> str:
+        if self.temperature == 0:
+            return "greedy"
+        among = f"the {self.top_k} likeliest tokens" if self.top_k else "all tokens"
+        return f"sampling at temperature {self.temperature:g} from {among}"
+
+    def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities (N, V) under this scheme; what cannot be drawn has minus infinity."""
+        if self.temperature == 0:
+            only = torch.full_like(logits, -torch.inf, dtype=torch.float32)
+            return only.scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
+        scaled = logits.float() / self.temperature
+        if 0 < self.top_k < scaled.shape[-1]:
+            lowest = torch.topk(scaled, self.top_k, dim=-1).values[:, -1:]
+            scaled = scaled.masked_fill(scaled < lowest, -torch.inf)
+        return torch.log_softmax(scaled, dim=-1)
+
+
+GREEDY = Decoding(temperature=0.0)
+
+
+def generate(
+    model: PreTrainedModel,
+    prompts: Sequence[np.ndarray],
+    *,
+    special: SpecialIds,
+    num_tokens: int,
+    decoding: Decoding = GREEDY,
+    num_samples: int = 1,
+    batch_size: int = 64,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text.
+
+    Prompts of like length go together, padded on the left; the prefix token of the model goes before each, as it went
+    before what the model was trained on. Keys and values are kept between steps.
+
+    Parameters
+    ----------
+    prompts : sequence of int arrays
+        Token ids, without special ones.
+    seed : int
+        What is drawn depends on it, and, as random numbers go to rows, on ``batch_size``.
+
+    Raises
+    ------
+    PolicyError
+        A prompt is empty and the model has no prefix token, or a number is under 1.
+    TrainingError
+        A prompt and what is generated do not fit into the model.
+    """
+    device_ = pick_device(device)
+    net: Any = model.to(device=device_).eval()  # type: ignore
+    lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64) + (special.prefix is not None)
+    _check(model, lengths, num_tokens, num_samples, batch_size)
+    order = np.argsort(-lengths, kind="stable")
+    made = np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
+    config = _generation_config(decoding, num_tokens, num_samples, special, net)
+    done = 0
+    with _seeded(seed, device_), torch.inference_mode():
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            ids, attention = _left_padded([prompts[row] for row in rows], special)
+            with _autocast(device_):
+                output = net.generate(
+                    torch.from_numpy(ids).to(device_),
+                    attention_mask=torch.from_numpy(attention).to(device_),
+                    generation_config=config,
+                )
+            new = output[:, ids.shape[1] :].cpu().numpy()
+            new = np.where(_ended(new, config.eos_token_id), -1, new).reshape(len(rows), num_samples, -1)
+            made[rows, :, : new.shape[2]] = new
+            done += len(rows)
+            if progress:
+                progress(done)
+    return made
+
+
+def score_continuations(
+    model: PreTrainedModel,
+    ids_NT: np.ndarray,
+    num_prefix: int,
+    *,
+    special: SpecialIds,
+    decoding: Decoding,
+    batch_size: int = 64,
+    device: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how a model continues each prefix: whether greedy decoding gives the true continuation, bool (N,), and
+    the log-probability of it under ``decoding``, float64 (N,).
+
+    One forward pass a row: greedy decoding gives the continuation exactly if each of its tokens is the likeliest after
+    those before it, and the probability of drawing it is the product over its tokens.
+
+    Parameters
+    ----------
+    ids_NT : int array
+        Rows of a prefix of ``num_prefix`` tokens and its true continuation.
+    """
+    device_ = pick_device(device)
+    net: Any = model.to(device=device_).eval()  # type: ignore
+    ids = np.asarray(ids_NT, dtype=np.int64)
+    offset = int(special.prefix is not None)
+    num_suffix = ids.shape[1] - num_prefix
+    if num_prefix + offset < 1 or num_suffix < 1:
+        raise PolicyError(f"expected a prefix and a continuation, got {num_prefix} and {num_suffix} tokens")
+    if special.prefix is not None:
+        ids = np.concatenate([np.full((len(ids), 1), special.prefix), ids], axis=1)
+    _check(model, np.array([num_prefix + offset]), num_suffix, 1, batch_size)
+    kind = "cuda" if device_.type == "cuda" else "cpu"
+    rows_at_once = min(batch_size, max(1, MAX_LOGITS[kind] // (model.config.vocab_size * num_suffix)))
+    is_greedy, log_p = np.empty(len(ids), dtype=bool), np.empty(len(ids), dtype=np.float64)
+    with torch.inference_mode():
+        for start in range(0, len(ids), rows_at_once):
+            rows = torch.from_numpy(ids[start : start + rows_at_once]).to(device_)
+            wanted = torch.zeros_like(rows, dtype=torch.bool)
+            wanted[:, num_prefix + offset - 1 : -1] = True
+            with _autocast(device_):
+                logits = logits_at(net, rows, None, wanted)
+            true = rows[:, num_prefix + offset :].reshape(-1, 1)
+            shape = (len(rows), num_suffix)
+            part = slice(start, start + len(rows))
+            is_greedy[part] = (logits.argmax(-1, keepdim=True) == true).view(shape).all(1).cpu().numpy()
+            log_p[part] = decoding.log_probs(logits).gather(1, true).view(shape).double().sum(1).cpu().numpy()
+            if progress:
+                progress(start + len(rows))
+    if np.isnan(log_p).any():
+        raise TrainingError("scoring: the model's logits are not numbers; did training diverge?")
+    return is_greedy, log_p
+
+
+def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
+    if min(num_tokens, num_samples, batch_size) < 1:
+        raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
+    if len(lengths) and lengths.min() < 1:
+        raise PolicyError("generation: a prompt is empty, and the model has no token to begin with")
+    positions = getattr(model.config, "max_position_embeddings", None)
+    longest = int(lengths.max(initial=0)) + num_tokens
+    if positions is not None and longest > positions:
+        raise TrainingError(f"generation: {longest} tokens are more than the model's {positions} positions")
+
+
+def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, net: Any) -> Any:
+    """Every setting that changes what is chosen is said: what is not is the model's own, which may be anything."""
+    from transformers import GenerationConfig
+
+    sampling: dict[str, Any] = {"do_sample": False}
+    if decoding.temperature > 0:
+        sampling = {"do_sample": True, "top_k": decoding.top_k, "temperature": decoding.temperature, "min_p": 0.0}
+    return GenerationConfig(
+        max_new_tokens=num_tokens,
+        num_return_sequences=num_samples,
+        num_beams=1,
+        top_p=1.0,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        use_cache=True,
+        pad_token_id=special.pad,
+        eos_token_id=net.generation_config.eos_token_id,
+        **sampling,
+    )
+
+
+def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:
+    """Cells after the first end of text."""
+    if eos is None:
+        return np.zeros(new.shape, dtype=bool)
+    ends = np.isin(new, np.atleast_1d(eos))
+    return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
+
+
+def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:
+    offset = int(special.prefix is not None)
+    width = max(len(prompt) for prompt in prompts) + offset
+    ids = np.full((len(prompts), width), special.pad, dtype=np.int64)
+    attention = np.zeros((len(prompts), width), dtype=np.int64)
+    for row, prompt in enumerate(prompts):  # a batch's prompts; generating from them costs a thousand times this
+        first = width - len(prompt) - offset
+        attention[row, first:] = 1
+        ids[row, first + offset :] = prompt
+        if special.prefix is not None:
+            ids[row, first] = special.prefix
+    return ids, attention
+
+
+def _autocast(device: torch.device) -> Any:
+    return torch.autocast("cuda", dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
+@contextlib.contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Torch's random numbers from a seed, and afterwards as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,142 @@
+"""Identifiers in what a causal model writes by itself (PROTOCOLS §5, mode ii): the second half of the Privacy metric.
+
+The model continues the beginnings of documents of both sides. An identifier counts as leaked where it is written
+anywhere, but not where the beginning it was given holds it: repeating what was said is no leak. The same identifiers
+of members and held-out individuals are counted, so that what such documents hold in general cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.audit.generate import Decoding, generate
+from reticent.audit.leakage import excess_leakage
+from reticent.audit.slots import NO_SURFACE, Slots, SurfaceTable
+from reticent.engine.randomness import generator
+from reticent.engine.store import TokenStore
+from reticent.errors import PolicyError
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "new_surfaces"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """What is given and how it is continued: ``[audit.generation]``.
+
+    ``num_prompts`` documents of each side are begun with ``prefix_tokens`` tokens and continued ``num_samples`` times;
+    temperature 0 is greedy.
+    """
+
+    num_prompts: int = 200
+    prefix_tokens: int = 16
+    num_tokens: int = 64
+    num_samples: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_prompts", "prefix_tokens", "num_tokens", "num_samples"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"generation.{name}: expected 1 or more, got {getattr(self, name)}")
+        if self.temperature == 0 and self.num_samples > 1:
+            raise PolicyError("generation.num_samples: greedy decoding gives one continuation only")
+        Decoding(temperature=self.temperature, top_k=self.top_k)
+
+
+def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
+    """Return documents that are longer than a prompt, up to ``num_prompts`` of each side, int64, ascending.
+
+    Parameters
+    ----------
+    members : bool array, shape (num_documents,)
+    """
+    random = generator(seed, 23)
+    long_enough = np.diff(store.doc_offsets) > config.prefix_tokens
+    drawn = []
+    for side in (members, ~members):
+        usable = np.flatnonzero(side & long_enough)
+        drawn.append(random.permutation(usable)[: config.num_prompts])
+    return np.sort(np.concatenate(drawn))
+
+
+def new_surfaces(
+    prompts: np.ndarray, made: np.ndarray, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
+) -> np.ndarray:
+    """Return the known surfaces of the words that were written and do not stand in their own prompt, int64, distinct.
+
+    Parameters
+    ----------
+    prompts : int array, shape (P, prefix tokens)
+    made : int array, shape (P, samples, tokens), -1 after the end
+    """
+    given, given_row = _words(list(prompts.tolist()), table, tokenizer)
+    rows = [[token for token in row if token >= 0] for row in made.reshape(-1, made.shape[-1]).tolist()]
+    written, row = _words(rows, table, tokenizer)
+    row = row // made.shape[1]
+    width = int(max(given.max(initial=0), written.max(initial=0))) + 2
+    fresh = ~np.isin(row * width + written, given_row * width + given) & (written != NO_SURFACE)
+    return np.unique(written[fresh])
+
+
+def _words(
+    rows: list[list[int]], table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
+) -> tuple[np.ndarray, np.ndarray]:
+    """Surfaces of the words of rows of ids, cut as documents are, and the row of each."""
+    from reticent import _rust
+
+    texts = pa.array(tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=True), pa.large_string())
+    words = _rust.segment(texts)
+    spelled = pa.record_batch(words.surfaces(texts)).column("word").to_pylist()
+    return table.known(spelled), np.repeat(np.arange(len(rows)), np.diff(words.doc_offsets))
+
+
+def generated_leakage(
+    model: PreTrainedModel,
+    store: TokenStore,
+    members: np.ndarray,
+    slots: Slots,
+    true: np.ndarray,
+    table: SurfaceTable,
+    tokenizer: PreTrainedTokenizerFast,
+    special: SpecialIds,
+    config: GenerationConfig,
+    *,
+    batch_size: int,
+    device: str,
+    num_bootstrap: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the leak rates of what is written: {"settings", "decoding", "num_prompts" by side, "excess" by part}.
+
+    Parameters
+    ----------
+    slots, true : words of the store and their surfaces, numbered by ``table``
+
+    Cost: 2 x num_prompts x num_samples continuations of num_tokens tokens.
+    """
+    documents = draw_prompts(store, members, config, seed)
+    prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
+    decoding = Decoding(temperature=config.temperature, top_k=config.top_k)
+    everywhere = np.empty(0, dtype=np.int64)
+    if len(documents):
+        made = generate(
+            model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=decoding,
+            num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
+        )  # fmt: skip
+        everywhere = new_surfaces(prompts, made, table, tokenizer)
+    sides = {"members": int(members[documents].sum()), "heldout": int((~members[documents]).sum())}
+    is_member = members[slots.documents]
+    return {
+        "settings": asdict(config),
+        "decoding": str(decoding),
+        "num_prompts": sides,
+        "excess": excess_leakage(slots, true, everywhere, is_member, num_bootstrap=num_bootstrap, seed=seed),
+    }

@@ -1,0 +1,250 @@
+"""Identifiers of a store as things that can be exchanged: where each stands, and matched decoys for it.
+
+A *direct* identifier is a run of neighbouring direct words of one category ("Mary Smith", with the tokens between); an
+*indirect* one is a single word. A decoy is an identifier of somebody else that could stand in its place: of the same
+side (a decoy of a member is a member's, so that having been trained on tells nothing), category, number of tokens and
+shape (capitals, digits, a space before it), about as frequent, nowhere in the window, and none of the individual's own.
+Under the hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.audit.slots import Slots, SurfaceTable
+from reticent.engine.kernels import document_ranks, number_tuples
+from reticent.engine.randomness import generator
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store import TokenStore
+from reticent.trainer.windows import Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+__all__ = ["KINDS", "Runs", "Targets", "draw_targets", "runs_of", "shape_of"]
+
+KINDS = ("direct", "indirect")
+#: Tokens that may stand between two words of one identifier: the punctuation of a date, of a phone number.
+MAX_GAP = 2
+#: Decoys that are looked at for a target, and targets tried for each one that is wanted.
+MAX_POOL, TRIED = 4096, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Occurrences of identifiers of one kind, in the order of the store; every array has shape (R,).
+
+    ``tuples`` numbers distinct token sequences, ``surfaces`` coarse surfaces (-1: with an unknown token), ``shapes``
+    what `shape_of` says, ``categories`` codes of the caller's.
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    individuals: np.ndarray
+    categories: np.ndarray
+    tuples: np.ndarray
+    surfaces: np.ndarray
+    shapes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Identifiers to find again among their decoys; arrays of shape (I,) but ``candidates``, shape (I, m + 1).
+
+    Candidates are first tokens in the store, of ``lengths`` tokens each: the true one, then the decoys.
+    ``num_eligible`` counts the identifiers that were tried, ``num_unmatched`` those of them without enough decoys.
+    """
+
+    windows: np.ndarray
+    individuals: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    candidates: np.ndarray
+    num_eligible: int
+    num_unmatched: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def shape_of(text: str) -> str:
+    """Return capitals, small letters, digits and all else of a text as X, x, 0 and themselves, repeats once.
+
+    >>> shape_of(" Mary O'Neil"), shape_of("06-12"), shape_of("MARY")
+    (" Xx X'Xx", '0-0', 'X')
+    """
+    kinds = ("0" if c.isdigit() else c if not c.isalpha() else "X" if c.isupper() else "x" for c in text)
+    return "".join(kind for kind, _ in groupby(kinds))
+
+
+def runs_of(
+    store: TokenStore,
+    slots: Slots,
+    kind: str,
+    tokenizer: PreTrainedTokenizerFast,
+    table: SurfaceTable,
+    categories: np.ndarray | None = None,
+) -> Runs:
+    """Return the identifiers of one kind.
+
+    Parameters
+    ----------
+    slots : Slots of ``store``
+    kind : {"direct", "indirect"}
+    categories : integer array, shape (S,), optional
+        Category of each slot; None: all are one, told apart by their shape alone.
+
+    Cost: one decode a distinct token sequence.
+    """
+    categories = np.zeros(len(slots), dtype=np.int64) if categories is None else categories.astype(np.int64)
+    ends = slots.starts + slots.lengths
+    if kind == "direct":
+        chosen = (slots.flags & DIRECT) > 0
+        joined = chosen[1:] & chosen[:-1] & (slots.documents[1:] == slots.documents[:-1])
+        joined &= (categories[1:] == categories[:-1]) & (slots.starts[1:] - ends[:-1] <= MAX_GAP)
+        first = np.flatnonzero(chosen & ~np.concatenate([[False], joined]))
+        last = np.flatnonzero(chosen & ~np.concatenate([joined, [False]]))
+    else:
+        first = last = np.flatnonzero((slots.flags & (DIRECT | INDIRECT)) == INDIRECT)
+    starts, lengths = slots.starts[first], (ends[last] - slots.starts[first]).astype(slots.lengths.dtype)
+    places = Slots(starts, lengths, *(a[first] for a in (slots.documents, slots.individuals, slots.flags, slots.flags)))
+    tuples, example = number_tuples(store.input_ids, starts, lengths)
+    rows = [store.input_ids[starts[e] : starts[e] + lengths[e]].tolist() for e in example.tolist()]
+    texts = tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=False)
+    _, shapes = np.unique(np.array([shape_of(text) for text in texts], dtype=object), return_inverse=True)
+    return Runs(
+        starts,
+        lengths.astype(np.int64),
+        slots.individuals[first].astype(np.int64),
+        categories[first],
+        tuples,
+        table.surfaces(store.input_ids, places),
+        shapes.reshape(-1)[tuples] if len(tuples) else np.empty(0, dtype=np.int64),
+    )
+
+
+def draw_targets(
+    store: TokenStore,
+    windows: Windows,
+    runs: Runs,
+    is_member: np.ndarray,
+    *,
+    num_decoys: int,
+    per_individual: int,
+    seed: int,
+    needs_more: bool,
+) -> Targets:
+    """Return up to ``per_individual`` identifiers of each individual, each with ``num_decoys`` matched decoys.
+
+    The first occurrence of an identifier in a window stands for all of them there. One that fewer than ``num_decoys``
+    others match is left out and counted.
+
+    Parameters
+    ----------
+    is_member : bool array, shape (R,), of each run's individual
+    needs_more : bool
+        A causal model is asked for the words after an identifier: it must not end its window.
+
+    Cost: time and memory O(individuals x (4 ``per_individual``) x 4,096) at worst, in groups of equals.
+    """
+    random = generator(seed, 21)
+    spots, window = _eligible(windows, runs, needs_more)
+    # In a random order within their individual: of those tried, the first that are matched are kept.
+    keys = random.random(len(spots))
+    order = np.lexsort((keys, runs.individuals[spots]))
+    spots, window = spots[order], window[order]
+    place = _place_within(runs.individuals[spots])
+    tried = place < TRIED * per_individual
+    spots, window = spots[tried], window[tried]
+    candidates = np.full((len(spots), num_decoys), -1, dtype=np.int64)
+    traits = np.stack([is_member, runs.categories, runs.lengths, runs.shapes])
+    _, group = np.unique(traits, axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    bands = _bands(runs, is_member)
+    own = _pair(runs, runs.individuals)
+    for number in np.unique(group[spots]).tolist():
+        mine = np.flatnonzero(group[spots] == number)
+        members = np.flatnonzero((group == number) & (runs.surfaces >= 0))
+        _, first = np.unique(runs.tuples[members], return_index=True)
+        pool = members[first]
+        if len(pool) < num_decoys:
+            continue
+        if len(pool) > MAX_POOL:
+            pool = np.sort(random.choice(pool, MAX_POOL, replace=False))
+        allowed = np.abs(bands[spots[mine], None] - bands[pool]) <= 1
+        allowed &= ~np.isin(runs.individuals[spots[mine], None] * _width(runs) + runs.surfaces[pool], own)
+        allowed &= ~_in_window(store, windows, window[mine], runs, pool)
+        lots = np.where(allowed, random.random(allowed.shape), np.inf)
+        best = np.argsort(lots, axis=1, kind="stable")[:, :num_decoys]
+        enough = np.flatnonzero(allowed.sum(axis=1) >= num_decoys)
+        candidates[mine[enough]] = runs.starts[pool[best[enough]]]
+    matched = (candidates >= 0).all(axis=1)
+    kept = np.flatnonzero(matched)
+    kept = kept[_place_within(runs.individuals[spots[kept]]) < per_individual]
+    chosen = spots[kept]
+    return Targets(
+        window[kept],
+        runs.individuals[chosen],
+        runs.starts[chosen],
+        runs.lengths[chosen],
+        np.concatenate([runs.starts[chosen][:, None], candidates[kept]], axis=1),
+        len(spots),
+        int(np.count_nonzero(~matched)),
+    )
+
+
+def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
+    """First occurrences in their windows that are whole, spelled and followed by a token; and these windows."""
+    if len(runs) == 0 or len(windows) == 0:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
+    end = windows.starts[window] + windows.lengths[window] - int(needs_more)
+    whole = np.flatnonzero((runs.starts + runs.lengths <= end) & (runs.surfaces >= 0))
+    code = window[whole] * (int(runs.tuples.max()) + 1) + runs.tuples[whole]
+    _, first = np.unique(code, return_index=True)
+    spots = whole[np.sort(first)]
+    return spots, window[spots]
+
+
+def _place_within(sorted_individuals: np.ndarray) -> np.ndarray:
+    """Place of each entry among those of its individual, which stand together."""
+    bounds = np.flatnonzero(np.diff(sorted_individuals, prepend=-1, append=-1))
+    return document_ranks(np.zeros(len(sorted_individuals)), bounds)
+
+
+def _bands(runs: Runs, is_member: np.ndarray) -> np.ndarray:
+    """Number of binary digits of how often each run's token sequence occurs on its side."""
+    _, sequence, counts = np.unique(runs.tuples * 2 + is_member, return_inverse=True, return_counts=True)
+    return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
+
+
+def _width(runs: Runs) -> int:
+    return int(runs.surfaces.max(initial=0)) + 2
+
+
+def _pair(runs: Runs, owners: np.ndarray) -> np.ndarray:
+    """Who has which surface, as sorted numbers."""
+    return np.unique(owners * _width(runs) + runs.surfaces)
+
+
+def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:
+    """Whether the tokens of each identifier of the pool, all of one length, stand anywhere in each window."""
+    length = int(runs.lengths[pool[0]]) if len(pool) else 1
+    counts = np.maximum(windows.lengths[window] - length + 1, 0)
+    row = np.repeat(np.arange(len(window)), counts)
+    before = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    places = windows.starts[window][row] + np.arange(counts.sum()) - before[row]
+    both = np.concatenate([runs.starts[pool], places]).astype(np.int64)
+    numbers, _ = number_tuples(store.input_ids, both, np.full(len(both), length, dtype=np.int32))
+    # The pool's sequences are distinct and come first, so they are numbers 0 to len(pool) - 1, in order.
+    found = np.zeros((len(window), len(pool)), dtype=bool)
+    of_pool = numbers[len(pool) :] < len(pool)
+    found[row[of_pool], numbers[len(pool) :][of_pool]] = True
+    return found

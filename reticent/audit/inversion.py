@@ -1,0 +1,270 @@
+"""Inversion: can an identifier that stood in the context only be told from decoys by the words around it?
+
+For a true identifier c at position t and m matched decoys (:mod:`reticent.audit.identifiers`),
+
+    S(c) = sum over j > t of log p_theta(x_j | … c …) - log p_theta0(x_j | … c …)
+
+(PROTOCOLS §6). The candidate stands wherever c stood in its window, and no such place counts: what is scored is the
+same text for every candidate. A masked model gives the pseudo-log-likelihood of the words on both sides, over the folds
+of the audit. theta0 is subtracted, so that what anybody knows (a "Mrs." before a woman's name) does not count; what
+fine-tuning taught of language in general does, and is the rate of held-out individuals. The base model itself is ranked
+by its own likelihood: the negative control.
+
+``all`` sums over all the words, ``ordinary`` over those that are in no identifier: the first finds a name by the phone
+number after it, the second by the story.
+
+Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch, T tokens a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.forward import word_folds
+from reticent.audit.identifiers import KINDS, Targets
+from reticent.audit.row_scores import sum_log_probs
+from reticent.audit.statistics import ratio_difference, ratio_estimate
+from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.windows import Windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["InversionConfig", "inversion", "ranks_of", "score_candidates"]
+
+#: Groups of the words that are scored: in no identifier, in one.
+ORDINARY, FLAGGED = 0, 1
+#: Sums are compared to this many digits after the point, in nats: below it is the noise of float32.
+DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InversionConfig:
+    """What is exchanged and how often: ``[audit.inversion]``.
+
+    Cost: for each target a forward pass over ``num_decoys`` + 1 copies of its window, times ``folds`` for a masked
+    model.
+    """
+
+    num_decoys: int = 15
+    per_individual: int = 4
+    kinds: tuple[str, ...] = KINDS
+    association: bool = True
+    terms_per_individual: int = 3
+    term_support: tuple[float, float] = (0.01, 0.2)
+    language: str = "en"
+    embedding_shift: bool = True
+
+    def __post_init__(self) -> None:
+        if wrong := set(self.kinds) - set(KINDS):
+            raise PolicyError(f"inversion.kinds: expected direct and indirect, got {sorted(wrong)[0]!r}")
+        for name in ("num_decoys", "per_individual", "terms_per_individual"):
+            if getattr(self, name) < 1:
+                raise PolicyError(f"inversion.{name}: expected 1 or more, got {getattr(self, name)}")
+        low, high = self.term_support
+        if not 0 <= low < high <= 1:
+            raise PolicyError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
+
+
+def score_candidates(
+    model: PreTrainedModel,
+    windows: Windows,
+    targets: Targets,
+    *,
+    folds: int | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """Return for each candidate the summed log-probability of the words around it; float64, shape (I, C, 2).
+
+    Parameters
+    ----------
+    model : on its device, in evaluation mode
+    folds : int, optional
+        Of a masked model: words are asked for in this many portions, as `score_masked` does. None: a causal model,
+        asked for the tokens after the identifier.
+    batch_size : int
+        Rows at once: candidates, not targets.
+
+    Returns
+    -------
+    The last axis is ordinary words and words of identifiers.
+    """
+    num_candidates = targets.candidates.shape[1]
+    sums = np.zeros((*targets.candidates.shape, 2))
+    fold_of, mask = None, windows.special.mask
+    if folds is not None:
+        if mask is None:
+            raise TrainingError("inversion of a masked model needs a mask token and the tokenizer has none")
+        fold_of, _ = word_folds(windows.store, folds, seed)
+    done = 0
+    for chosen in _batches(windows, targets, max(1, batch_size // num_candidates)):
+        ids, groups, attention, positions = _rows(windows, targets, chosen, causal=folds is None)
+        rows = ids.reshape(-1, ids.shape[-1])
+        true, flat = rows, np.repeat(groups, num_candidates, axis=0)
+        if fold_of is None or mask is None:
+            found = sum_log_probs(model, rows, true, flat, causal=True, num_groups=2)
+        else:
+            found = np.zeros((len(rows), 2))
+            seen = np.repeat(attention, num_candidates, axis=0)
+            fold = np.where(positions >= 0, fold_of[np.maximum(positions, 0)], -1)
+            for number in range(int(fold_of.max(initial=-1)) + 1):
+                asked = np.repeat((fold == number) & (groups >= 0), num_candidates, axis=0)
+                found += sum_log_probs(
+                    model,
+                    np.where(asked, mask, rows),
+                    true,
+                    np.where(asked, flat, -1).astype(np.int8),
+                    causal=False,
+                    attention=seen,
+                    num_groups=2,
+                )
+        sums[chosen] = found.reshape(len(chosen), num_candidates, 2)
+        done += len(chosen)
+        if progress:
+            progress(done)
+    return sums
+
+
+def _batches(windows: Windows, targets: Targets, size: int) -> Iterator[np.ndarray]:
+    """Targets with windows of similar length, the longest first."""
+    order = np.argsort(-windows.lengths[targets.windows], kind="stable")
+    for first in range(0, len(order), size):
+        yield order[first : first + size]
+
+
+def _rows(
+    windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return ids (B, C, T), groups (B, T) of what is asked for, attention (B, T) and places in the store (B, T)."""
+    store = windows.store
+    batch = windows.gather(targets.windows[chosen])
+    width = batch.input_ids.shape[1]
+    positions = windows.token_positions(targets.windows[chosen], width)
+    lengths = targets.lengths[chosen]
+    # Tokens of the true identifier, one row a target, -1 beyond its length (equal to no token).
+    ahead = np.arange(int(lengths.max()))
+    inside = ahead < lengths[:, None]
+    sequence = np.where(inside, store.input_ids[_at(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1)
+    # Where it begins: every token of it follows. `within` is the place in the identifier of each cell, -1 outside.
+    begins = np.asarray(batch.is_text).copy()
+    for step in range(len(ahead)):  # over the tokens of one identifier
+        moved = np.full_like(batch.input_ids, -1)
+        moved[:, : width - step] = np.where(batch.is_text, batch.input_ids, -1)[:, step:]
+        begins &= (moved == sequence[:, step, None]) | ~inside[:, step, None]
+    begins &= _apart(begins, lengths)
+    within = np.full(batch.input_ids.shape, -1)
+    for step in range(len(ahead)):
+        at = np.zeros_like(begins)
+        at[:, step:] = begins[:, : width - step]
+        within[at & inside[:, step, None]] = step
+    tokens = store.input_ids[_at(store, targets.candidates[chosen][:, :, None] + ahead)].astype(np.int64)
+    put_in = np.take_along_axis(tokens, np.maximum(within, 0)[:, None, :], axis=2)
+    ids = np.where(within[:, None, :] >= 0, put_in, batch.input_ids[:, None, :])
+    asked = batch.is_text & (within < 0)
+    if causal:
+        asked &= positions >= (targets.starts[chosen] + lengths)[:, None]
+    groups = np.where(asked, np.where(batch.flags > 0, FLAGGED, ORDINARY), -1).astype(np.int8)
+    return ids, groups, batch.attention, positions
+
+
+def _at(store: Any, places: np.ndarray) -> np.ndarray:
+    """Places within the store: what is read beyond an identifier's length is not used."""
+    return np.minimum(places, store.num_tokens - 1)
+
+
+def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Which beginnings have none in the tokens that an identifier takes before them: a "1 1" stands once in "1 1 1"."""
+    columns = np.arange(begins.shape[1])
+    latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
+    before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
+    return (before < 0) | (columns - before >= lengths[:, None])
+
+
+# ------------------------------------------------------------------------------------------------------- what it says
+
+
+def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rank of the first of each row's scores, and its share of the first place; float64, shape (I,).
+
+    Ties share: the rank is the middle of those tied with it, the first place goes in equal parts to all who hold it.
+
+    >>> ranks_of(np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]))
+    (array([1. , 1.5, 2. , 3. ]), array([1.        , 0.5       , 0.33333333, 0.        ]))
+    """
+    scores = np.round(scores, DIGITS)
+    greater = (scores > scores[:, :1]).sum(axis=1)
+    ties = (scores == scores[:, :1]).sum(axis=1) - 1
+    return 1 + greater + ties / 2, np.where(greater == 0, 1 / (1 + ties), 0.0)
+
+
+def inversion(
+    targets: Targets,
+    sums: np.ndarray,
+    base_sums: np.ndarray | None,
+    is_member: np.ndarray,
+    *,
+    num_bootstrap: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return top-1 rate, mean reciprocal rank and bits of members and held-out individuals, and their difference.
+
+    bits = log2(m + 1) - log2(rank). ``chance`` is what blind guessing gives.
+
+    Parameters
+    ----------
+    sums, base_sums : shape (I, C, 2), of `score_candidates`; base_sums None ranks by the likelihood itself
+    is_member : bool array, shape (I,)
+
+    Returns
+    -------
+    dict
+        {"all", "ordinary"} -> {"top1", "mrr", "bits"} -> {"members", "heldout", "excess": Estimate}; "chance" by the
+        same names; "score", "num_decoys", "num_targets" by side, "num_eligible", "num_unmatched"
+    """
+    scores = sums if base_sums is None else sums - base_sums
+    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
+    num_candidates = targets.candidates.shape[1]
+    ranks = np.arange(1, num_candidates + 1)
+    result: dict[str, Any] = {
+        "score": "likelihood" if base_sums is None else "difference",
+        "num_decoys": num_candidates - 1,
+        "num_targets": {"members": int(is_member.sum()), "heldout": int((~is_member).sum())},
+        "num_eligible": targets.num_eligible,
+        "num_unmatched": targets.num_unmatched,
+        "chance": {
+            "top1": 1 / num_candidates,
+            "mrr": float(np.mean(1 / ranks)),
+            "bits": float(np.mean(np.log2(num_candidates / ranks))),
+        },
+    }
+    for words, score in (("all", scores.sum(axis=2)), ("ordinary", scores[:, :, ORDINARY])):
+        rank, first = ranks_of(score)
+        measures = {"top1": (first, 1.0), "mrr": (1 / rank, 1.0), "bits": (np.log2(num_candidates / rank), None)}
+        result[words] = {
+            name: two_sides(values, targets.individuals, is_member, limit=limit, **options)
+            for name, (values, limit) in measures.items()
+        }
+    return result
+
+
+def two_sides(
+    values: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, *, limit: float | None, **options: Any
+) -> dict[str, Any]:
+    """Return the mean of members, of held-out individuals, and their difference, clustered by individual."""
+    sides = []
+    for side in (is_member, ~is_member):
+        codes, row = np.unique(individuals[side], return_inverse=True)
+        row = row.reshape(-1)
+        totals = np.bincount(row, weights=values[side], minlength=len(codes))
+        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64)))
+    return {
+        "members": ratio_estimate(*sides[0], limit=limit, **options).to_dict(),
+        "heldout": ratio_estimate(*sides[1], limit=limit, **options).to_dict(),
+        "excess": ratio_difference(*sides, limit=limit, **options).to_dict(),
+    }

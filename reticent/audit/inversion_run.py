@@ -1,0 +1,188 @@
+"""Inversion, association and embedding shift of every model of an audit: what is drawn once, and what a model costs.
+
+Targets, decoys and terms are drawn once for the windows of an objective and are the same for every model, the base
+among them, whose scores are kept: the others are measured against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reticent.audit.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.audit.embedding_shift import embedding_shift
+from reticent.audit.identifiers import Runs, Targets, draw_targets, runs_of
+from reticent.audit.inversion import InversionConfig, inversion, score_candidates
+from reticent.audit.slots import Slots, SurfaceTable
+from reticent.device import pick_device
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+from reticent.trainer.models import load_model
+from reticent.trainer.windows import SpecialIds, Windows, cut_windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from reticent.audit.run import AuditConfig, ModelEntry
+
+__all__ = ["InversionAudit", "load_scores", "save_scores"]
+
+#: What a model said of the candidates: a kind of identifiers or "association" -> sums.
+Scores = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What the models of one objective are asked."""
+
+    windows: Windows
+    targets: dict[str, Targets]
+    pairs: Pairs | None
+
+
+class InversionAudit:
+    """What is exchanged in the documents of both sides; see `measure`.
+
+    Parameters
+    ----------
+    store, train : tokens of both sides, and of the members as training was protected with them
+    members : bool array, shape (store.num_documents,)
+    slots, surfaces, table : of ``store``
+    categories : (codes of the slots, their names), optional
+        Without them identifiers are matched by shape alone, and there is no association: nobody knows what a name is.
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        train: TokenStore,
+        members: np.ndarray,
+        slots: Slots,
+        surfaces: np.ndarray,
+        table: SurfaceTable,
+        tokenizer: PreTrainedTokenizerFast,
+        categories: tuple[np.ndarray, tuple[str, ...]] | None,
+        config: AuditConfig,
+    ):
+        assert config.inversion is not None
+        self.settings: InversionConfig = config.inversion
+        self.store, self.train, self.config, self.tokenizer = store, train, config, tokenizer
+        self.slots, self.surfaces = slots, surfaces
+        self.names = ("",) if categories is None else categories[1]
+        codes = None if categories is None else categories[0]
+        self.is_member = np.zeros(int(store.individual.max(initial=0)) + 1, dtype=bool)
+        self.is_member[store.individual[members]] = True
+        kinds = dict.fromkeys((*self.settings.kinds, *(("direct",) if self.settings.association else ())))
+        self.runs: dict[str, Runs] = {kind: runs_of(store, slots, kind, tokenizer, table, codes) for kind in kinds}
+        self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
+
+    def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
+        """What the models of an objective with these special tokens are asked, drawn once."""
+        key = (special, objective)
+        if key not in self._drawn:
+            windows = cut_windows(self.store, self.config.window_length, special)
+            targets = {
+                kind: draw_targets(
+                    self.store,
+                    windows,
+                    self.runs[kind],
+                    self.is_member[self.runs[kind].individuals],
+                    num_decoys=self.settings.num_decoys,
+                    per_individual=self.settings.per_individual,
+                    seed=self.config.seed,
+                    needs_more=objective == "clm",
+                )
+                for kind in self.settings.kinds
+            }
+            self._drawn[key] = _Drawn(windows, targets, self._pairs())
+        return self._drawn[key]
+
+    def _pairs(self) -> Pairs | None:
+        if not self.settings.association or "NAME" not in self.names:
+            return None
+        runs = self.runs["direct"]
+        is_name = runs.categories == self.names.index("NAME")
+        return draw_pairs(
+            self.store,
+            self.slots,
+            self.surfaces,
+            runs,
+            is_name,
+            self.is_member,
+            self.settings,
+            self.tokenizer,
+            seed=self.config.seed,
+        )
+
+    def measure(
+        self,
+        entry: ModelEntry,
+        special: SpecialIds,
+        tokenizer: PreTrainedTokenizerFast,
+        base_path: Path | None,
+        base: Scores | None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[dict[str, Any], Scores]:
+        """Return the entry's part of the evidence, and its scores; ``base`` None for the base itself.
+
+        The base is ranked by its own likelihoods: a control of what can be known without the documents.
+        """
+        drawn, causal = self.drawn(special, entry.objective), entry.objective == "clm"
+        if base is not None and any(len(base[kind]) != len(targets) for kind, targets in drawn.targets.items()):
+            raise ArtifactError("inversion: the base was asked for other identifiers; measure it again")
+        device = pick_device(self.config.device)
+        model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
+        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        total, before = sum(map(len, drawn.targets.values())), 0
+        scores: Scores = {}
+        result: dict[str, Any] = {}
+
+        def advance(done: int) -> None:
+            if progress:
+                progress(before + done, total)
+
+        for kind, targets in drawn.targets.items():
+            scores[kind] = score_candidates(
+                model,
+                drawn.windows,
+                targets,
+                folds=None if causal else self.config.folds,
+                seed=self.config.seed,
+                batch_size=self.config.batch_size,
+                progress=advance,
+            )
+            before += len(targets)
+            side = self.is_member[targets.individuals]
+            result[kind] = inversion(targets, scores[kind], None if base is None else base[kind], side, **options)
+        if drawn.pairs is not None:
+            templates = read_association_templates(self.settings.language)
+            scores["association"] = association(
+                model, self.store, drawn.pairs, tokenizer, special, templates, causal=causal,
+                batch_size=self.config.batch_size,
+            )  # fmt: skip
+            side = self.is_member[drawn.pairs.individuals]
+            result["association"] = pair_rates(drawn.pairs, scores["association"], side, **options)
+        if self.settings.embedding_shift and base_path is not None:
+            before_training: Any = load_model(base_path, entry.objective)
+            shift = embedding_shift(model.cpu(), before_training, self.train, tokenizer, **options)
+            result["embedding_shift"] = shift
+        return result, scores
+
+
+def save_scores(path: Path, scores: Scores) -> None:
+    """Write scores as plain arrays."""
+    with path.open("wb") as file:
+        np.savez(file, **scores)  # type: ignore[arg-type]
+
+
+def load_scores(path: Path) -> Scores:
+    """Read what `save_scores` wrote; `ArtifactError` where it cannot be."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise ArtifactError(f"{path}: not readable scores of an inversion ({type(error).__name__})") from None

@@ -1,0 +1,199 @@
+"""Names and the terms of their people's documents; rows of the vocabulary that show that they were used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from reticent.audit.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.audit.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
+from reticent.audit.identifiers import runs_of
+from reticent.audit.inversion import InversionConfig
+from reticent.audit.slots import SurfaceTable, slots_of
+from reticent.engine.schema import DIRECT
+from reticent.engine.store import TokenStore
+from reticent.errors import PolicyError
+from tests.test_inversion import (
+    CAUSAL,
+    CONDITIONS,
+    FAMILY,
+    GIVEN,
+    ID,
+    MASKED,
+    NAME,
+    PEOPLE,
+    VOCABULARY,
+    Lookup,
+    tokenizer,
+)
+from tests.toy_models import make_store, toy_model, toy_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+#: Four people share a condition; everybody writes "visit".
+CONDITION_OF = [CONDITIONS[i // 4] for i in range(PEOPLE)]
+TEMPLATES = ["patient {name} has {term}"]
+CONFIG = InversionConfig(num_decoys=7, terms_per_individual=2, term_support=(0.0, 0.5))
+
+
+def clinic() -> tuple[TokenStore, np.ndarray]:
+    documents, categories = [], []
+    for i in range(PEOPLE):
+        words = [(GIVEN[i], DIRECT), (FAMILY[i], DIRECT), ("has", 0), (CONDITION_OF[i], 0), ("visit", 0)]
+        documents.append([(ID[word], n, flag) for n, (word, flag) in enumerate(words)])
+        categories += [NAME if flag else 0 for _, flag in words]
+    return make_store(*documents), np.array(categories)
+
+
+def drawn(seed: int = 0, config: InversionConfig = CONFIG, member: np.ndarray | None = None) -> tuple[Any, Pairs]:
+    store, categories = clinic()
+    words, slots = tokenizer(), slots_of(store)
+    table = SurfaceTable(words)
+    surfaces = table.surfaces(store.input_ids, slots)
+    runs = runs_of(store, slots, "direct", words, table, categories)
+    member = np.arange(PEOPLE) % 2 == 0 if member is None else member
+    is_name = runs.categories == NAME
+    return store, draw_pairs(store, slots, surfaces, runs, is_name, member, config, words, seed=seed)
+
+
+def test_terms_are_words_that_a_band_of_people_use_and_decoys_are_people_who_do_not() -> None:
+    store, pairs = drawn()
+    assert pairs.individuals.tolist() == list(range(PEOPLE))  # one term each: everybody's "visit" is none
+    text = [VOCABULARY[t] for t in store.input_ids[pairs.terms[:, 0]]]
+    assert text == CONDITION_OF
+    owner = np.repeat(store.individual, np.diff(store.doc_offsets))
+    for person, names in zip(pairs.individuals.tolist(), pairs.names, strict=True):
+        own, *others = owner[names].tolist()
+        assert own == person
+        assert len(set(others)) == 7
+        assert all(CONDITION_OF[other] != CONDITION_OF[person] and other % 2 == person % 2 for other in others)
+    assert pairs.name_lengths.tolist() == [2] * PEOPLE
+
+
+def test_a_word_of_one_person_alone_is_no_term() -> None:
+    _, pairs = drawn(config=InversionConfig(num_decoys=3, term_support=(0.0, 0.05)))
+    assert len(pairs.individuals) == 0  # four of forty are a tenth
+    assert pairs.num_eligible == 0
+
+
+def test_pairs_without_decoys_are_counted() -> None:
+    _, pairs = drawn(config=InversionConfig(num_decoys=19, term_support=(0.0, 0.5)))
+    assert (len(pairs.individuals), pairs.num_eligible, pairs.num_unmatched) == (0, PEOPLE, PEOPLE)
+
+
+def test_decoys_of_association_are_a_function_of_the_seed() -> None:
+    assert np.array_equal(drawn(0)[1].names, drawn(0)[1].names)
+    assert not np.array_equal(drawn(0)[1].names, drawn(1)[1].names)
+
+
+@pytest.mark.parametrize("batch_size", [8, 1000])
+def test_a_model_that_memorised_pairs_ties_members_names_to_their_terms(batch_size: int) -> None:
+    store, pairs = drawn()
+    memoriser: Any = Lookup({ID[GIVEN[i]]: ID[CONDITION_OF[i]] for i in range(0, PEOPLE, 2)})
+    scores = association(memoriser, store, pairs, tokenizer(), CAUSAL, TEMPLATES, causal=True, batch_size=batch_size)
+    linked = 8 - np.log(len(VOCABULARY) - 1 + np.exp(8))
+    unlinked = -np.log(len(VOCABULARY) - 1 + np.exp(8))
+    assert scores[0] == pytest.approx([linked, *[unlinked] * 7], abs=1e-4)
+    assert scores[1] == pytest.approx(np.full(8, -np.log(len(VOCABULARY))), abs=1e-4)
+    found = pair_rates(pairs, scores, pairs.individuals % 2 == 0, num_bootstrap=100, seed=0)
+    assert (found["rate"]["members"]["value"], found["rate"]["heldout"]["value"]) == (1.0, 0.5)
+    assert found["rate"]["excess"]["low"] > 0.3
+    assert found["num_terms"] == {"members": PEOPLE // 2, "heldout": PEOPLE // 2}
+
+
+def test_a_masked_model_is_asked_for_the_whole_term_at_once() -> None:
+    store, pairs = drawn()
+    seen: list[list[int]] = []
+
+    class Watched(Lookup):
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> Any:
+            seen.extend(input_ids.tolist())
+            assert attention_mask is not None
+            return super().forward(input_ids)
+
+    model: Any = Watched({})
+    scores = association(model, store, pairs, tokenizer(), MASKED, ["{name} has {term} ."], causal=False)
+    assert scores == pytest.approx(np.full((PEOPLE, 8), -np.log(len(VOCABULARY))), abs=1e-4)
+    assert len(seen) == PEOPLE * 8
+    assert all(row[-3:] == [ID["[MASK]"], ID["."], ID["[SEP]"]] for row in seen)
+
+
+def test_built_in_templates_put_the_name_before_the_term() -> None:
+    for language in ("en", "fr"):
+        assert len(read_association_templates(language)) >= 2
+    with pytest.raises(PolicyError, match="expected one of en, fr"):
+        read_association_templates("de")
+
+
+def test_a_template_without_a_term_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('[[template]]\nlanguage = "en"\ntexts = ["{term} of {name}"]\n')
+    with pytest.raises(PolicyError, match="and then"):
+        read_association_templates("en", tmp_path / "own.toml")
+
+
+# ------------------------------------------------------------------------------------------------------ embedding shift
+
+
+def used_in_names(kind: str = "gpt2") -> tuple[TokenStore, Any, np.ndarray]:
+    """A store of the toy tokenizer whose tokens 270 to 289 stand in identifiers only."""
+    from reticent.trainer.models import load_tokenizer
+
+    store = make_store([(t, n, DIRECT if t >= 270 else 0) for n, t in enumerate(range(260, 290))])
+    return store, load_tokenizer(toy_tokenizer(kind)), np.arange(270, 290)
+
+
+def test_rows_of_identifiers_are_those_that_stand_nowhere_else() -> None:
+    store = make_store([(1, 0, DIRECT), (2, 1, DIRECT), (2, 2, 0), (3, 3, 0)])
+    used, unused = identifier_only_rows(store, 6)
+    assert (np.flatnonzero(used).tolist(), np.flatnonzero(unused).tolist()) == ([1], [0, 4, 5])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_that_moved_are_found_and_rows_that_did_not_are_not(tied: bool) -> None:
+    store, words, names = used_in_names()
+    base, model = toy_model("gpt2"), toy_model("gpt2")
+    if not tied:
+        for one in (base, model):
+            one.config.tie_word_embeddings = False
+            one.lm_head.weight = torch.nn.Parameter(one.lm_head.weight.detach().clone())
+    options: dict[str, Any] = {"num_bootstrap": 100, "seed": 0}
+    found = embedding_shift(model, base, store, words, **options)
+    assert found["input"]["value"] == found["output"]["value"] == 0.5  # nothing moved at all
+    assert found["tied"] is tied
+    with torch.no_grad():
+        model.get_input_embeddings().weight[names] += 0.1
+    found = embedding_shift(model, base, store, words, **options)
+    assert found["input"]["value"] == 1.0
+    assert found["input"]["low"] < 1.0
+    assert found["output"]["value"] == (1.0 if tied else 0.5)
+    assert found["input"]["unit"] == "rows of the vocabulary"
+    assert 0 < found["num_rows"] <= len(names)
+    assert found["num_unused"] > 0
+
+
+def test_frozen_embeddings_show_nothing_by_construction() -> None:
+    from reticent.trainer.models import freeze_embeddings
+
+    store, words, _ = used_in_names()
+    base, model = toy_model("gpt2"), toy_model("gpt2")
+    freeze_embeddings(model)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    ids = torch.from_numpy(store.input_ids.astype(np.int64))[None]
+    for _ in range(2):
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+    found = embedding_shift(model, base, store, words, num_bootstrap=100, seed=0)
+    assert found["input"]["value"] == found["output"]["value"] == 0.5
+    assert found["input"]["low"] == found["input"]["high"] == 0.5
+
+
+def test_kinds_tell_where_a_token_stands_in_a_word() -> None:
+    words = tokenizer()
+    kinds = kinds_of_tokens(words, len(words) + 3)
+    assert kinds[ID["[PAD]"]] == -1
+    assert set(kinds[-3:]) == {-1}
+    assert kinds[ID["patient"]] == kinds[ID["has"]] != kinds[ID["."]]
