@@ -203,7 +203,7 @@ def wipe_stale_pieces(run: Run) -> None:
 
 def gather_evidence(run: Run) -> dict[str, Any]:
     """Return report.json's structure before publication, from the pieces and the corpus section."""
-    from reticent.audit.verdict import judged
+    from reticent.audit.validity import judged
 
     probe: dict[str, Any] = {}
     if run.job.probe is not None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reticent.audit.clustered_auc import best_attack, clustered_auc
 from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.statistics import auc_estimate, exposure
-from reticent.audit.verdict import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
+from reticent.audit.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
 from tests.toy_models import make_store
 
 # ------------------------------------------------------------------ areas of documents

@@ -21,7 +21,7 @@ from reticent.audit import corpus_plots, epoch_plots, figure, membership_plots, 
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.seeds import num_seeds, over_seeds
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
-from reticent.audit.verdict import INVALID, NO_POWER, judged
+from reticent.audit.validity import INVALID, NO_POWER, judged
 from reticent.errors import ArtifactError
 
 __all__ = ["page_digest", "published", "published_corpus", "write_report"]
@@ -57,7 +57,7 @@ POLICIES_ABOUT = {
 #: Modules that make the page, this one among them.
 MODULES = (
     "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "probe_page",
-    "probe_plots", "report", "seeds", "summary", "verdict",
+    "probe_plots", "report", "seeds", "summary", "validity",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8

@@ -39,7 +39,7 @@ from reticent.audit.membership import (
 from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
-from reticent.audit.verdict import judged
+from reticent.audit.validity import judged
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
