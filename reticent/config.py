@@ -416,8 +416,8 @@ class ProbeSection(Section):
 
 
 class CanariesSection(Section):
-    """Made-up secrets written into members' documents, to measure what a model keeps of them. A model trained on them is
-    for measuring only, and the report says so.
+    """Made-up secrets written into members' documents, to measure what a model keeps of them. A model trained on them
+    is for measuring only, and the report says so.
     """
 
     num: int = Field(default=25, ge=1, description="of each arm; a fair coin leaves out half of them")

@@ -61,11 +61,16 @@ class Preparation(RunFolder):
             self._tell_mended(counts)
             if self.deduplicated.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
                 self.progress.warn(
-                    f"format {self.deduplicated.format} does not say whose a document is: each counts as an individual of "
-                    "its own, which protects people with several too little; corpus.individual says otherwise"
+                    f"format {self.deduplicated.format} does not say whose a document is: each counts as an individual "
+                    "of its own, which protects people with several too little; corpus.individual says otherwise"
                 )
 
-        self.make("split", {**settings.model_dump(), "seed": self.job.seed}, {"corpus": self.deduplicated.fingerprint()}, build)
+        self.make(
+            "split",
+            {**settings.model_dump(), "seed": self.job.seed},
+            {"corpus": self.deduplicated.fingerprint()},
+            build,
+        )
         self.reopen("individuals")
         self._plant_canaries()
 

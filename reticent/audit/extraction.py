@@ -8,7 +8,8 @@ likely a draw would give it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class ExtractionConfig:
 
     prefix_tokens: tuple[int, ...] = (10, 50)
     suffix_tokens: int = 50
-    decoding: Decoding = Decoding(temperature=1.0, top_k=40)
+    decoding: Decoding = field(default_factory=lambda: Decoding(temperature=1.0, top_k=40))
     num_queries: tuple[int, ...] = (1, 100, 10_000)
     probability: float = 0.5
     num_passages: int = 2000
@@ -140,7 +141,7 @@ def extraction_rates(
     for number, (side, chosen) in enumerate(sides.items()):
         found[side] = _Passages(store, chosen, length, config)
         before = sum(len(found[name].documents) for name in list(sides)[:number]) * len(config.prefix_tokens)
-        found[side].ask(model, special, config, lambda done, before=before: progress and progress(before + done))
+        found[side].ask(model, special, config, partial(_advance, progress, before))
     rows = [
         {**about, "asked": asked, **_compare(found, key, asked, config)}
         for key, about in _measures(config)
@@ -155,6 +156,11 @@ def extraction_rates(
         "num_short": {side: passages.num_short for side, passages in found.items()},
         "rates": rows,
     }
+
+
+def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> None:
+    if progress:
+        progress(before + done)
 
 
 def _measures(config: ExtractionConfig) -> list[tuple[tuple[str, int], dict[str, Any]]]:
@@ -193,7 +199,7 @@ class _Passages:
             done = number * len(self.ids)
             self.outcomes["greedy", k], log_p = score_continuations(
                 model, self.ids[:, -(k + config.suffix_tokens) :], k, **options,
-                progress=lambda rows, done=done: progress(done + rows),
+                progress=partial(_advance, progress, done),
             )  # fmt: skip
         for n in config.num_queries:  # of the longest prefix
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability

@@ -225,7 +225,7 @@ def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:
     if eos is None:
         return np.zeros(new.shape, dtype=bool)
     ends = np.isin(new, np.atleast_1d(eos))
-    return np.cumsum(ends, axis=1) - ends > 0
+    return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
 
 
 def _left_padded(prompts: Sequence[np.ndarray], special: SpecialIds) -> tuple[np.ndarray, np.ndarray]:

@@ -115,6 +115,11 @@ def print_summary(run: Run, as_json: bool = False) -> None:
     console.print(summary_table(evidence))
     if line := ledger_line(evidence):
         console.print(line, soft_wrap=True)
+    if "verdict" in evidence:
+        from reticent.audit.verdict import verdict_lines
+
+        for line in verdict_lines(evidence["verdict"]):
+            console.print(f"Gate {line}", soft_wrap=True, markup=False)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
 
 

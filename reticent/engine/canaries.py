@@ -6,8 +6,8 @@ words after it, which are targets; can they be told from the code? ``ngram``: a 
 uses together. Whether a canary is written at all is decided by a fair coin; those that are not are the control, and the
 coins are what a one-run audit guesses (Steinke et al. 2023).
 
-A model trained on canaries is for measuring only. Everything here is made from the seed, and as secret as the documents:
-who knows the coins can pass the audit.
+A model trained on canaries is for measuring only. All of it is made from the seed, and as secret as the documents: who
+knows the coins can pass the audit.
 """
 
 from __future__ import annotations
@@ -304,8 +304,8 @@ def _additions(
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
     """Make the spans of a corpus with canaries say what each arm is meant to be; returns how many were added.
 
-    What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of ``protected``
-    and ``context`` become spans of the detector "canary".
+    What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
+    ``protected`` and ``context`` become spans of the detector "canary".
 
     Parameters
     ----------
@@ -371,7 +371,6 @@ def open_canaries(folder: Path | str) -> Planted:
             raise ArtifactError(f"{path}: not a table of this version")
         tables.append(table.combine_chunks())
     return Planted(*tables)
-
 
 
 def open_planted(folder: Path | str) -> Corpus:
