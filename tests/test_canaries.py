@@ -1,4 +1,4 @@
-"""Canaries: fair coins, each arm what it says, bounds that match published numbers, nothing else in the corpus moved."""
+"""Canaries: fair coins, each arm what it says, bounds that match known numbers, nothing else in the corpus moved."""
 
 from __future__ import annotations
 

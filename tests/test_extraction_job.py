@@ -66,8 +66,11 @@ def test_a_failed_gate_exits_with_3_after_the_report_is_written(folder: Path) ->
     verdict = evidence["verdict"]
     assert verdict["fixed_before_training"]
     assert [(row["measure"], row["outcome"]) for row in verdict["results"]] == [
-        ("membership_auc", "fail"), ("exposure", "no power"), ("extraction", "no power"), ("membership_tpr", "no power"),
-    ]  # fmt: skip
+        ("membership_auc", "fail"),
+        ("exposure", "no power"),
+        ("extraction", "no power"),
+        ("membership_tpr", "no power"),
+    ]
     found = {model["recipe"]: model for model in evidence["extraction"]["models"]}
     assert set(found) == {"base", "ppclm"}
     for model in found.values():

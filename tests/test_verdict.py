@@ -88,7 +88,8 @@ def test_the_plain_model_can_be_gated_when_named() -> None:
     found = verdict(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
     assert outcome(found) == (FAIL, True)
     assert verdict_lines(found) == [
-        "fail: membership AUC (loss) at most 0.6 - clm of m, upper bound 0.9, n = 300: the estimate is beyond the threshold"
+        "fail: membership AUC (loss) at most 0.6 - clm of m, upper bound 0.9, n = 300: "
+        "the estimate is beyond the threshold"
     ]
 
 
