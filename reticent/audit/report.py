@@ -52,8 +52,8 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "corpus_plots", "epoch_plots", "extraction_page", "figure", "findings", "membership_plots", "plots", "probe_page", "probe_plots",
-    "report", "seeds", "summary", "verdict",
+    "corpus_plots", "epoch_plots", "extraction_page", "figure", "findings", "membership_plots", "plots", "probe_page",
+    "probe_plots", "report", "seeds", "summary", "verdict",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
