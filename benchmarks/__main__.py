@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks import (
+    canary_lab,
     classification,
     dedup,
     demo,
@@ -48,6 +49,7 @@ MODULES = (
     foundation_models,
     taggers,
     probes,
+    canary_lab,
 )
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditSection",
+    "CanariesSection",
     "ClassifySection",
     "CorpusSection",
     "DedupSection",
     "DetectSection",
     "DpSection",
+    "ExtractionSection",
     "FoundationSection",
+    "GateSection",
     "Job",
     "ModelSection",
     "ProbeSection",
@@ -447,6 +450,58 @@ class ProbeSection(Section):
     soft_epochs: int = Field(default=700, ge=1)
 
 
+class CanariesSection(Section):
+    """Made-up secrets written into members' documents, to measure what a model keeps of them. A model trained on them
+    is for measuring only, and the report says so.
+    """
+
+    num: int = Field(default=25, ge=1, description="of each arm; a fair coin leaves out half of them")
+    arms: list[Literal["protected", "missed", "context", "ngram"]] = Field(
+        default=["protected", "missed", "context", "ngram"], min_length=1
+    )
+    repetitions: int = Field(default=1, ge=1, description="times each is written into its individual's documents")
+    num_references: int = Field(default=256, ge=2, description="other secrets to rank each among")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="default: the job's")
+    guesses: float = Field(
+        default=0.5, gt=0, le=1, description="share of the canaries whose coin the one-run audit guesses"
+    )
+    delta: float = Field(default=1e-5, ge=0, lt=1, description="of the one-run audit")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CanariesSection:
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("canaries: an arm stands twice")
+        return self
+
+
+class ExtractionSection(Section):
+    """Passages of the documents that causal models are asked to complete, at the end of the audit."""
+
+    prefix_tokens: list[int] = Field(default=[10, 50], min_length=1, description="tokens the adversary knows")
+    suffix_tokens: int = Field(default=50, ge=1, description="tokens that must come back")
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=40, ge=0, description="0: all tokens can be drawn")
+    num_queries: list[int] = [1, 100, 10_000]
+    probability: float = Field(default=0.5, gt=0, le=1)
+    num_passages: int = Field(default=2000, ge=1, description="at most so many of each side, one a document")
+
+
+class GateSection(Section):
+    """A threshold that the trained models must keep, fixed before the run: ``[[gate]]``, as many as wanted."""
+
+    measure: Literal[
+        "excess_leakage", "membership_auc", "membership_tpr", "extraction", "np_extraction", "exposure", "epsilon"
+    ]
+    at_most: float = Field(description="what the upper end of the 95 % interval may be")
+    recipes: list[str] | None = Field(default=None, description="models it is for; default: those that protect")
+    attack: str | None = Field(default=None, description="of membership; default: each of audit.attacks")
+    arm: Literal["protected", "missed", "context", "ngram"] = Field(
+        default="protected", description="of exposure and epsilon"
+    )
+    part: Literal["both", "direct", "indirect"] = Field(default="both", description="of excess_leakage")
+    required: bool = Field(default=False, description="a gate without the power to say is failed")
+
+
 class Job(Section):
     """A whole run: documents in, models and a report out."""
 
@@ -467,6 +522,26 @@ class Job(Section):
     classify: ClassifySection | None = None
     audit: AuditSection = AuditSection()
     probe: ProbeSection | None = None
+    canaries: CanariesSection | None = None
+    extraction: ExtractionSection | None = None
+    gate: list[GateSection] = []
+
+    @model_validator(mode="after")
+    def _gates_have_their_measure(self) -> Job:
+        for number, gate in enumerate(self.gate, start=1):
+            where = f"gate {number} ({gate.measure})"
+            if gate.measure in ("exposure", "epsilon") and (
+                self.canaries is None or gate.arm not in self.canaries.arms
+            ):
+                raise ValueError(f"{where}: needs [canaries] with the arm {gate.arm}")
+            if gate.measure in ("extraction", "np_extraction") and self.extraction is None:
+                raise ValueError(f"{where}: needs [extraction]")
+            if gate.measure.startswith("membership") and gate.attack and gate.attack not in self.audit.attacks:
+                raise ValueError(f"{where}: {gate.attack} is not among audit.attacks")
+            known = {name for model in self.model for name in model.recipes}
+            if gate.recipes is not None and (not gate.recipes or not known.issuperset(gate.recipes)):
+                raise ValueError(f"{where}: recipes: expected some of {', '.join(sorted(known))}")
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Job:

@@ -204,14 +204,16 @@ def wipe_stale_pieces(run: Run) -> None:
 def gather_evidence(run: Run) -> dict[str, Any]:
     """Return report.json's structure before publication, from the pieces and the corpus section."""
     from reticent.audit.validity import judged
+    from reticent.extraction_stage import extraction_section, judge_gates
 
     probe: dict[str, Any] = {}
     if run.job.probe is not None:
         from reticent.probe_stage import run_probes
 
         probe["probe"] = run_probes(run)
-    return {
+    evidence = {
         **probe,
+        **extraction_section(run),
         "format": "reticent.audit/1",
         "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {
@@ -220,11 +222,15 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         },
         "settings": run.job.model_dump(
             mode="json",
-            include={"seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"},
+            include={
+                *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
+                *(name for name in ("canaries", "extraction", "gate") if getattr(run.job, name)),
+            },
         ),
         "corpus": corpus_section(run),
         "models": judged([_measured(run, piece) for model in run.job.model for piece in pieces_of(run, model)]),
     }
+    return {**evidence, **judge_gates(run, evidence)}
 
 
 def _measured(run: Run, piece: Piece) -> dict[str, Any]:

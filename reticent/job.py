@@ -124,7 +124,10 @@ class Run(Preparation):
     def train(self) -> None:
         """Protected tokens -> one model folder for each recipe, seed, kept epoch; goes on where it was interrupted."""
         from reticent.artifact import wipe_unfinished
+        from reticent.extraction_stage import fix_gates
 
+        if launched().is_main:
+            fix_gates(self)
         together = join_world()
         together.wait()  # what is trained on must be there
         for training in self.trainings():
@@ -237,6 +240,7 @@ class Run(Preparation):
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
         from reticent.evidence import gather_evidence, measure, pieces_of, wipe_stale_pieces
+        from reticent.extraction_stage import gate_config, measure_extraction
 
         settings = self.job.audit
         inputs = {training.name: self.fingerprint_of(training.name) for training in self.trainings()}
@@ -244,6 +248,7 @@ class Run(Preparation):
             measure(self, model)
             inputs |= {f"tokens/{model.name}/train": self.fingerprint_of(f"tokens/{model.name}/train")}
             inputs |= {piece.name: self.fingerprint_of(piece.name) for piece in pieces_of(self, model)}
+        inputs |= measure_extraction(self)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             wipe_stale_pieces(self)
@@ -252,6 +257,8 @@ class Run(Preparation):
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
 
         config: dict[str, Any] = {**settings.model_dump(), "seed": self.job.seed}
+        if self.job.gate:
+            config |= gate_config(self)
         if self.job.probe is not None:
             from reticent.probe_stage import probe_inputs
 

@@ -6,7 +6,7 @@ individuals flags both sides by the same rule, so that their leak rates can be c
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Preparation(RunFolder):
 
         kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
         self.make("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
-        self.reopen("documents", "corpus")
+        self.reopen("deduplicated", "documents", "corpus")
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -53,25 +53,61 @@ class Preparation(RunFolder):
         config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            self.documents.check()
-            individuals = split_individuals(self.documents, config)
+            self.deduplicated.check()
+            individuals = split_individuals(self.deduplicated, config)
             write_individuals(individuals, folder)
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
-            counts["documents"] = self.documents.num_documents
+            counts["documents"] = self.deduplicated.num_documents
             self._tell_mended(counts)
-            if self.documents.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
+            if self.deduplicated.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
                 self.progress.warn(
-                    f"format {self.documents.format} does not say whose a document is: each counts as an individual of "
-                    "its own, which protects people with several too little; corpus.individual says otherwise"
+                    f"format {self.deduplicated.format} does not say whose a document is: each counts as an individual "
+                    "of its own, which protects people with several too little; corpus.individual says otherwise"
                 )
 
-        self.make("split", {**settings.model_dump(), "seed": self.job.seed}, self._documents_input(), build)
+        self.make(
+            "split",
+            {**settings.model_dump(), "seed": self.job.seed},
+            {"corpus": self.deduplicated.fingerprint()},
+            build,
+        )
+        self.reopen("individuals")
+        self._plant_canaries()
 
     def _tell_mended(self, counts: dict[str, Any]) -> None:
-        for what, count in self.documents.mended.items():
+        for what, count in self.deduplicated.mended.items():
             counts[what] = count
             self.progress.warn(f"{what}: {count:,}")
+
+    def _plant_canaries(self) -> None:
+        """Members and documents -> the same documents with canaries, where the job wants some."""
+        from reticent.engine.canaries import CanaryConfig, common_words, draw_canaries, plant, write_canaries
+
+        settings = self.job.canaries
+        if settings is None:
+            return
+        config = CanaryConfig(
+            num=settings.num,
+            arms=tuple(settings.arms),
+            repetitions=settings.repetitions,
+            num_references=settings.num_references,
+            k=self.job.protect.k,
+            seed=self.job.seed if settings.seed is None else settings.seed,
+        )
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            words = common_words(self.deduplicated, self.individuals, config)
+            canaries = draw_canaries(self.individuals, words, config)
+            write_canaries(canaries, folder)
+            more = [str(column) for column in self.job.detect.records.get("columns", {}).values()]
+            planted = plant(self.deduplicated, self.individuals, canaries, folder, config, more_columns=more)
+            counts.update(canaries=canaries.num_rows, included=sum(canaries.column("included").to_pylist()), **planted)
+            self.progress.warn("canaries stand in the documents: what is trained on them is for measuring only")
+
+        inputs = {"corpus": self.deduplicated.fingerprint(), "split": self.fingerprint_of("split")}
+        self.make("canaries", asdict(config), inputs, build)
+        self.reopen("documents", "corpus")
 
     def detect(self) -> None:
         """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""
@@ -252,7 +288,8 @@ class Preparation(RunFolder):
         return tokenizer_json_of(self._base(model))
 
     def _documents_input(self) -> dict[str, str]:
-        return {"corpus": self.documents.fingerprint()}
+        own = {} if self.job.canaries is None else {"canaries": self.fingerprint_of("canaries")}
+        return {"corpus": self.documents.fingerprint(), **own}
 
     def _corpus_input(self) -> dict[str, str]:
         return {"corpus": self.corpus.fingerprint()}

@@ -2,8 +2,8 @@
 
 An artefact is made again exactly if its settings or inputs changed. The job of the last run is kept as ``job.json``;
 an earlier one stays until the first result of the new one stands. Which documents a stage sees is decided here alone:
-``whole_corpus`` is what was given, ``documents`` are those less the copies that deduplication leaves out, ``corpus``
-those less the ones in quarantine.
+``whole_corpus`` is what was given, ``deduplicated`` are those less the copies that deduplication leaves out,
+``documents`` the same with canaries planted, ``corpus`` those less the ones in quarantine.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class RunFolder:
         return self._opened["whole_corpus"]
 
     @property
-    def documents(self) -> Any:
-        """The documents less the copies that deduplication leaves out: what detectors see."""
-        if "documents" not in self._opened:
+    def deduplicated(self) -> Any:
+        """The documents less the copies that deduplication leaves out: what is split."""
+        if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
                 from reticent.artifact import require_kind
@@ -97,7 +97,20 @@ class RunFolder:
 
                 require_kind(self.folder / "dedup", "dedup")
                 corpus = corpus.without(read_left_out(self.folder / "dedup"))
-            self._opened["documents"] = corpus
+            self._opened["deduplicated"] = corpus
+        return self._opened["deduplicated"]
+
+    @property
+    def documents(self) -> Any:
+        """The same, with canaries where the job plants some: what detectors see."""
+        if self.job.canaries is None:
+            return self.deduplicated
+        if "documents" not in self._opened:
+            from reticent.artifact import require_kind
+            from reticent.engine.canaries import open_planted
+
+            require_kind(self.folder / "canaries", "canaries")
+            self._opened["documents"] = open_planted(self.folder / "canaries")
         return self._opened["documents"]
 
     @property

@@ -56,6 +56,11 @@ def find_identifiers(run: Preparation, detectors: Sequence[Detector], folder: Pa
             )
         counts.update(spans=spread["spans"], propagated=spread["propagated"])
         united.unlink()
+    if run.job.canaries is not None:
+        from reticent.engine.canaries import mark_spans, open_canaries
+
+        ids = run.documents.scan().column("doc_id").combine_chunks()
+        counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
 
 
 def _check_records(run: Preparation, detector: Any, counts: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@ member.
 
 Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
 gives one number a document, NaN where there is nothing to say. The score of an individual is the mean over their
-documents. The rules that a result is judged by are in :mod:`reticent.audit.verdict`.
+documents. The rules that a result is judged by are in :mod:`reticent.audit.validity`.
 """
 
 from __future__ import annotations

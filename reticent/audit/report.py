@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.audit import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.extraction_page import extraction_html
 from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.seeds import num_seeds, over_seeds
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
@@ -56,8 +57,8 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "corpus_plots", "epoch_plots", "figure", "findings", "membership_plots", "plots", "probe_page",
-    "probe_plots", "report", "seeds", "summary", "validity",
+    "corpus_plots", "epoch_plots", "extraction_page", "figure", "findings", "membership_plots", "plots", "probe_page",
+    "probe_plots", "report", "seeds", "summary", "validity", "verdict",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -130,7 +131,29 @@ def published(audit: dict[str, Any]) -> dict[str, Any]:
         "settings": _every(audit["settings"], _without_folders),
         "corpus": published_corpus(audit["corpus"], cell),
         "models": [_publish_model(model, cell) for model in audit["models"]],
+        **({"extraction": _publish_extraction(audit["extraction"], cell)} if "extraction" in audit else {}),
     }
+
+
+def _publish_extraction(section: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Extraction of people's text as it may leave; canaries are nobody's."""
+    return {**section, "models": [_publish_passages(model, cell) for model in section["models"]]}
+
+
+def _publish_passages(model: dict[str, Any], cell: int) -> dict[str, Any]:
+    if not model["passages"]:
+        return model
+    rows = []
+    for row in model["passages"]["rates"]:
+        sides = {side: _share(row[side], row[side]["n"], cell) for side in ("members", "heldout")}
+        closed = any("bound" in side for side in sides.values())
+        excess = {**row["excess"], "value": None, "low": None, "high": None} if closed else row["excess"]
+        rows.append({**row, **sides, "excess": excess})
+    counts = {
+        name: {side: _small(count, cell) for side, count in model["passages"][name].items()}
+        for name in ("num_passages", "num_short")
+    }
+    return {**model, "passages": {**model["passages"], **counts, "rates": rows}}
 
 
 def _every(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -483,6 +506,7 @@ def _render(audit: dict[str, Any]) -> str:
         best=any(m.get("best_attack") for m in models), blind=[m for m in models if m.get("blind")],
         doubtful=(INVALID, NO_POWER),
         num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)), probe=_probe(audit),
+        extraction=extraction_html(audit),
     )  # fmt: skip
 
 

@@ -33,7 +33,8 @@ app = typer.Typer(
     paper's whole experiment at a size of your choice; change it and use [bold]reticent run JOB.toml[/bold]. Or go stage
     by stage: index, protect, train, audit.
 
-    Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 guard check found something, 130 interrupted.""",
+    Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or guard check found something, 130
+    interrupted.""",
     rich_markup_mode="rich",
 )
 for panel, commands in (

@@ -30,6 +30,7 @@ from reticent.cli.show import print_run, print_summary
 
 if TYPE_CHECKING:
     from reticent.config import Job
+    from reticent.job import Run
 
 __all__ = ["audit", "demo", "index", "protect", "report", "run", "train"]
 
@@ -266,7 +267,10 @@ def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
-    """Attack every checkpoint of the run, and its base models, and write the report."""
+    """Attack every checkpoint of the run, and its base models, and write the report.
+
+    Exit status 3 where a gate of the job (its tables "gate") failed.
+    """
     _execute(job_of(read_job(run_folder), settings), "report", quiet, as_json)
 
 
@@ -277,6 +281,7 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     job_run = Run(job_of(read_job(run_folder), settings), new_progress(quiet))
     job_run.report()
     print_summary(job_run, as_json)
+    _exit_by_gates(job_run)
 
 
 def budget(
@@ -303,8 +308,15 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = 
         return
     if until == "report":
         print_summary(run, as_json)
+        _exit_by_gates(run)
     else:
         print_run(run, as_json)
+
+
+def _exit_by_gates(run: Run) -> None:
+    """Exit with 3 where a gate failed: after the report is written and the summary printed."""
+    if run.evidence.get("verdict", {}).get("failed"):
+        raise typer.Exit(3)
 
 
 def _models(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:

@@ -117,6 +117,11 @@ def print_summary(run: Run, as_json: bool = False) -> None:
         console.print(line, soft_wrap=True)
     for line in guarantee_lines(evidence):
         console.print(line, soft_wrap=True, highlight=False)
+    if "verdict" in evidence:
+        from reticent.audit.verdict import verdict_lines
+
+        for line in verdict_lines(evidence["verdict"]):
+            console.print(f"Gate {line}", soft_wrap=True, markup=False)
     console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
 
 

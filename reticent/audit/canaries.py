@@ -1,0 +1,237 @@
+"""What a model keeps of the canaries: exposure, extraction, and a lower bound on epsilon from the one run.
+
+A canary is scored beside references of the same form in its place; the sum of the log-probabilities of what is asked
+for (the secret, or for the arm ``context`` the words after it) ranks it. Canaries that the coin left out are scored the
+same way and stand beside: their exposure is that of a secret nobody wrote, 1.44 bits on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reticent.audit.forward import score_causal, score_masked
+from reticent.audit.generate import generate
+from reticent.audit.statistics import one_run_epsilon, ratio_difference, ratio_estimate
+from reticent.engine.canaries import ARMS, Planted
+from reticent.engine.kernels import document_sums
+from reticent.engine.schema import DIRECT
+from reticent.engine.store import TokenStore
+from reticent.errors import PolicyError
+from reticent.trainer.windows import SpecialIds
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["CanaryAudit", "CanaryTokens", "audit_canaries", "exposures", "one_run", "tokens_of_canaries"]
+
+#: The most positions a canary of a masked model may have: each of its words is a pass of its own.
+MOST_FOLDS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryAudit:
+    """How the canaries are audited, fixed before it: ``guesses`` is the share of them whose coin is guessed."""
+
+    guesses: float = 0.5
+    delta: float = 1e-5
+    num_bootstrap: int = 1000
+    batch_size: int = 256
+    window_length: int = 512
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.guesses <= 1 or not 0 <= self.delta < 1:
+            raise PolicyError(f"canaries: expected guesses in (0, 1] and delta in [0, 1), got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryTokens:
+    """Every canary and its references as tokens: document c·(R + 1) is canary c, the R after it are its references.
+
+    ``secret`` says which tokens are the secret's, ``asked`` (flags of the store) which are scored.
+    """
+
+    store: TokenStore
+    secret: np.ndarray
+    arms: np.ndarray
+    included: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """References and one."""
+        return self.store.num_documents // max(1, len(self.arms))
+
+
+def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
+    """Tokenise the canaries and their references. Cost: one pass of the tokenizer over (R + 1) texts a canary."""
+    from reticent import _rust
+
+    table = planted.table
+    references = table.column("references").combine_chunks()
+    num, width = table.num_rows, len(references[0]) + 1
+    rows = np.repeat(np.arange(num), width)
+    secrets = pa.concat_arrays([table.column("secret").combine_chunks(), references.flatten()])
+    order = np.concatenate(
+        [np.arange(num)[:, None], num + np.arange(num * (width - 1)).reshape(num, width - 1)], axis=1
+    )
+    parts = [
+        table.column("prefix").combine_chunks().take(pa.array(rows)),
+        secrets.take(pa.array(order.ravel())),
+        table.column("suffix").combine_chunks().take(pa.array(rows)),
+    ]
+    bounds = np.cumsum([pc.utf8_length(part).to_numpy() for part in parts], axis=0)
+    texts = pc.binary_join_element_wise(*parts, "").cast(pa.large_string())
+    words = _rust.segment(texts)
+    offsets = np.arange(len(texts) + 1, dtype=np.int64)
+    is_context = planted.arms[rows] == "context"
+    in_secret = _rust.cover_spans(texts, words, offsets, *_int32(bounds[0], bounds[1]))
+    after = _rust.cover_spans(texts, words, offsets, *_int32(bounds[1], bounds[2]))
+    documents = np.repeat(np.arange(len(texts)), np.diff(words.doc_offsets))
+    asked = np.where(is_context[documents], after, in_secret)
+    encoder = _rust.TokenEncoder(tokenizer_json)
+    # Two bits of a word's flags go through the tokenizer: what is asked for, and what is the secret.
+    tokens = encoder.encode(texts, words, asked * np.uint8(1) | in_secret * np.uint8(2), np.zeros_like(asked))
+    store = TokenStore(
+        tokens.input_ids,
+        tokens.word_ids,
+        tokens.flags & np.uint8(DIRECT),
+        tokens.ngram_starts,
+        tokens.doc_offsets,
+        rows.astype(np.uint32),
+        pa.array(np.arange(len(texts)).astype(str)),
+    )
+    return CanaryTokens(store, (tokens.flags & 2) != 0, planted.arms, planted.included)
+
+
+def _int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(np.ascontiguousarray(bound, dtype=np.int32) for bound in bounds)
+
+
+def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
+    """Return log2|R| - log2(rank) of each row's score among its references; see `statistics.exposure`.
+
+    >>> exposures(np.array([2.0, 1.0]), np.array([[0.0, 1.0, 0.5, 0.0], [3.0, 1.0, 2.0, 1.5]]))
+    array([ 2.        , -0.16992500])
+    """
+    above = np.count_nonzero(references > scores[:, None], axis=1)
+    ties = np.count_nonzero(references == scores[:, None], axis=1)
+    return np.log2(references.shape[1]) - np.log2(1 + above + 0.5 * ties)
+
+
+def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> dict[str, Any]:
+    """Return the bound of the one-run audit: the highest scores are guessed in, the lowest out.
+
+    Parameters
+    ----------
+    scores : float array, shape (m,): higher where a canary looks learned
+    included : bool array, shape (m,): the coins
+    guesses : share of the canaries that is guessed, half on each side; how many must not depend on the scores
+    """
+    each = int(len(scores) * guesses / 2)
+    order = np.argsort(scores, kind="stable")
+    right = int(np.count_nonzero(included[order[len(order) - each :]]) + np.count_nonzero(~included[order[:each]]))
+    about = {"num_canaries": len(scores), "num_guesses": 2 * each, "num_right": right, "delta": delta, "level": 0.95}
+    at_least = one_run_epsilon(len(scores), 2 * each, right, delta) if each else None
+    # The most that this many guesses can show: all of them right.
+    most = one_run_epsilon(len(scores), 2 * each, 2 * each, delta) if each else None
+    return {**about, "at_least": at_least, "most": most}
+
+
+def audit_canaries(
+    model: PreTrainedModel,
+    objective: str,
+    canaries: CanaryTokens,
+    special: SpecialIds,
+    config: CanaryAudit,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Return for each arm: exposure of the canaries that are in and of those that are out, extraction, one-run epsilon.
+
+    Raises
+    ------
+    TrainingError
+        The model's logits are not numbers.
+    """
+    scores = _scores(model, objective, canaries, special, config, progress).reshape(-1, canaries.width)
+    bits = exposures(scores[:, 0], scores[:, 1:])
+    # Where it stands among its own references: comparable between canaries of different texts.
+    spread = scores[:, 1:].std(axis=1)
+    standard = (scores[:, 0] - scores[:, 1:].mean(axis=1)) / np.where(spread > 0, spread, 1.0)
+    back = _extracted(model, canaries, special, config) if objective == "clm" else None
+    options: dict[str, Any] = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+    arms = {}
+    for arm in (name for name in ARMS if (canaries.arms == name).any()):
+        own = canaries.arms == arm
+        sides = {"included": own & canaries.included, "excluded": own & ~canaries.included}
+        values = {side: (bits[chosen], np.ones(int(chosen.sum()))) for side, chosen in sides.items()}
+        arms[arm] = {
+            "num_included": int(sides["included"].sum()),
+            "exposure": {side: _mean(*value, **options) for side, value in values.items()},
+            "excess_exposure": _difference(values, options),
+            "num_best": int(np.count_nonzero(bits[sides["included"]] == np.log2(canaries.width - 1))),
+            "one_run": one_run(standard[own], canaries.included[own], guesses=config.guesses, delta=config.delta),
+        }
+        if back is not None and arm != "context":  # canaries of that arm begin alike: no prompt asks for one of them
+            arms[arm]["extracted"] = {
+                side: ratio_estimate(
+                    back[chosen].astype(float), np.ones(int(chosen.sum())), unit="canaries", **options
+                ).to_dict()
+                for side, chosen in sides.items()
+            }
+    return {"num_references": canaries.width - 1, "most_exposure": float(np.log2(canaries.width - 1)), "arms": arms}
+
+
+def _mean(values: np.ndarray, ones: np.ndarray, **options: Any) -> dict[str, Any]:
+    return ratio_estimate(values, ones, unit="canaries", limit=None, **options).to_dict()
+
+
+def _difference(values: dict[str, tuple[np.ndarray, np.ndarray]], options: dict[str, Any]) -> dict[str, Any] | None:
+    """Mean exposure of those in, less that of those out; None where a side has not two to resample."""
+    if min(len(ones) for _, ones in values.values()) < 2:
+        return None
+    return {**ratio_difference(values["included"], values["excluded"], **options).to_dict(), "unit": "canaries"}
+
+
+def _scores(
+    model: Any, objective: str, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit, progress: Any
+) -> np.ndarray:
+    """Log-probability of what is asked for, one number a text."""
+    store = canaries.store
+    options: dict[str, Any] = {
+        "window_length": config.window_length,
+        "batch_size": config.batch_size,
+        "device": config.device,
+        "progress": progress,
+    }
+    if objective == "clm":
+        scores = score_causal(model, store, special, **options)
+    else:  # one word at a time: a pseudo-likelihood must not depend on which others happen to be hidden with it
+        folds = int(store.word_ids.max(initial=0)) + 1
+        if folds > MOST_FOLDS:
+            raise PolicyError(f"canaries: {folds} words are more than {MOST_FOLDS}")
+        scores = score_masked(model, store, special, folds=folds, seed=config.seed, **options)
+    chosen = (store.flags != 0) & ~np.isnan(scores.log_probs)
+    return document_sums(scores.log_probs, chosen, store.doc_offsets)[0]
+
+
+def _extracted(model: Any, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit) -> np.ndarray:
+    """Whether greedy decoding says the secret when given what comes before it, bool, one a canary."""
+    store, width = canaries.store, canaries.width
+    bounds = [slice(*store.doc_offsets[row * width : row * width + 2]) for row in range(len(canaries.arms))]
+    ids = [store.input_ids[bound].astype(np.int64) for bound in bounds]
+    secret = [np.flatnonzero(canaries.secret[bound]) for bound in bounds]
+    prompts = [row[: at[0]] for row, at in zip(ids, secret, strict=True)]
+    wanted = [row[at[0] : at[-1] + 1] for row, at in zip(ids, secret, strict=True)]
+    made = generate(
+        model, prompts, special=special, num_tokens=max(map(len, wanted)), batch_size=config.batch_size,
+        device=config.device,
+    )[:, 0]  # fmt: skip
+    return np.array([np.array_equal(row[: len(true)], true) for row, true in zip(made, wanted, strict=True)])

@@ -1,0 +1,164 @@
+"""Extraction and canaries in a job: an artefact for each last checkpoint and base, and the section of the evidence.
+
+Also where the gates of a job are written down before anything is trained: thresholds that were chosen when the numbers
+were known decide nothing, and the report says which it was.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import MEMBERS
+from reticent.evidence import Piece, pieces_of
+
+if TYPE_CHECKING:
+    from reticent.job import Run
+
+__all__ = ["extraction_pieces", "extraction_section", "fix_gates", "judge_gates", "measure_extraction"]
+
+
+def extraction_pieces(run: Run) -> list[Piece]:
+    """Return what is asked: of each model section its base and the last checkpoint of every training."""
+    if run.job.extraction is None and run.job.canaries is None:
+        return []
+    pieces = []
+    for model in run.job.model:
+        own = pieces_of(run, model)
+        last = max(piece.epoch for piece in own)
+        pieces += [piece for piece in own if piece.training is None or piece.epoch == last]
+    return pieces
+
+
+def name_of(piece: Piece) -> str:
+    """Name of the artefact."""
+    return piece.name.replace("measures/", "extraction/", 1)
+
+
+def measure_extraction(run: Run) -> dict[str, str]:
+    """Make the artefacts that are not there yet; returns the fingerprints of all."""
+    made = {}
+    for piece in extraction_pieces(run):
+        job, name = run.job, name_of(piece)
+        config: dict[str, Any] = {
+            "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch,
+            "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
+            "extraction": job.extraction and job.extraction.model_dump(),
+            "canaries": job.canaries and job.canaries.model_dump(),
+        }  # fmt: skip
+        inputs = {"tokens": run.fingerprint_of(f"tokens/{piece.model.name}/audit"), **run._base_input(piece.model)}
+        if job.canaries is not None:
+            inputs["canaries"] = run.fingerprint_of("canaries")
+        if piece.training is not None:
+            inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
+
+        def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
+            found = _measured(run, piece)
+            (folder / "extraction.json").write_text(json.dumps(found, indent=1, allow_nan=False))
+            counts["epoch"] = piece.epoch
+
+        run.make(name, config, inputs, build, kind="extraction")
+        made[name] = run.fingerprint_of(name)
+    return made
+
+
+def _measured(run: Run, piece: Piece) -> dict[str, Any]:
+    from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+
+    path = _path_of(run, piece)
+    model, tokenizer = load_model(path, piece.model.objective), load_tokenizer(path)
+    special = special_ids(tokenizer, piece.model.objective)
+    found: dict[str, Any] = {"canaries": None, "passages": None}
+    if run.job.canaries is not None:
+        from reticent.audit.canaries import audit_canaries, tokens_of_canaries
+        from reticent.engine.canaries import open_canaries
+
+        tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run._tokenizer_json(piece.model))
+        check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
+        with run.progress.task(f"canaries of {piece.recipe}", None, "windows") as advance:
+            found["canaries"] = audit_canaries(
+                model, piece.model.objective, tokens, special, _canary_audit(run), progress=advance
+            )
+    if run.job.extraction is not None and piece.model.objective == "clm":
+        from reticent.audit.extraction import extraction_rates
+        from reticent.engine.store import open_tokens
+
+        store = open_tokens(run.folder / f"tokens/{piece.model.name}/audit")
+        check_fit(model, store, tokenizer, special, run.job.train.window_length)
+        members = run.individuals.mask(MEMBERS)[store.individual]
+        with run.progress.task(f"extract from {piece.recipe}", None, "passages") as advance:
+            found["passages"] = extraction_rates(model, store, members, special, _config(run), progress=advance)
+    return found
+
+
+def _path_of(run: Run, piece: Piece) -> Path:
+    if piece.training is None:
+        return Path(run._base(piece.model))
+    return run.checkpoints(piece.model, piece.recipe, piece.training.seed)[piece.epoch]
+
+
+def _canary_audit(run: Run) -> Any:
+    from reticent.audit.canaries import CanaryAudit
+
+    settings = run.job.canaries
+    assert settings is not None
+    return CanaryAudit(
+        guesses=settings.guesses, delta=settings.delta, num_bootstrap=run.job.audit.num_bootstrap,
+        window_length=run.job.train.window_length, seed=run.job.seed, device=run.job.train.device,
+    )  # fmt: skip
+
+
+def _config(run: Run) -> Any:
+    from reticent.audit.extraction import ExtractionConfig
+    from reticent.audit.generate import Decoding
+
+    settings = run.job.extraction
+    assert settings is not None
+    return ExtractionConfig(
+        prefix_tokens=tuple(settings.prefix_tokens), suffix_tokens=settings.suffix_tokens,
+        decoding=Decoding(temperature=settings.temperature, top_k=settings.top_k),
+        num_queries=tuple(settings.num_queries), probability=settings.probability,
+        num_passages=settings.num_passages, num_bootstrap=run.job.audit.num_bootstrap,
+        batch_size=run.job.audit.batch_size, seed=run.job.seed, device=run.job.train.device,
+    )  # fmt: skip
+
+
+def extraction_section(run: Run) -> dict[str, Any]:
+    """Return {"extraction": …} for the evidence, or nothing where the job asks for none."""
+    models = []
+    for piece in extraction_pieces(run):
+        seed = None if piece.training is None else piece.training.seed
+        about = {"model": piece.model.name, "recipe": piece.recipe, "objective": piece.model.objective}
+        found = json.loads((run.folder / name_of(piece) / "extraction.json").read_text())
+        models.append({**about, "seed": seed, "epoch": piece.epoch, **found})
+    return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}
+
+
+def gate_config(run: Run) -> dict[str, Any]:
+    """The gates of a job, as they are written down."""
+    return {"gates": [gate.model_dump() for gate in run.job.gate]}
+
+
+def fix_gates(run: Run) -> None:
+    """Write the gates down, with whether anything was trained already."""
+    if not run.job.gate:
+        return
+
+    def build(folder: Path, counts: dict[str, Any]) -> None:
+        (folder / "gates.json").write_text(json.dumps(gate_config(run), indent=1))
+        counts["fixed_before_training"] = not any((run.folder / "models").rglob("manifest.json"))
+
+    run.make("gates", gate_config(run), {}, build)
+
+
+def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return {"verdict": …} for the evidence, or nothing where the job has no gate."""
+    from reticent.artifact import read_manifest
+    from reticent.audit.verdict import verdict
+
+    if not run.job.gate:
+        return {}
+    found = verdict(evidence, gate_config(run)["gates"], small_cell=run.job.audit.small_cell)
+    fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
+    return {"verdict": {"fixed_before_training": fixed, **found}}

@@ -1,0 +1,129 @@
+"""Extraction of training text: what is memorised comes back, what is not does not, and rates are of individuals."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_models import make_store, toy_model, toy_tokenizer
+
+from reticent.audit.extraction import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
+from reticent.audit.generate import Decoding
+from reticent.errors import PolicyError
+from reticent.trainer.models import load_tokenizer, special_ids
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize(
+    ("p", "n", "expected"),
+    [
+        (1e-18, 1, 1e-18),
+        (1e-18, 1000, 1e-15),
+        (0.5, 2, 0.75),
+        (1.0, 3, 1.0),
+        (0.0, 10**6, 0.0),
+        (0.1, 10, 0.6513215599),
+    ],
+)
+def test_chance_that_draws_give_it(p: float, n: int, expected: float) -> None:
+    with np.errstate(divide="ignore"):
+        found = float(chance_of_extraction(np.log(np.array([p])), n)[0])
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_rounding_over_a_probability_of_one_is_no_error() -> None:
+    assert chance_of_extraction(np.array([1e-7]), 5).tolist() == [1.0]
+
+
+@given(st.floats(1e-6, 0.99), st.integers(1, 50))
+def test_chance_matches_the_formula_as_written(p: float, n: int) -> None:
+    assert chance_of_extraction(np.log([p]), n)[0] == pytest.approx(1 - (1 - p) ** n, rel=1e-6)
+
+
+def test_passages_lie_inside_their_documents_and_short_documents_have_none() -> None:
+    store = make_store(*[[(9, n, 0) for n in range(length)] for length in (10, 4, 0, 30, 5)])
+    documents, starts = draw_passages(store, np.ones(5, dtype=bool), 5, 10, seed=2)
+    assert documents.tolist() == [0, 3, 4]
+    assert (starts >= store.doc_offsets[documents]).all()
+    assert (starts + 5 <= store.doc_offsets[documents + 1]).all()
+    assert starts[2] == store.doc_offsets[4]
+    few, _ = draw_passages(store, np.ones(5, dtype=bool), 5, 2, seed=2)
+    assert len(few) == 2
+    alone, at = draw_passages(store, np.arange(5) == 3, 5, 10, seed=2)
+    assert at.tolist() == starts[documents == alone[0]].tolist()  # others move nothing
+
+
+def memoriser(texts: list[list[int]]):
+    """A model that knows these rows by heart, and begins every other with token 5."""
+
+    class Model(torch.nn.Module):
+        config = SimpleNamespace(vocab_size=330, max_position_embeddings=64)
+        device = torch.device("cpu")
+
+        def forward(self, input_ids, **_):
+            logits = torch.zeros((*input_ids.shape, 330))
+            logits[..., 5] = 1.0
+            for row, ids in enumerate(input_ids.tolist()):
+                for at in range(len(ids)):
+                    for text in texts:
+                        if text[:at] == ids[1 : at + 1] and at < len(text):  # ids[0] is the prefix token
+                            logits[row, at, text[at]] = 20.0
+            return SimpleNamespace(logits=logits)
+
+    return Model()
+
+
+def test_members_known_by_heart_come_back_and_held_out_people_do_not() -> None:
+    rows = [[(10 * who + n, n, int(n == 8 and who == 1)) for n in range(10)] for who in range(1, 9)]
+    store = make_store(*rows, individual=[0, 0, 1, 2, 3, 4, 5, 6])
+    members = np.arange(8) < 4
+    known = [[token for token, _, _ in row] for row in (rows[0], rows[2])]
+    config = ExtractionConfig(
+        prefix_tokens=(4,), suffix_tokens=6, decoding=Decoding(top_k=10), num_queries=(1,), num_bootstrap=100,
+        device="cpu",
+    )  # fmt: skip
+    special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
+    found = extraction_rates(memoriser(known), store, members, special, config)
+    assert found["num_passages"] == {"members": 4, "heldout": 4}
+    assert found["settings"]["decoding"] == "sampling at temperature 1 from the 10 likeliest tokens"
+    greedy = {row["asked"]: row for row in found["rates"] if row["measure"] == "k_extractable"}
+    assert greedy["all"]["members"]["value"] == 0.5  # two passages of four, of three individuals
+    assert greedy["all"]["members"]["n"] == 3
+    assert greedy["protected"]["members"]["value"] == 1.0
+    heldout = greedy["all"]["heldout"]
+    assert heldout["value"] == 0
+    assert heldout["high"] == pytest.approx(1 - 0.05 ** (1 / 4))  # no zero without its bound
+    (drawn,) = [r for r in found["rates"] if r["measure"] == "np_discoverable" and r["asked"] == "all"]
+    assert drawn["members"]["value"] == 0.5
+    assert drawn["probability"] == 0.5
+
+
+def test_fifty_tokens_before_fifty_are_called_discoverable() -> None:
+    rows = [[(9, n, 0) for n in range(length)] for length in (60, 60, 20, 60, 60)]
+    store = make_store(*rows)
+    config = ExtractionConfig(prefix_tokens=(5, 10), suffix_tokens=50, num_bootstrap=100, device="cpu")
+    special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
+    model = toy_model("gpt2", max_length=128)
+    found = extraction_rates(model, store, np.arange(5) < 3, special, config)
+    assert {row["measure"] for row in found["rates"]} == {"k_extractable", "np_discoverable"}
+    assert found["num_short"] == {"members": 1, "heldout": 0}
+    config = ExtractionConfig(prefix_tokens=(50,), suffix_tokens=50, num_bootstrap=100, device="cpu")
+    found = extraction_rates(model, store, np.arange(5) < 3, special, config)
+    assert found["rates"][0]["measure"] == "discoverable"
+    assert found["rates"][0]["members"]["value"] is None  # every document is too short: no number, not a zero
+    assert found["rates"][0]["members"]["n"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"prefix_tokens": ()}, {"prefix_tokens": (5, 5)}, {"probability": 0.0}, {"num_queries": (0,)},
+     {"decoding": Decoding(temperature=0.0)}, {"suffix_tokens": 0}],
+)  # fmt: skip
+def test_settings_that_mean_nothing_are_refused(wrong: dict) -> None:
+    with pytest.raises(PolicyError):
+        ExtractionConfig(**wrong)

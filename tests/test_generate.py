@@ -1,0 +1,112 @@
+"""Generation in batches: the same as one by one, and exactly as likely as is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from toy_models import toy_model, toy_tokenizer
+
+from reticent.audit.generate import GREEDY, Decoding, generate, score_continuations
+from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.models import load_tokenizer, special_ids
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+PROMPTS = [np.array(ids) for ids in ([7, 9, 30], [50] * 7, [12], list(range(40, 60)), [99, 100])]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return toy_model("gpt2", hidden_size=32)
+
+
+@pytest.fixture(scope="module")
+def special():
+    return special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
+
+
+def test_padding_on_the_left_changes_nothing(model, special) -> None:
+    together = generate(model, PROMPTS, special=special, num_tokens=6, device="cpu")
+    alone = [generate(model, [prompt], special=special, num_tokens=6, device="cpu") for prompt in PROMPTS]
+    assert together.shape == (5, 1, 6)
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+    np.testing.assert_array_equal(together, generate(model, PROMPTS, special=special, num_tokens=6, batch_size=2))
+
+
+def test_greedy_is_the_argmax_after_argmax_without_a_cache(model, special) -> None:
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=4, device="cpu")[0, 0]
+    ids = [special.prefix, *PROMPTS[0]]
+    for token in made:
+        with torch.no_grad():
+            assert int(model(torch.tensor([ids])).logits[0, -1].argmax()) == token
+        ids.append(int(token))
+
+
+def test_what_greedy_gives_is_scored_as_greedy_and_nothing_else_is(model, special) -> None:
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=4, device="cpu")[:, 0]
+    rows = np.concatenate([np.tile(PROMPTS[0], (2, 1)), np.concatenate([made, made])], axis=1)
+    rows[1, -1] += 1
+    greedy, log_p = score_continuations(model, rows, 3, special=special, decoding=GREEDY, device="cpu")
+    assert greedy.tolist() == [True, False]
+    assert log_p.tolist() == [0.0, -np.inf]
+
+
+@pytest.mark.parametrize("decoding", [Decoding(), Decoding(temperature=0.5, top_k=3), Decoding(top_k=330)])
+def test_the_probability_of_a_continuation_is_how_often_it_is_drawn(model, special, decoding: Decoding) -> None:
+    drawn = generate(
+        model, PROMPTS[:1], special=special, num_tokens=2, decoding=decoding, num_samples=4000, seed=1, device="cpu"
+    )[0]
+    found, counts = np.unique(drawn[(drawn >= 0).all(axis=1)], axis=0, return_counts=True)  # not those that ended
+    common = found[counts >= 20] if decoding.top_k == 3 else found[np.argsort(-counts)[:1]]
+    assert len(common)
+    rows = np.concatenate([np.tile(PROMPTS[0], (len(common), 1)), common], axis=1)
+    _, log_p = score_continuations(model, rows, 3, special=special, decoding=decoding, device="cpu")
+    shares = counts[counts >= 20] / 4000 if decoding.top_k == 3 else counts[np.argsort(-counts)[:1]] / 4000
+    assert np.abs(shares - np.exp(log_p)).max() < 5 * np.sqrt(0.25 / 4000)
+    if decoding.top_k == 3:
+        assert len(found) == 9  # three after three
+        assert np.exp(log_p).sum() == pytest.approx(1)
+
+
+def test_a_decoding_over_all_tokens_is_the_models_own_probability(model, special) -> None:
+    rows = np.array([[7, 9, 30, 41]])
+    _, log_p = score_continuations(model, rows, 2, special=special, decoding=Decoding(), device="cpu")
+    with torch.no_grad():
+        logits = model(torch.tensor([[special.prefix, 7, 9, 30, 41]])).logits[0].log_softmax(-1)
+    assert log_p[0] == pytest.approx(float(logits[2, 30] + logits[3, 41]), abs=1e-5)
+
+
+def test_hand_worked_decodings() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.25, 0.25]]))
+    assert Decoding().log_probs(logits).exp().tolist()[0] == pytest.approx([0.5, 0.25, 0.25])
+    assert Decoding(temperature=0.5).log_probs(logits).exp().tolist()[0] == pytest.approx([2 / 3, 1 / 6, 1 / 6])
+    assert Decoding(top_k=1).log_probs(logits).exp().tolist()[0] == pytest.approx([1, 0, 0])
+    assert Decoding(top_k=2).log_probs(logits).exp().tolist()[0] == pytest.approx([0.5, 0.25, 0.25])  # a tie stays
+    assert GREEDY.log_probs(logits).exp().tolist()[0] == [1, 0, 0]
+
+
+def test_the_same_seed_draws_the_same_and_leaves_torchs_own_numbers_alone(model, special) -> None:
+    state = torch.random.get_rng_state()
+    first, again = (
+        generate(model, PROMPTS, special=special, num_tokens=5, decoding=Decoding(), seed=4, device="cpu")
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    other = generate(model, PROMPTS, special=special, num_tokens=5, decoding=Decoding(), seed=5, device="cpu")
+    assert (first != other).any()
+
+
+def test_nothing_stands_after_the_end_of_a_text(special) -> None:
+    model = toy_model("gpt2", hidden_size=32)
+    token = int(generate(model, PROMPTS[:1], special=special, num_tokens=1, device="cpu")[0, 0, 0])
+    model.generation_config.eos_token_id = token
+    made = generate(model, PROMPTS[:1], special=special, num_tokens=3, device="cpu")
+    assert made[0, 0].tolist() == [token, -1, -1]
+
+
+def test_what_does_not_fit_is_refused(model, special) -> None:
+    with pytest.raises(TrainingError, match="71 tokens are more than the model's 64 positions"):
+        generate(model, PROMPTS[:1], special=special, num_tokens=67, device="cpu")
+    with pytest.raises(PolicyError, match="temperature"):
+        Decoding(temperature=-1.0)

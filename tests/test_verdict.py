@@ -1,0 +1,124 @@
+"""Gates: they pass by bounds, fail by estimates, and say where nothing could be seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reticent.audit.statistics import clopper_pearson
+from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
+
+
+def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:
+    return {"value": value, "low": low, "high": high, "n": n, "unit": "individuals"}
+
+
+@pytest.mark.parametrize(
+    ("found", "at_most", "control", "outcome"),
+    [
+        (estimate(0.0, 0.0, clopper_pearson(0, 299, one_sided=True)[1]), 0.01, True, PASS),
+        (estimate(0.0, 0.0, clopper_pearson(0, 59, one_sided=True)[1]), 0.01, True, NO_POWER),  # a zero of too few
+        (estimate(0.01, 0.005, 0.01), 0.01, True, PASS),  # on the threshold is within it
+        (estimate(0.02, 0.0, 0.05), 0.01, True, FAIL),
+        (estimate(0.02, 0.0, 0.05), 0.01, None, FAIL),  # what is seen needs no control
+        (estimate(0.0, 0.0, 0.001), 0.01, False, NO_POWER),
+        (estimate(0.0, 0.0, 0.001), 0.01, None, NO_POWER),
+        (estimate(None), 0.01, True, NO_POWER),
+        (None, 0.01, True, NO_POWER),
+        (estimate(0.0, 0.0, 0.001, n=4), 0.01, True, NO_POWER),
+        (estimate(0.0, 0.0, None), 0.01, True, NO_POWER),
+    ],
+)
+def test_outcomes(found: Any, at_most: float, control: bool | None, outcome: str) -> None:
+    assert judge(found, at_most, control)[0] == outcome
+
+
+def model(recipe: str, epoch: int, auc: dict[str, Any], excess: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "model": "m", "recipe": recipe, "epoch": epoch, "excess": {"both": {"excess": excess}},
+        "membership": {"loss": {"auc": auc, "tpr_at_fpr": {"0.01": None}}}, **more,
+    }  # fmt: skip
+
+
+def evidence(plain_auc: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "models": [
+            model("base", 0, estimate(0.5, 0.4, 0.6), estimate(0.0, -0.1, 0.1)),
+            model("clm", 4, plain_auc, estimate(0.2, 0.1, 0.3)),
+            model("ppclm", 2, estimate(0.9, 0.8, 0.95), estimate(0.3, 0.2, 0.4)),  # not the last checkpoint
+            model("ppclm", 4, estimate(0.52, 0.47, 0.57), estimate(0.01, -0.01, 0.03)),
+        ]
+    }
+
+
+def gate(measure: str, at_most: float, **more: Any) -> dict[str, Any]:
+    defaults = {"recipes": None, "attack": None, "arm": "protected", "part": "both", "required": False}
+    return {**defaults, "measure": measure, "at_most": at_most, **more}
+
+
+def outcome(found: dict[str, Any]) -> tuple[str, bool]:
+    return found["outcome"], found["failed"]
+
+
+STRONG, WEAK = estimate(0.8, 0.7, 0.9), estimate(0.5, 0.4, 0.6)
+
+
+def test_a_gate_is_about_the_last_checkpoint_of_what_protects() -> None:
+    found = verdict(evidence(STRONG), [gate("membership_auc", 0.6), gate("excess_leakage", 0.05)])
+    assert outcome(found) == (PASS, False)
+    assert [(row["recipe"], row["epoch"], row["n"]) for row in found["results"]] == [("ppclm", 4, 300)] * 2
+    assert outcome(verdict(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
+
+
+def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> None:
+    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
+    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (NO_POWER, True)
+    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
+
+
+def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:
+    found = verdict(evidence(STRONG), [gate("membership_tpr", 0.05)])
+    assert outcome(found) == (NO_POWER, False)
+    assert found["results"][0]["n"] == 0
+    assert all("n = " in line for line in verdict_lines(found))
+
+
+def test_the_plain_model_can_be_gated_when_named() -> None:
+    found = verdict(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
+    assert outcome(found) == (FAIL, True)
+    assert verdict_lines(found) == [
+        "fail: membership AUC (loss) at most 0.6 - clm of m, upper bound 0.9, n = 300: "
+        "the estimate is beyond the threshold"
+    ]
+
+
+def test_a_gate_about_nothing_has_no_power() -> None:
+    assert outcome(verdict({"models": []}, [gate("excess_leakage", 0.1)])) == (NO_POWER, False)
+    assert outcome(verdict(evidence(STRONG), [])) == (None, False)
+
+
+def canaries(at_least: float, most: float, missed_low: float, protected: dict[str, Any]) -> dict[str, Any]:
+    arms = {
+        "protected": {"exposure": {"included": protected}, "excess_exposure": estimate(0.0, -1.0, 1.0),
+                      "one_run": {"at_least": at_least, "most": most, "num_guesses": 40}},
+        "missed": {"exposure": {"included": estimate(8.0, 8.0, 8.0)},
+                   "excess_exposure": estimate(6.0, missed_low, 7.0)},
+    }  # fmt: skip
+    entry = {"model": "m", "recipe": "ppclm", "epoch": 4, "canaries": {"arms": arms}, "passages": None}
+    return {**evidence(STRONG), "extraction": {"models": [entry]}}
+
+
+@pytest.mark.parametrize(
+    ("at_least", "most", "expected"), [(0.0, 3.0, PASS), (2.5, 3.0, FAIL), (0.0, 1.5, NO_POWER), (1.9, 3.0, PASS)]
+)
+def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: float, expected: str) -> None:
+    found = verdict(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
+    assert outcome(found)[0] == expected
+    assert found["results"][0]["unit"] == "guesses"
+
+
+@pytest.mark.parametrize(("missed_low", "expected"), [(5.0, PASS), (-0.5, NO_POWER)])
+def test_exposure_is_controlled_by_the_arm_that_nothing_protects(missed_low: float, expected: str) -> None:
+    found = verdict(canaries(0.0, 3.0, missed_low, estimate(1.4, 1.0, 1.8)), [gate("exposure", 2.0)])
+    assert outcome(found)[0] == expected
