@@ -33,6 +33,7 @@ __all__ = [
     "ModelSection",
     "ProbeSection",
     "RecipeSection",
+    "ShadowSection",
     "load_job",
     "parse_job",
 ]
@@ -385,6 +386,28 @@ class ClassifySection(Section):
     save_model: bool = False
 
 
+class ShadowSection(Section):
+    """Shadow models: each recipe's last checkpoint is attacked with models that are trained like it on random halves of
+    the members and held-out individuals together. Costs ``num_shadows`` trainings a recipe.
+    """
+
+    recipes: list[str] = Field(min_length=1, description="whose models are attacked")
+    num_shadows: int = Field(default=8, ge=4, le=256, multiple_of=2, description="even: everybody is in half of them")
+    attacks: list[Literal["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online"]] = Field(
+        default=["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia"], min_length=1
+    )
+    rmia_slope: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="a of p = ((1 + a) p_out + (1 - a)) / 2; default: fitted on the population",
+    )
+    population: float = Field(
+        default=0.2, gt=0, lt=1, description="share of the held-out that RMIA compares with and does not attack"
+    )
+    keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
+
+
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
@@ -394,6 +417,7 @@ class AuditSection(Section):
     small_cell: int = Field(default=5, ge=1)
     graph_shares: list[float] = [1.0, 0.75, 0.5, 0.25, 0.1]
     every_checkpoint: bool = True
+    shadow: ShadowSection | None = None
 
 
 class ProbeSection(Section):
@@ -454,6 +478,10 @@ class Job(Section):
                     )
                 if found.private and self.training(model).dp is None:
                     raise ValueError(f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp]")
+        if self.audit.shadow is not None:
+            unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}
+            if self.model and unknown:
+                raise ValueError(f"audit.shadow.recipes: no model is trained with {sorted(unknown)[0]}")
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")

@@ -47,6 +47,7 @@ class TokenScores:
     argmax : int32, most likely token, -1 where not scored
     rank : int32, how many tokens are more likely than the true one, -1 where not scored
     doc_offsets : int64, shape (num_documents + 1,)
+    top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
     """
 
     log_probs: np.ndarray
@@ -55,6 +56,11 @@ class TokenScores:
     argmax: np.ndarray
     rank: np.ndarray
     doc_offsets: np.ndarray
+    top_log_probs: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.top_log_probs is None:
+            object.__setattr__(self, "top_log_probs", np.full(len(self.log_probs), np.nan, dtype=np.float32))
 
     @property
     def mean(self) -> np.ndarray:
@@ -198,7 +204,8 @@ class _Run:
         self.windows: Windows = cut_windows(store, window_length, special)
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         shape = store.num_tokens
-        self._float = {name: np.full(shape, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
+        floats = ("log_probs", "entropy", "std", "top_log_probs")
+        self._float = {name: np.full(shape, np.nan, dtype=np.float32) for name in floats}
         self._int = {name: np.full(shape, -1, dtype=np.int32) for name in ("argmax", "rank")}
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
@@ -254,7 +261,7 @@ def _reduce(logits: torch.Tensor, true: torch.Tensor) -> tuple[torch.Tensor, ...
     """Return the columns of `TokenScores`, shape (n,) each, of logits (n, V) and the true tokens (n,)."""
     log_p = torch.log_softmax(logits.float(), dim=-1)
     true_log_p = log_p.gather(1, true[:, None])
-    argmax = log_p.argmax(-1).to(torch.int32)
+    top, argmax = log_p.max(-1)
     rank = (log_p > true_log_p).sum(-1).to(torch.int32)
     p = log_p.exp()
     # A token that is ruled out has log p of minus infinity and takes part in no mean.
@@ -262,4 +269,4 @@ def _reduce(logits: torch.Tensor, true: torch.Tensor) -> tuple[torch.Tensor, ...
     mean = torch.linalg.vecdot(p, log_p)
     # Around the mean: the difference of two squares loses every digit where the model is unsure.
     variance = torch.linalg.vecdot(p, log_p.sub_(mean[:, None]).square_())
-    return true_log_p[:, 0], -mean, variance.sqrt(), argmax, rank
+    return true_log_p[:, 0], -mean, variance.sqrt(), argmax.to(torch.int32), rank, top

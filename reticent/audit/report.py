@@ -41,6 +41,12 @@ ATTACKS_ABOUT = {
     "zlib": "the model predicts it well for its size when compressed, so that plain text does not look known",
     "min_k": "the fifth of its tokens that the model predicts worst is predicted well",
     "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
+    "shadow": "a classifier, trained on models like this one of which it is known who is in them, calls it known",
+    "lira_online": "the model speaks of it as models like it do that know it, rather than as those that do not",
+    "lira_offline": "the model predicts it better than models like it do that do not know it",
+    "lira_sequence": "the same as lira_online, token by token",
+    "rmia": "beside models that do not know it, the model prefers it to more of the documents of strangers",
+    "rmia_online": "the same, beside models that know it and models that do not",
 }
 #: Which words of an identifying sequence each policy keeps out of the targets.
 POLICIES_ABOUT = {
