@@ -127,6 +127,7 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     from reticent.artifact import fingerprint, is_current, write_artifact
     from reticent.trainer.export import write_model
     from reticent.trainer.models import load_model, load_tokenizer
+    from reticent.trainer.recipes import get_recipe
 
     source, folder = package_folder(name), work / "bases" / name
     assert source is not None
@@ -143,7 +144,7 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
             counts["parameters"] = sum(p.numel() for p in model.parameters())
             if name == "minilm":
                 train_head(model, source, work, writer.path, size, counts)
-            write_model(model, tokenizer, writer.path / "model", recipe=objective, epoch=0)
+            write_model(model, tokenizer, writer.path / "model", recipe=get_recipe(objective), epoch=0)
             writer.counts.update(counts)
     return folder / "model"
 

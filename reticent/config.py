@@ -330,7 +330,7 @@ class TrainSection(Section):
         """The trainer's own settings."""
         from reticent.trainer.config import LoraSettings, TrainConfig
 
-        values = self.model_dump(exclude={"checkpoint_epochs", "report_to", "lora", "dp"})
+        values = self.model_dump(exclude={"checkpoint_epochs", "report_to", "lora", "dp", "seeds"})
         values |= {"checkpoint_epochs": self.epochs_kept(), "report_to": tuple(self.report_to)}
         if self.lora is not None:
             modules = self.lora.target_modules

@@ -80,9 +80,13 @@ def run_probes(run: Run) -> dict[str, Any]:
         chosen = np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0))
         templates = read_templates(settings.templates) if settings.templates else None
         with run.progress.task(f"probe {side}", None, "rows") as advance:
+
+            def told(what: str, done: int, total: int, advance: Any = advance) -> None:
+                advance(done, total, what)
+
             sections[side], _, _ = probe_models(
                 models, subjects.take(chosen), config, templates=templates, study=white,
-                progress=lambda what, done, total, advance=advance: advance(done, total, what),
+                progress=told,
             )  # fmt: skip
     # As JSON has it: tuples of the settings are lists.
     return json.loads(json.dumps(with_heldout(sections[MEMBERS], sections[HELDOUT]), allow_nan=False))

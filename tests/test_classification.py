@@ -29,6 +29,7 @@ from reticent.errors import CorpusError, PolicyError
 from reticent.job import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 
 OPTIONS: dict[str, Any] = {"num_bootstrap": 200, "seed": 0, "small_cell": 1}
 
@@ -162,7 +163,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents and a base model."""
     folder = tmp_path_factory.mktemp("classification")
     write_documents(folder / "notes.parquet")
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), folder / "base", recipe="mlm", epoch=1)
+    write_model(
+        toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), folder / "base", recipe=get_recipe("mlm"), epoch=1
+    )
     return folder
 
 

@@ -20,6 +20,7 @@ from reticent.trainer.classify import ClassifyConfig, _predict, _windows, classi
 from reticent.trainer.export import ALLOWED, write_model
 from reticent.trainer.foundation import new_model
 from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +58,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             name: Any = kind
             model = new_model(name, tokenizer, hidden_size=16, num_layers=2, max_length=64)
         folders[kind] = tmp_path_factory.mktemp("models") / kind
-        write_model(model, load_tokenizer(tokenizer), folders[kind], recipe="mlm", epoch=1)
+        write_model(model, load_tokenizer(tokenizer), folders[kind], recipe=get_recipe("mlm"), epoch=1)
     return folders
 
 
@@ -103,7 +104,7 @@ def test_the_head_is_fresh_and_the_same_for_a_seed_whatever_the_start(
     from safetensors.torch import load_file
 
     other = new_model("bert", toy_tokenizer("bert"), hidden_size=16, num_layers=2, max_length=64, seed=9)
-    write_model(other, load_tokenizer(toy_tokenizer("bert")), tmp_path / "other", recipe="mlm", epoch=1)
+    write_model(other, load_tokenizer(toy_tokenizer("bert")), tmp_path / "other", recipe=get_recipe("mlm"), epoch=1)
     heads = []
     for start, seed in ((checkpoints["bert"], 0), (tmp_path / "other", 0), (checkpoints["bert"], 1)):
         out = tmp_path / f"classifier-{len(heads)}"

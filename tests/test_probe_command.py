@@ -42,8 +42,9 @@ def test_a_probe_of_two_models_with_soft_prompts(
 ) -> None:
     out = tmp_path / "out"
     status = command(
-        "probe", f"causal={folder / 'gpt2'}", folder / "bert", "--subjects", folder / "people.parquet", "--target", "zip",
-        "--level", "twin", "--level", "triplet", "--soft-prompt", "--soft-subjects", 8, "--soft-tokens", 2,
+        "probe", f"causal={folder / 'gpt2'}", folder / "bert", "--subjects", folder / "people.parquet",
+        "--target", "zip", "--level", "twin", "--level", "triplet", "--soft-prompt", "--soft-subjects", 8,
+        "--soft-tokens", 2,
         "--soft-epochs", 1, "--out", out, "--json", "--quiet",
     )  # fmt: skip
     assert status == 0

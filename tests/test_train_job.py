@@ -18,6 +18,7 @@ from reticent.errors import TrainingError
 from reticent.job import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -29,7 +30,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """A job whose tokens are ready."""
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
     base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe="base", epoch=0)
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["train"] = {"num_epochs": 3, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
     Run(parse_job(values), Recorder()).execute("protect")

@@ -21,7 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
-from reticent.errors import PolicyError
+from reticent.errors import CorpusError, PolicyError
 
 # Cn: characters this Python does not know; Cs: surrogates, which no UTF-8 text holds.
 known = st.characters(blacklist_categories=("Cn", "Cs"))
@@ -208,3 +208,17 @@ def test_words_are_those_of_the_unicode_word_break_test(data: Path) -> None:
         assert words("".join(segments)) == expected, row
     assert len(rows) > 1800
     assert num_joined == 5
+
+
+def test_texts_that_the_words_were_not_cut_from_are_checked_again():
+    """Words remember the texts they were cut from, and that these are UTF-8; no other column of as many rows passes."""
+    texts = pa.array(["fever", "cough"])
+    words = _rust.segment(texts)
+    assert pa.record_batch(words.surfaces(texts)).column(0).to_pylist() == ["fever", "cough"]
+    offsets = pa.array([0, 5, 10], pa.int32()).buffers()[1]
+    broken = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"fever\xff\xfe\xfd\xfc\xfb"))
+    with pytest.raises(CorpusError, match="row 1 is not valid UTF-8"):
+        words.surfaces(broken)
+    longer = pa.array(["fever", "coughs"])
+    assert pa.record_batch(words.surfaces(longer)).column(0).to_pylist() == ["fever", "cough"]
+    assert pa.record_batch(words.surfaces(texts.slice(0))).column(0).to_pylist() == ["fever", "cough"]

@@ -138,8 +138,8 @@ def _ask(
         )
     ]
     row = np.zeros(1, dtype=np.int64)
-    prompts = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
-    prompts = [prompt for prompt in prompts if prompt is not None]
+    filled = [fill_template(template, me, row, target, beside, config.language)[0] for template in templates]
+    prompts = [prompt for prompt in filled if prompt is not None]
     if not prompts:
         return None
     own = str(me.items[target][0])

@@ -152,7 +152,7 @@ def exposed_share(likelihoods: np.ndarray, num_queries: float) -> float:
 
 
 def exposed(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
-    return likelihoods > 1 / num_queries
+    return np.greater(likelihoods, 1 / num_queries)
 
 
 def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:

@@ -102,15 +102,15 @@ def summarise(answers: Answers, config: ProbeConfig) -> dict[str, Any]:
         for k in NUM_QUERIES
     ]
     section["matches"] = {
-        str(beams): {name: share_estimate(hit.any(0)[scored], config) for name, hit in metrics.items()}
+        str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], config) for name, hit in metrics.items()}
         for beams, metrics in answers.matches.items()
     }
     first = next(iter(answers.matches.values()))["exact_match"]
-    section["exact_match"] = share_estimate(first.any(0)[scored], config)
+    section["exact_match"] = share_estimate(np.any(first, axis=0)[scored], config)
     section["by_num_templates"] = [
         {
             "num_templates": t,
-            "exact_match": share_estimate(first[:t].any(0)[scored], config),
+            "exact_match": share_estimate(np.any(first[:t], axis=0)[scored], config),
             "exposed_100": share_estimate(exposed(np.exp(_floor(best(answers.log_probs[:t])[scored])), 100), config),
             "log_likelihood": mean_estimate(best(answers.log_probs[:t])[scored], config),
         }

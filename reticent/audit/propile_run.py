@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +228,7 @@ def _white_box(
         told = _named(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,
-            progress=None if told is None else lambda done, total, told=told: told("epochs", done, total),
+            progress=None if told is None else partial(told, "epochs"),
         )  # fmt: skip
         without, with_it = probe_with_soft_prompt(model, tokenizer, sides, prompt, level, template, config)
         row = {**compare(without, with_it, config), "sweep": sweep, "best_epoch": prompt.best_epoch}
@@ -250,7 +251,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> dict[str, A
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
     difference = mean_estimate((new - old)[both], config)
-    hits = [next(iter(a.matches.values()))["exact_match"].any(0)[both] for a in (before, after)]
+    hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
     return {
         "n": int(both.sum()),
         "likelihood_before": mean_estimate(np.exp(old[both]), config),

@@ -299,7 +299,7 @@ def nearest_text(model: Any, tokenizer: PreTrainedTokenizerFast, prompt: SoftPro
     special = [number for number in tokenizer.all_special_ids if number < weight_VD.shape[0]]
     distance_SV[:, special] = math.inf
     distance_SV[:, len(tokenizer) :] = math.inf  # rows that pad the table
-    return tokenizer.decode(distance_SV.argmin(1).tolist()).strip() + " "
+    return str(tokenizer.decode(distance_SV.argmin(1).tolist())).strip() + " "
 
 
 def write_soft_prompt(

@@ -37,6 +37,23 @@ impl Texts {
         }
     }
 
+    /// Whether an array is this very column: the same memory, which stays as it is while this is kept.
+    pub fn is_same(&self, array: &ArrayRef) -> bool {
+        let at = |offsets: *const u8, values: *const u8| (offsets as usize, values as usize);
+        let place = match (self, array.data_type()) {
+            (Texts::Small(own), DataType::Utf8) => {
+                let other = array.as_string::<i32>();
+                [own, other].map(|a| at(a.value_offsets().as_ptr().cast(), a.value_data().as_ptr()))
+            }
+            (Texts::Large(own), DataType::LargeUtf8) => {
+                let other = array.as_string::<i64>();
+                [own, other].map(|a| at(a.value_offsets().as_ptr().cast(), a.value_data().as_ptr()))
+            }
+            _ => return false,
+        };
+        place[0] == place[1] && self.len() == array.len() && array.null_count() == 0
+    }
+
     #[cfg(test)]
     pub fn of(rows: &[&str]) -> Self {
         Texts::Small(StringArray::from(rows.to_vec()))

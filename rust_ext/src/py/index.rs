@@ -17,6 +17,7 @@ use crate::pool::pool;
 use crate::protect::{Policy, Settings, protect};
 use crate::spool::Spool;
 use crate::surface::Surface;
+use crate::text::Texts;
 use crate::words::{Words, segment};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -32,9 +33,20 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(apply_surface, module)?)
 }
 
-/// Words of a batch of documents.
+/// Words of a batch of documents, and the texts they were cut from.
 #[pyclass(name = "Words", frozen)]
-pub struct PyWords(pub Arc<Words>);
+pub struct PyWords(pub Arc<Words>, Texts);
+
+impl PyWords {
+    /// The texts given with these words: those they were cut from were checked then.
+    pub fn import_texts(&self, object: &Bound<'_, PyAny>) -> PyResult<Texts> {
+        let array = import_array(object)?;
+        if self.1.is_same(&array) {
+            return Ok(self.1.clone());
+        }
+        Texts::new(&array, "text").map_err(to_py_err)
+    }
+}
 
 #[pymethods]
 impl PyWords {
@@ -70,7 +82,7 @@ impl PyWords {
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>)> {
-        let texts = import_texts(texts, "text")?;
+        let texts = self.import_texts(texts)?;
         self.0.check(texts.len()).map_err(to_py_err)?;
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
         for row in 0..texts.len() {
@@ -90,7 +102,7 @@ impl PyWords {
 
     /// The words themselves, column `word`.
     fn surfaces(&self, texts: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
-        let texts = import_texts(texts, "text")?;
+        let texts = self.import_texts(texts)?;
         self.0.check(texts.len()).map_err(to_py_err)?;
         let words = (0..texts.len()).flat_map(|row| {
             let text = texts.get(row);
@@ -114,7 +126,7 @@ fn py_segment(
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     let words = py.detach(|| threads.install(|| segment(&texts, set))).map_err(to_py_err)?;
-    Ok(PyWords(Arc::new(words)))
+    Ok(PyWords(Arc::new(words), texts))
 }
 
 /// Collects documents; `finish` counts.
@@ -343,7 +355,7 @@ impl PyNgramIndex {
         max_document_frequency: Option<f64>,
         num_threads: usize,
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
-        let texts = import_texts(texts, "text")?;
+        let texts = words.import_texts(texts)?;
         let settings = Settings {
             k,
             n,

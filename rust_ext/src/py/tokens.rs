@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::{PyWords, batch};
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, to_py_err};
 use crate::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
@@ -36,7 +36,7 @@ fn py_cover_spans<'py>(
     ends: PyReadonlyArray1<'py, i32>,
     num_threads: usize,
 ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    let texts = import_texts(texts, "text")?;
+    let texts = words.import_texts(texts)?;
     let (offsets, starts, ends) = (span_offsets.as_slice()?, starts.as_slice()?, ends.as_slice()?);
     let threads = pool(num_threads).map_err(to_py_err)?;
     let mask =
@@ -55,7 +55,7 @@ fn py_replace_words(
     replacement: &str,
     num_threads: usize,
 ) -> PyResult<ArrowBatch> {
-    let texts = import_texts(texts, "text")?;
+    let texts = words.import_texts(texts)?;
     let mask = mask.as_slice()?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     let replaced =
@@ -89,7 +89,7 @@ impl PyBlacklist {
         mask: PyReadonlyArray1<'_, u8>,
         units: Option<PyReadonlyArray1<'_, u32>>,
     ) -> PyResult<()> {
-        let texts = import_texts(texts, "text")?;
+        let texts = words.import_texts(texts)?;
         let units = units.as_ref().map(|units| units.as_slice()).transpose()?;
         check_units(units, texts.len())?;
         self.0.add(&texts, &words.0, mask.as_slice()?, units).map_err(to_py_err)
@@ -105,7 +105,7 @@ impl PyBlacklist {
         units: PyReadonlyArray1<'py, u32>,
         num_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        let texts = import_texts(texts, "text")?;
+        let texts = words.import_texts(texts)?;
         let units = units.as_slice()?;
         check_units(Some(units), texts.len())?;
         let threads = pool(num_threads).map_err(to_py_err)?;
@@ -159,7 +159,7 @@ impl PyTokenEncoder {
         word_flags: PyReadonlyArray1<'_, u8>,
         ngram_starts: PyReadonlyArray1<'_, u8>,
     ) -> PyResult<PyTokens> {
-        let texts = import_texts(texts, "text")?;
+        let texts = words.import_texts(texts)?;
         let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let tokens = py
