@@ -285,14 +285,17 @@ def test_shadows_keep_their_scores_and_no_checkpoint(audited: Values) -> None:
     assert (np.sum(drawn, axis=0) == NUM // 2).all()
 
 
-def test_nothing_is_made_twice_and_the_status_says_so(mine: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_made_twice_and_the_status_says_so(mine: Values) -> None:
     assert audit(mine).made == []
-    states = json.dumps(job_status(Run(parse_job(mine)).folder), default=str)
-    assert "out of date" not in states
+    states = {row["name"]: row["state"] for row in job_status(Run(parse_job(mine)))["artifacts"]}
+    assert {states[name] for name in (*SHADOWS, "tokens/toy/train-shadow-00", "audit")} == {"done"}
+    stale = {row["name"]: row["state"] for row in job_status(Run(parse_job(changed(mine, seed=7))))["artifacts"]}
+    assert {stale[name] for name in SHADOWS} == {"out of date"}
+    assert (Path(mine["out"]) / SHADOWS[0] / "scores.parquet").is_file()  # to ask changes nothing
 
 
 def test_an_interrupted_batch_goes_on_where_it_stopped_and_ends_with_the_same_bytes(
-    values: Values, audited: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    values: Values, audited: Values, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(values["out"], out)
@@ -304,9 +307,9 @@ def test_an_interrupted_batch_goes_on_where_it_stopped_and_ends_with_the_same_by
         if len(calls) == 3:
             control_c()
 
-    whole = read_manifest(Path(audited["out"]) / SHADOWS[0]).counts["steps"]
+    late = min(read_manifest(Path(audited["out"]) / name).counts["steps"] for name in SHADOWS)
     with pytest.raises(KeyboardInterrupt):
-        audit(job, whole, stop_in_the_third)
+        audit(job, late, stop_in_the_third)
     (_,) = (out / "shadows").rglob(".*.part-*")
     resumed = audit(job)
     assert [name for name in resumed.made if name.startswith("shadows/")] == SHADOWS[2:]
@@ -352,7 +355,7 @@ def test_shadows_that_the_job_does_not_have_any_more_are_wiped(mine: Values) -> 
     assert (out / "tokens/toy/train-shadow-00").is_dir()
     audit(changed(mine, audit={**mine["audit"], "shadow": None}))
     assert not [path for path in (out / "shadows").glob("*/*/*") if not path.name.startswith(".")]
-    assert not list((out / "tokens/toy").glob("*shadow*"))
+    assert not list((out / "tokens/toy").glob("train-shadow*"))
     assert list(membership(mine)["clm", 2]) == ["loss", "reference"]
 
 
