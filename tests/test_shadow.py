@@ -324,7 +324,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped_and_ends_with_the_same_by
 @pytest.mark.parametrize(
     ("change", "remade"),
     [
-        (lambda v: changed(v, train__learning_rate=2e-2), SHADOWS),
+        pytest.param(lambda v: changed(v, train__learning_rate=2e-2), SHADOWS, marks=pytest.mark.slow),
         (
             lambda v: with_shadows(v, num_shadows=NUM + 2),
             [f"shadows/toy/{r}/0{n}" for n in (4, 5) for r in ("clm", "ppclm")],
@@ -342,6 +342,7 @@ def test_a_stale_shadow_is_made_again_and_no_other(
     assert "measures/toy/clm/epoch-0002" in made or remade == [n for n in SHADOWS if "/ppclm/" in n]
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_halves(mine: Values) -> None:
     before = content(Path(mine["out"]) / "shadows")
     made = audit(changed(mine, seed=7)).made
@@ -359,6 +360,7 @@ def test_shadows_that_the_job_does_not_have_any_more_are_wiped(mine: Values) -> 
     assert list(membership(mine)["clm", 2]) == ["loss", "reference"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_kept_where_the_job_asks_for_it(mine: Values) -> None:
     audit(with_shadows(mine, keep_models=True, recipes=["clm"]))
     (kept,) = (Path(mine["out"]) / SHADOWS[0]).glob("epoch-*")
@@ -388,3 +390,16 @@ def test_every_attack_of_the_job_file_is_known() -> None:
 
     (named,) = get_args(ShadowSection.model_fields["attacks"].annotation)
     assert get_args(named) == SHADOW_ATTACKS
+
+
+@pytest.mark.slow
+def test_shadows_find_members_of_an_overfitted_model_and_none_in_its_base(tmp_path: Path) -> None:
+    values = job_values(tmp_path, 40, num_epochs=8, checkpoint_epochs=[8])
+    values["model"][0]["recipes"] = ["clm"]
+    audit(with_shadows(values, recipes=["clm"], num_shadows=6, attacks=list(SHADOW_ATTACKS)))
+    rows = membership(values)["clm", 8]
+    best = max(rows[name]["auc"]["value"] for name in SHADOW_ATTACKS)
+    assert best >= rows["loss"]["auc"]["value"]
+    for name in ("lira_online", "lira_offline", "rmia_online"):
+        assert rows[name]["auc"]["value"] > 0.6
+        assert rows[name]["control"]["low"] < 0.5 < rows[name]["control"]["high"]

@@ -68,12 +68,13 @@ def test_the_offline_score_still_orders_where_its_probability_is_1() -> None:
 def test_gaussians_are_those_of_the_shadows_with_the_pooled_variance_mixed_in(num_shadows: int) -> None:
     values, is_in = random_shadows(num_shadows, 30, seed=num_shadows)
     fitted = fit_gaussians(zip(values, is_in, strict=True))
+    sides = [values[side[:, text], text] for side in (is_in, ~is_in) for text in range(30)]
+    pooled = np.mean([np.var(side, ddof=1) for side in sides])
     for chosen, mean, variance in (
         (is_in, fitted.mean_in, fitted.variance_in),
         (~is_in, fitted.mean_out, fitted.variance_out),
     ):
         columns = [values[chosen[:, text], text] for text in range(30)]
-        pooled = np.mean([np.var(column, ddof=1) for column in columns])
         for text, column in enumerate(columns):
             assert mean[text] == pytest.approx(column.mean())
             squares, freedom = np.var(column) * len(column), len(column) - 1

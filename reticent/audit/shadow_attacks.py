@@ -57,7 +57,8 @@ def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]]) -> Gaussians
 
     A variance of four values is hardly known, and it is what LiRA with few shadows fails at. So on each side it is
     (S + m·s0²) / (d + m): S is the sum of squares around the mean of its d + 1 values, s0² the variance within the
-    numbers pooled over all of them (Carlini et al.'s global variance), m = 32.
+    numbers pooled over all of them and both sides (Carlini et al.'s global variance), m = 32. With few shadows LiRA is
+    then nearly linear in a number, so that one beyond both means counts for the nearer of them.
 
     Cost: one pass; memory is six numbers for each of the n, whatever the number of shadows.
 
@@ -83,8 +84,8 @@ def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]]) -> Gaussians
     total_freedom = freedom.sum(axis=1, where=known)
     if count.shape[1] and not total_freedom.all():
         raise ValueError("shadows: expected two of them on each side of some text")
-    pooled = within.sum(axis=1, where=known) / np.maximum(total_freedom, 1)
-    variance = (np.where(known, within, 0.0) + PRIOR_SHADOWS * pooled[:, None]) / (freedom + PRIOR_SHADOWS)
+    pooled = within.sum(where=known) / max(total_freedom.sum(), 1)
+    variance = (np.where(known, within, 0.0) + PRIOR_SHADOWS * pooled) / (freedom + PRIOR_SHADOWS)
     variance = np.maximum(variance, LEAST_VARIANCE)
     return Gaussians(mean[1], variance[1], mean[0], variance[0])
 
