@@ -396,10 +396,12 @@ def test_every_attack_of_the_job_file_is_known() -> None:
 def test_shadows_find_members_of_an_overfitted_model_and_none_in_its_base(tmp_path: Path) -> None:
     values = job_values(tmp_path, 40, num_epochs=8, checkpoint_epochs=[8])
     values["model"][0]["recipes"] = ["clm"]
-    audit(with_shadows(values, recipes=["clm"], num_shadows=6, attacks=list(SHADOW_ATTACKS)))
+    audit(with_shadows(values, recipes=["clm"], attacks=list(SHADOW_ATTACKS)))
     rows = membership(values)["clm", 8]
-    best = max(rows[name]["auc"]["value"] for name in SHADOW_ATTACKS)
-    assert best >= rows["loss"]["auc"]["value"]
-    for name in ("lira_online", "lira_offline", "rmia_online"):
-        assert rows[name]["auc"]["value"] > 0.6
+    areas = {name: row["auc"]["value"] for name, row in rows.items()}
+    # Of two shadows a side LiRA's slope is mostly noise; the mean over all of them, RMIA's, is not.
+    assert areas["rmia_online"] > areas["loss"] > 0.6
+    assert min(areas["lira_offline"], areas["lira_sequence"]) > 0.6
+    assert areas["lira_online"] > 0.5
+    for name in ("lira_offline", "rmia", "rmia_online"):
         assert rows[name]["control"]["low"] < 0.5 < rows[name]["control"]["high"]
