@@ -74,6 +74,7 @@ FORMATS = {
     "tokens": 1,
     "models": 2,
     "measures": 2,
+    "shadows": 1,
     "classification": 1,
     "audit": 2,
     "report": 1,

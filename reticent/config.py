@@ -36,6 +36,7 @@ __all__ = [
     "ModelSection",
     "ProbeSection",
     "RecipeSection",
+    "ShadowSection",
     "load_job",
     "parse_job",
 ]
@@ -418,6 +419,28 @@ class GenerationSection(Section):
     top_k: int = Field(default=0, ge=0, description="0: every token can be drawn")
 
 
+class ShadowSection(Section):
+    """Shadow models: each recipe's last checkpoint is attacked with models that are trained like it on random halves of
+    the members and held-out individuals together. Costs ``num_shadows`` trainings a recipe.
+    """
+
+    recipes: list[str] = Field(min_length=1, description="whose models are attacked")
+    num_shadows: int = Field(default=8, ge=4, le=256, multiple_of=2, description="even: everybody is in half of them")
+    attacks: list[Literal["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online"]] = Field(
+        default=["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia"], min_length=1
+    )
+    rmia_slope: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="a of p = ((1 + a) p_out + (1 - a)) / 2; default: fitted on the population",
+    )
+    population: float = Field(
+        default=0.2, gt=0, lt=1, description="share of the held-out that RMIA compares with and does not attack"
+    )
+    keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
+
+
 class AuditSection(Section):
     """What is attacked and how intervals are made."""
 
@@ -432,6 +455,7 @@ class AuditSection(Section):
     )
     generation: GenerationSection | None = None
     inversion: InversionSection | None = None
+    shadow: ShadowSection | None = None
 
 
 class ProbeSection(Section):
@@ -573,6 +597,10 @@ class Job(Section):
                     raise ValueError(
                         f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
                     )
+        if self.audit.shadow is not None:
+            unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}
+            if self.model and unknown:
+                raise ValueError(f"audit.shadow.recipes: no model is trained with {sorted(unknown)[0]}")
         names = [model.name for model in self.model]
         if len(set(names)) != len(names):
             raise ValueError("two models have the same name")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from reticent import __version__
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.run_folder import Training
+from reticent.shadow_stage import attack_with_shadows, is_attacked, shadow_config, shadow_inputs, shadows_of
 from reticent.stages import corpus_section
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
     config = asdict(audit_config(run))
     for name in NOT_IN_A_PIECE:
         del config[name]
+    if is_attacked(run, piece):
+        config["shadow"] = shadow_config(run)
     return {**config, "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch}
 
 
@@ -104,6 +107,8 @@ def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
     inputs |= run._base_input(piece.model)
     if piece.training is not None:
         inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
+    if is_attacked(run, piece):
+        inputs |= shadow_inputs(run, piece)
     return inputs
 
 
@@ -153,6 +158,8 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
                 measured["generated"] = auditor().write(entry)
             if run.job.audit.inversion is not None:
                 measured["inversion"] = invert(folder, piece, entry)
+            if is_attacked(run, piece):
+                measured["membership"] |= attack_with_shadows(run, piece, auditor(), scores, base_scores())
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 
@@ -272,6 +279,8 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
     def is_done(piece: Piece) -> bool:
         if piece.training is not None and not done[piece.training.name]:
             return False
+        if is_attacked(run, piece) and not all(done[s.name] for s in shadows_of(run, piece.model, piece.recipe)):
+            return False
         return run.looks_current(piece.name, piece_config(run, piece), piece_inputs(run, piece), kind="measures")
 
     done: dict[str, bool] = {}
@@ -294,6 +303,18 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
         from reticent.classification import classification_steps
 
         yield from classification_steps(run, done)
+    for shadow in shadows_of(run) if scoring else ():
+        model = shadow.model
+        done[shadow.name] = shadow.is_done()
+        step = Step(
+            name=shadow.name,
+            title=f"training shadow {shadow.number + 1} of {shadow.recipe} of {model.name}",
+            kind="train",
+            model=model.name,
+            recipe=shadow.recipe,
+            work=tokens(model, "audit") / 2 * run.job.training(model).num_epochs,
+        )
+        yield step, done[shadow.name]
     for model in run.job.model if scoring else ():
         for piece in pieces_of(run, model)[1:]:
             yield score_step(piece), is_done(piece)

@@ -136,8 +136,10 @@ class Run(Preparation):
             wipe_unfinished(self.folder / "models")  # of a job before this one
         leave_world()
 
-    def settings_and_inputs(self, training: Training) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return what a training depends on.
+    def settings_and_inputs(
+        self, training: Training, tokens: str | None = None
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what a training depends on; ``tokens`` names others than the members'.
 
         The seed is of the training alone: the order of the windows, the masks, what of the model is new. Split, index
         and protection stay those of the job's seed, so that what differs between seeds is the training, on the same
@@ -145,7 +147,7 @@ class Run(Preparation):
         """
         recipe, settings = self.job.recipe(training.recipe), self.job.training(training.model)
         seed = self.job.seed if training.seed is None else training.seed
-        tokens = self._tokens_of(training)
+        tokens = tokens or self._tokens_of(training)
         read = (
             {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
         )
@@ -241,8 +243,10 @@ class Run(Preparation):
         """Models -> every number of the report, as one JSON artefact."""
         from reticent.evidence import gather_evidence, measure, pieces_of, wipe_stale_pieces
         from reticent.extraction_stage import gate_config, measure_extraction
+        from reticent.shadow_stage import train_shadows, wipe_stale_shadows
 
         settings = self.job.audit
+        train_shadows(self)
         inputs = {training.name: self.fingerprint_of(training.name) for training in self.trainings()}
         for model in self.job.model:
             measure(self, model)
@@ -252,6 +256,7 @@ class Run(Preparation):
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             wipe_stale_pieces(self)
+            wipe_stale_shadows(self)
             evidence = gather_evidence(self)
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))

@@ -242,18 +242,19 @@ class RunFolder:
         *,
         kind: str | None = None,
         resume: bool | None = None,
+        alone: bool = False,
     ) -> None:
         """Make the artefact of this name, unless it is there and made with the same settings and inputs.
 
         ``resume`` as in :func:`reticent.artifact.write_artifact`; what may be resumed is made by all processes
-        together, where torchrun started several: the first decides and writes, the others help.
+        together, where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
         """
         from reticent.artifact import is_current, read_manifest, unfinished_path, write_artifact
         from reticent.trainer.distributed import join_world, launched
 
         path, kind = self.folder / name, kind or name
         config = json.loads(json.dumps(config, default=str))
-        together = resume is not None and launched().size > 1
+        together = resume is not None and not alone and launched().size > 1
         if not launched().is_main:
             if together and join_world().told(False):
                 build(unfinished_path(path, kind, config, inputs), {})

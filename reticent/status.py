@@ -99,6 +99,7 @@ class _Survey(Run):
         *,
         kind: str | None = None,
         resume: bool | None = None,
+        alone: bool = False,
     ) -> None:
         if self.looks_current(name, config, inputs, kind=kind or name):
             self.states[name] = "done"

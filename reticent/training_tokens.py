@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,22 +17,34 @@ from reticent.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from reticent.config import ModelSection
+    from reticent.engine.index import NgramIndex
+    from reticent.engine.split import Individuals
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.verify import Verdict
 
-__all__ = ["find_run", "training_tokens", "verify_training"]
+__all__ = ["Drawn", "find_run", "training_tokens", "verify_training"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Others than the members of the run: the split that says who, their tokens' artefact, what gives their index."""
+
+    individuals: Individuals
+    tokens: str
+    index: Callable[[], NgramIndex]
 
 
 @contextmanager
 def training_tokens(
-    run: RunFolder, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int
+    run: RunFolder, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
-    """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch.
+    """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch; with ``of``
+    those of other individuals.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed.
     """
-    store = open_tokens(run.folder / "tokens" / model.name / recipe.tokens)
+    store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{recipe.tokens}"))
     if recipe.context != "surrogate":
         yield store, None
         return
@@ -42,9 +55,9 @@ def training_tokens(
 
     flagged = FlaggedWords(
         run.corpus,
-        run.individuals,
+        of.individuals if of else run.individuals,
         splits=(MEMBERS,),
-        index=open_index(run.folder / "index"),
+        index=of.index() if of else open_index(run.folder / "index"),
         spans=SpanReader(run.folder / "spans"),
         policy=run.policy,
         by_category=True,

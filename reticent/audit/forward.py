@@ -1,6 +1,6 @@
 """Models + tokens -> TokenScores: the one place that runs a model for likelihoods.
 
-Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only five numbers a
+Every likelihood attack is a pure function of these scores. Logits are reduced where they are made; only six numbers a
 token reach the host. Windows are batched by length, and each batch is shown to every model before the next is made;
 padding is never scored, and scores do not depend on the batch size. The processes of a `World` share the windows out.
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.audit.token_scores import COLUMNS, TokenScores
+from reticent.audit.token_scores import COLUMNS, INTEGERS, TokenScores
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
@@ -90,7 +90,7 @@ def score_models(
     TrainingError
         The logits of a model are not numbers, or "mlm" is asked of a tokenizer without a mask token.
 
-    Cost: one forward pass a model and window (times ``folds``), in bfloat16 on CUDA and float32 on a CPU; 20 bytes a
+    Cost: one forward pass a model and window (times ``folds``), in bfloat16 on CUDA and float32 on a CPU; 24 bytes a
     token and model.
     """
     masked = objective == "mlm"
@@ -260,8 +260,10 @@ class Scorer:
 
 
 def _unscored(num_tokens: int) -> dict[str, Any]:
-    floats = {name: np.full(num_tokens, np.nan, dtype=np.float32) for name in ("log_probs", "entropy", "std")}
-    return floats | {name: np.full(num_tokens, -1, dtype=np.int32) for name in ("argmax", "rank")}
+    return {
+        name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
+        for name in COLUMNS
+    }
 
 
 def _join(scores: dict[str, Any]) -> None:
@@ -273,7 +275,7 @@ def _join(scores: dict[str, Any]) -> None:
         joined = joined.to(torch.from_numpy(column).dtype)
         torch.distributed.all_reduce(joined, op=torch.distributed.ReduceOp.MAX)
         column[:] = joined.numpy()
-    for name in ("log_probs", "entropy", "std"):
+    for name in set(COLUMNS) - set(INTEGERS):
         scores[name][scores["argmax"] < 0] = np.nan
 
 
@@ -281,7 +283,7 @@ def _reduce(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor
     """Return the columns of `TokenScores`, shape (N,) each, of logits and the true tokens."""
     log_p = torch.log_softmax(logits_NV.float(), dim=-1)
     true_log_p = log_p.gather(1, true_N[:, None])
-    argmax = log_p.argmax(-1).to(torch.int32)
+    top, argmax = log_p.max(-1)
     rank = (log_p > true_log_p).sum(-1).to(torch.int32)
     p = log_p.exp()
     # A token that is ruled out has log p of minus infinity and takes part in no mean.
@@ -289,4 +291,4 @@ def _reduce(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor
     mean = torch.linalg.vecdot(p, log_p)
     # Around the mean: the difference of two squares loses every digit where the model is unsure.
     variance = torch.linalg.vecdot(p, log_p.sub_(mean[:, None]).square_())
-    return true_log_p[:, 0], -mean, variance.sqrt(), argmax, rank
+    return true_log_p[:, 0], -mean, variance.sqrt(), argmax.to(torch.int32), rank, top

@@ -47,6 +47,12 @@ ATTACKS_ABOUT = {
     "wbc": "in many windows of a few tokens the model predicts it better than the base model does",
     "ez": "where the model expects another token it has still gained on the base model more than it has lost",
     "mlm_ratio": "the model predicts masked words better than the base model does (difference of the summed losses)",
+    "shadow": "a classifier, trained on models like this one of which it is known who is in them, calls it known",
+    "lira_online": "the model speaks of it as models like it do that know it, rather than as those that do not",
+    "lira_offline": "the model predicts it better than models like it do that do not know it",
+    "lira_sequence": "the same as lira_online, token by token",
+    "rmia": "beside models that do not know it, the model prefers it to more of the documents of strangers",
+    "rmia_online": "the same, beside models that know it and models that do not",
 }
 #: Which words of an identifying sequence each policy keeps out of the targets.
 POLICIES_ABOUT = {

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from reticent.errors import ArtifactError
 
-__all__ = ["COLUMNS", "TokenScores"]
+__all__ = ["COLUMNS", "INTEGERS", "TokenScores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class TokenScores:
     argmax : int32, most likely token, -1 where not scored
     rank : int32, how many tokens are more likely than the true one, -1 where not scored
     doc_offsets : int64, shape (num_documents + 1,)
+    top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
     """
 
     log_probs: np.ndarray
@@ -38,6 +39,11 @@ class TokenScores:
     argmax: np.ndarray
     rank: np.ndarray
     doc_offsets: np.ndarray
+    top_log_probs: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.top_log_probs is None:
+            object.__setattr__(self, "top_log_probs", np.full(len(self.log_probs), np.nan, dtype=np.float32))
 
     @property
     def mean(self) -> np.ndarray:
@@ -72,7 +78,8 @@ class TokenScores:
 
 #: Names of the arrays, in the order that the scoring pass makes them.
 COLUMNS = [field.name for field in fields(TokenScores) if field.name != "doc_offsets"]
+INTEGERS = ("argmax", "rank")
 
 
 def _list_of(name: str) -> pa.DataType:
-    return pa.large_list(pa.int32() if name in ("argmax", "rank") else pa.float32())
+    return pa.large_list(pa.int32() if name in INTEGERS else pa.float32())

@@ -1,0 +1,261 @@
+"""Shadow models: who each is trained on, what it says of the documents, and the attacks made of it (PROTOCOLS §6).
+
+Who is in a shadow is drawn by unit, the household where there is one, from the seed and the shadow's number alone.
+Shadows come in pairs, a random half and the other half: everybody is in exactly half of them, and more shadows leave
+the earlier ones as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.audit.forward import TokenScores
+from reticent.audit.membership import attack
+from reticent.audit.shadow_attacks import (
+    LOG_PROB_LIMITS,
+    attack_classifier_score,
+    fit_gaussians,
+    fit_offline_slope,
+    lira_offline_score,
+    lira_online_score,
+    lira_sequence_score,
+    logit_confidence,
+    offline_probability,
+    online_probability,
+    rmia_score,
+)
+from reticent.engine.kernels import document_sums
+from reticent.engine.randomness import generator
+from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
+from reticent.engine.split import Individuals
+from reticent.errors import ArtifactError
+
+__all__ = [
+    "SHADOW_ATTACKS",
+    "DocumentScores",
+    "ShadowAttacks",
+    "draw_half",
+    "draw_population",
+    "shadow_individuals",
+    "shadow_membership",
+    "training_seed",
+]
+
+SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online")
+#: Attacks that compare with a population, whose people are no candidates then.
+NEEDS_POPULATION: Final = frozenset({"rmia", "rmia_online"})
+_STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2
+
+# ------------------------------------------------------------------------- draws
+
+
+def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
+    """Say of each individual whether shadow ``number`` is trained on them, bool (I,).
+
+    Parameters
+    ----------
+    units : uint32, shape (I,), unit of each individual; candidates : bool, shape (I,), who may be drawn
+    """
+    pool = np.unique(units[candidates])
+    keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
+    shuffled = pool[np.argsort(keys[pool], kind="stable")]
+    half = len(shuffled) // 2
+    return candidates & np.isin(units, shuffled[:half] if number % 2 == 0 else shuffled[half:])
+
+
+def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
+    """Return the split of shadow ``number``: its half of the members and the held-out individuals are its members."""
+    candidates = individuals.mask(MEMBERS, HELDOUT)
+    drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
+    sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
+    sides[candidates] = np.where(drawn, SPLITS.index(MEMBERS), SPLITS.index(HELDOUT))[candidates]
+    column = pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS))
+    at = individuals.table.column_names.index("split")
+    return Individuals(individuals.table.set_column(at, individuals.table.schema.field("split"), column))
+
+
+def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
+    """Say of each individual whether RMIA compares with them, bool (I,): some of the held-out units, at least one."""
+    pool = np.unique(units[heldout])
+    keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
+    chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
+    return heldout & np.isin(units, chosen)
+
+
+def training_seed(seed: int, number: int) -> int:
+    """Return the seed that shadow ``number`` is trained with: each has its own, as nobody knows the model's."""
+    return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
+
+
+# ------------------------------------------------------------------------ scores
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentScores:
+    """What attacks with shadows need of one model's scores of D documents with T tokens.
+
+    Attributes
+    ----------
+    log_probs : float32 (T,), NaN where not scored
+    mean_log_prob, top_probability, entropy : float64 (D,)
+        Means over the scored tokens: log p of the token, p of the most likely one, entropy; NaN without a token.
+    doc_offsets : int64 (D + 1,)
+    """
+
+    log_probs: np.ndarray
+    mean_log_prob: np.ndarray
+    top_probability: np.ndarray
+    entropy: np.ndarray
+    doc_offsets: np.ndarray
+
+    @classmethod
+    def of(cls, scores: TokenScores) -> DocumentScores:
+        """Return these of a scoring pass."""
+        offsets = scores.doc_offsets
+        bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # one impossible token must not be all that is seen
+        top = _means(np.exp(scores.top_log_probs), offsets)
+        return cls(scores.log_probs, _means(bounded, offsets), top, _means(scores.entropy, offsets), offsets)
+
+    @property
+    def features(self) -> np.ndarray:
+        """(-loss, top-1 probability, entropy), float64 (D, 3)."""
+        return np.stack([self.mean_log_prob, self.top_probability, self.entropy], axis=1)
+
+    def to_parquet(self, path: Path, is_in: np.ndarray) -> None:
+        """Write one row a document; ``is_in`` bool (D,) says on which the shadow was trained."""
+        log_probs = pa.LargeListArray.from_arrays(pa.array(self.doc_offsets), pa.array(self.log_probs))
+        columns = {"is_in": pa.array(is_in), "log_probs": log_probs}
+        columns |= {name: pa.array(getattr(self, name)) for name in _MEANS}
+        pq.write_table(pa.table(columns), path, compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: Path) -> tuple[DocumentScores, np.ndarray]:
+        """Return the scores of a shadow and ``is_in``."""
+        try:
+            table = pq.read_table(path).combine_chunks()
+            log_probs = table.column("log_probs").combine_chunks()
+            means: dict[str, Any] = {name: table.column(name).to_numpy() for name in _MEANS}
+            is_in = table.column("is_in").to_numpy()
+            offsets = log_probs.offsets.to_numpy()
+            return cls(log_probs.flatten().to_numpy(zero_copy_only=False), doc_offsets=offsets, **means), is_in
+        except (OSError, KeyError, AttributeError, pa.ArrowException) as error:
+            raise ArtifactError(f"{path}: not readable scores of a shadow model ({type(error).__name__})") from None
+
+
+_MEANS = ("mean_log_prob", "top_probability", "entropy")
+
+
+def _means(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
+    totals, counts = document_sums(values, ~np.isnan(values), doc_offsets)
+    return np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+
+
+# ----------------------------------------------------------------------- attacks
+
+
+class ShadowAttacks:
+    """What the shadows say of D documents, read once; `scores` then attacks a model with it.
+
+    Parameters
+    ----------
+    shadows : of each, its scores and which documents it was trained on, bool (D,)
+    population : bool (D,), documents that RMIA compares with
+    slope : float, optional
+        RMIA's a; by default as in and out models of the population's documents say (`fit_offline_slope`).
+
+    Cost: one pass over the shadows' scores, of which only those of a document are kept.
+    """
+
+    def __init__(
+        self,
+        shadows: Iterable[tuple[DocumentScores, np.ndarray]],
+        population: np.ndarray,
+        *,
+        slope: float | None = None,
+    ):
+        features, is_in = [], []
+
+        def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for said, known in shadows:
+                features.append(said.features)
+                is_in.append(known)
+                yield logit_confidence(said.log_probs), np.repeat(known, np.diff(said.doc_offsets))
+
+        self.tokens = fit_gaussians(read())
+        self.features, self.is_in, self.population = np.stack(features), np.stack(is_in), population
+        self.documents = fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
+        probability = np.exp(self.features[:, :, 0])
+        self.known, self.out = (_mean_where(probability, chosen) for chosen in (self.is_in, ~self.is_in))
+        fitted = population & ~np.isnan(self.known + self.out)
+        self.slope = fit_offline_slope(self.known[fitted], self.out[fitted]) if slope is None else slope
+
+    @property
+    def num_shadows(self) -> int:
+        return len(self.is_in)
+
+    def scores(self, name: str, *models: DocumentScores) -> list[np.ndarray]:
+        """Return an attack's score of each document, float64 (D,), once for each of ``models``."""
+        if name == "shadow":
+            rows = self.features.reshape(-1, self.features.shape[2])
+            return attack_classifier_score(rows, self.is_in.ravel(), *(model.features for model in models))
+        return [self._score(name, model) for model in models]
+
+    def _score(self, name: str, model: DocumentScores) -> np.ndarray:
+        if name == "lira_online":
+            return lira_online_score(model.mean_log_prob, self.documents)
+        if name == "lira_offline":
+            return lira_offline_score(model.mean_log_prob, self.documents)
+        if name == "lira_sequence":
+            return lira_sequence_score(model.log_probs, model.doc_offsets, self.tokens)
+        average = {
+            "rmia": lambda: offline_probability(self.out, self.slope),
+            "rmia_online": lambda: online_probability(self.known, self.out),
+        }[name]()
+        return rmia_score(np.exp(model.mean_log_prob), average, self.population)
+
+
+def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0)
+
+
+def shadow_membership(
+    attacks: ShadowAttacks,
+    names: Iterable[str],
+    target: DocumentScores,
+    base: DocumentScores,
+    individuals: np.ndarray,
+    is_member: np.ndarray,
+    **options: Any,
+) -> Mapping[str, dict[str, Any]]:
+    """Return the rows of a model's membership section, by attack, as `membership.attack` gives them.
+
+    Each also says on how many shadows it stands, and under ``control`` the area of the same attack on the base model,
+    which knows nobody: where its interval leaves out .5 the two sides differ by themselves and the row is not valid.
+    ``has_power`` is false where the interval of the area holds .5: then nothing was shown, neither leak nor safety.
+
+    Parameters
+    ----------
+    individuals : uint32 (D,); is_member : bool (D,)
+    options : num_bootstrap, seed
+    """
+    rows = {}
+    for name in names:
+        asked = ~attacks.population if name in NEEDS_POPULATION else np.ones(len(is_member), dtype=bool)
+        scored, control = attacks.scores(name, target, base)
+        row = attack(scored[asked], individuals[asked], is_member[asked], **options)
+        without = attack(control[asked], individuals[asked], is_member[asked], **options)
+        low = row["auc"]["low"]
+        row |= {"control": without["auc"], "num_shadows": attacks.num_shadows}
+        row |= {"has_power": low is not None and low > 0.5}
+        if name == "rmia":
+            row["slope"] = attacks.slope
+        rows[name] = row
+    return rows

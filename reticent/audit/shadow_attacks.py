@@ -1,0 +1,202 @@
+"""Attacks with shadow models: pure functions of what a model and its shadows say of documents (PROTOCOLS §6).
+
+A shadow is trained like the model under attack on a random half of the individuals, so of every document some shadows
+know it (*in*) and some do not (*out*). A higher score always means more likely a member.
+
+Of a document an attack sees its mean log-probability (Hayes et al. 2025: the loss is LiRA's observable for language
+models; to subtract the base model's would change nothing, it is the same in every shadow). Of a token it sees the
+logit of its probability, log p - log(1 - p): to predict a token is to classify, and there Carlini et al. (2022) found
+this to be close to a Gaussian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from reticent.engine.kernels import document_sums
+
+__all__ = [
+    "Gaussians",
+    "attack_classifier_score",
+    "fit_gaussians",
+    "fit_offline_slope",
+    "lira_offline_score",
+    "lira_online_score",
+    "lira_sequence_score",
+    "logit_confidence",
+    "offline_probability",
+    "online_probability",
+    "rmia_score",
+]
+
+#: The pooled variance weighs as much as this many shadows: with a handful it decides, with hundreds each text's own.
+PRIOR_SHADOWS = 32
+#: A variance of exactly 0 (shadows that do not differ) would make every score infinite.
+LEAST_VARIANCE = 1e-12
+#: Log-probabilities beyond these are the rounding of float32 softmax, not confidence.
+LOG_PROB_LIMITS = (-100.0, -1e-6)
+LEAST_PROBABILITY = np.finfo(np.float64).tiny
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussians:
+    """How a number is distributed over the shadows that know its text and over those that do not; float64 (n,) each."""
+
+    mean_in: np.ndarray
+    variance_in: np.ndarray
+    mean_out: np.ndarray
+    variance_out: np.ndarray
+
+
+def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]]) -> Gaussians:
+    """Return the two Gaussians of each of n numbers, from one (values (n,), is_in bool (n,)) a shadow.
+
+    A variance of four values is hardly known, and it is what LiRA with few shadows fails at. So on each side it is
+    (S + m·s0²) / (d + m): S is the sum of squares around the mean of its d + 1 values, s0² the variance within the
+    numbers pooled over all of them and both sides (Carlini et al.'s global variance), m = 32. With few shadows LiRA is
+    then nearly linear in a number, so that one beyond both means counts for the nearer of them.
+
+    Cost: one pass; memory is six numbers for each of the n, whatever the number of shadows.
+
+    Raises
+    ------
+    ValueError
+        On one side no number has two values, so that nothing is known of its spread.
+    """
+    count = total = squares = np.zeros((2, 0))
+    for values, is_in in shadows:
+        if not count.shape[1]:
+            count, total, squares = (np.zeros((2, len(values))) for _ in range(3))
+        for side, chosen in enumerate((~is_in, is_in)):
+            kept = np.where(chosen, values, 0.0).astype(np.float64)
+            count[side] += chosen
+            total[side] += kept
+            squares[side] += kept * kept
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = total / count
+        within = np.maximum(squares - total * mean, 0.0)
+    freedom = np.maximum(count - 1, 0)
+    known = ~np.isnan(within)
+    total_freedom = freedom.sum(axis=1, where=known)
+    if count.shape[1] and not total_freedom.all():
+        raise ValueError("shadows: expected two of them on each side of some text")
+    pooled = within.sum(where=known) / max(total_freedom.sum(), 1)
+    variance = (np.where(known, within, 0.0) + PRIOR_SHADOWS * pooled) / (freedom + PRIOR_SHADOWS)
+    variance = np.maximum(variance, LEAST_VARIANCE)
+    return Gaussians(mean[1], variance[1], mean[0], variance[0])
+
+
+def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
+    """Return log N(v; in) - log N(v; out) of each number (Carlini et al. 2022, algorithm 1)."""
+    known = (values - shadows.mean_in) ** 2 / shadows.variance_in + np.log(shadows.variance_in)
+    unknown = (values - shadows.mean_out) ** 2 / shadows.variance_out + np.log(shadows.variance_out)
+    return (unknown - known) / 2
+
+
+def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
+    """Return -log(1 - Φ((v - mean_out) / σ_out)) of each number.
+
+    It orders numbers as Φ itself does, but does not round to one value where Φ is 1; and the mean over an individual's
+    documents is Fisher's way to join their p-values.
+    """
+    return -log_ndtr(-(values - shadows.mean_out) / np.sqrt(shadows.variance_out))
+
+
+def lira_sequence_score(log_probs: np.ndarray, doc_offsets: np.ndarray, shadows: Gaussians) -> np.ndarray:
+    """Return the sum over each document's tokens of LiRA's log ratio of the token (float64 (D,); NaN without a token).
+
+    A diagonal form of the sequence attack (Rossi et al. 2025): every token has Gaussians of its own, so that the few
+    tokens by which a document is known are not lost in its mean. How tokens vary together is not modelled; a handful of
+    shadows does not tell.
+
+    Parameters
+    ----------
+    log_probs : float array, shape (T,); NaN where not scored
+    shadows : Gaussians of `logit_confidence` of the same tokens
+    """
+    ratios = lira_online_score(logit_confidence(log_probs), shadows)
+    totals, counts = document_sums(ratios, ~np.isnan(ratios), doc_offsets)
+    return np.where(counts > 0, totals, np.nan)
+
+
+def logit_confidence(log_probs: np.ndarray) -> np.ndarray:
+    """Return log p - log(1 - p) in float64, within what float32 can tell; NaN stays."""
+    clipped = np.clip(log_probs.astype(np.float64), *LOG_PROB_LIMITS)
+    return clipped - np.log(-np.expm1(clipped))
+
+
+def offline_probability(out: np.ndarray, slope: float) -> np.ndarray:
+    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2: what the average model says, where only shadows that do not know
+    x are at hand (Zarifzadeh et al. 2024; a = 1 is p_out itself).
+    """
+    return ((1 + slope) * out + (1 - slope)) / 2
+
+
+def online_probability(known: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Return p(x) as the mean of the shadows that know x and of those that do not, each half."""
+    return (known + out) / 2
+
+
+def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
+    """Return the a, from 0 to 1, whose `offline_probability` is nearest to `online_probability` (least squares of the
+    relative error, as it is ratios that count: else a few easy texts would decide for all).
+    """
+    missing = (1 - out) / np.maximum(online_probability(known, out), LEAST_PROBABILITY)
+    wanted = (1 - known) / np.maximum(online_probability(known, out), LEAST_PROBABILITY)
+    total = float(np.sum(missing**2))
+    return float(np.clip(np.sum(wanted * missing) / total, 0.0, 1.0)) if total else 1.0
+
+
+def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, *, gamma: float = 1.0) -> np.ndarray:
+    """Return for each x the share of the population's z with (p_θ(x) / p(x)) / (p_θ(z) / p(z)) >= gamma.
+
+    Parameters
+    ----------
+    target, average : float64, shape (D,)
+        p_θ and p of each document: of a text, the geometric mean of its tokens' probabilities, as the p of a whole text
+        is 0 beside the 1 - a of `offline_probability`.
+    population : bool, shape (D,)
+        Which documents are z. Nobody of them may be a candidate.
+
+    Cost: a sort of the population.
+    """
+    with np.errstate(divide="ignore"):
+        ratio = np.log(target) - np.log(np.maximum(average, LEAST_PROBABILITY))
+    beside = np.sort(ratio[population & ~np.isnan(ratio)])
+    if not len(beside):
+        return np.full(len(ratio), np.nan)
+    shares = np.searchsorted(beside, ratio - np.log(gamma), side="right") / len(beside)
+    return np.where(np.isnan(ratio), np.nan, shares)
+
+
+def attack_classifier_score(features: np.ndarray, is_in: np.ndarray, *targets: np.ndarray) -> list[np.ndarray]:
+    """Return the log-odds of membership that an attack classifier gives, for each array of ``targets`` (Shokri et al.
+    2017; seed 2, algorithm 50.1.1).
+
+    The classifier is a logistic regression on standardised features, trained on what the shadows say of texts they know
+    and of texts they do not. It never sees which text it is.
+
+    Parameters
+    ----------
+    features : float64, shape (rows, features); is_in : bool, shape (rows,)
+    targets : float64, shape (D, features) each; a row that holds NaN has score NaN
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    usable = np.isfinite(features).all(axis=1)
+    rows, known = features[usable], is_in[usable]
+    centre, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread[spread == 0] = 1.0
+    model = LogisticRegression().fit((rows - centre) / spread, known)
+    scores = []
+    for target in targets:
+        score = np.full(len(target), np.nan)
+        asked = np.isfinite(target).all(axis=1)
+        if asked.any():
+            score[asked] = model.decision_function((target[asked] - centre) / spread)
+        scores.append(score)
+    return scores

@@ -1,0 +1,321 @@
+"""The shadow models of a job: trained by the trainer itself like the model under attack, scored once, kept as scores.
+
+    shadows/MODEL/RECIPE/NN     scores.parquet, ledger.json (and the checkpoint, where the job keeps it)
+
+A shadow is trained on a random half of the members and held-out individuals together, by household where there are any
+(:mod:`reticent.audit.shadow`), with the recipe, base and settings of the model under attack but a seed of its own. Its
+documents are protected as theirs were: an index over the shadow's own individuals, its own blacklist, its own tokens
+``tokens/MODEL/VARIANT-shadow-NN``. The flags of the joint audit tokens would be at hand at once, but support counted
+over everybody protects fewer words than the model under attack had protected, and the shadows would know more than it.
+What still differs: a shadow sees half of both sides, the model all members, so that with 40 % held out it has a sixth
+fewer documents, and a little more is protected.
+
+Each shadow is an artefact, bound by its manifest to tokens, base, settings and draw: one of another seed, recipe or
+corpus is not believed but made again, and one that was interrupted goes on from its last state.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.preparation import REWRITTEN
+from reticent.run_folder import Training
+
+if TYPE_CHECKING:
+    from reticent.audit.forward import TokenScores
+    from reticent.audit.run import Auditor
+    from reticent.config import ModelSection, ShadowSection
+    from reticent.engine.index import NgramIndex
+    from reticent.engine.split import Individuals
+    from reticent.evidence import Piece
+    from reticent.job import Run
+    from reticent.trainer.privacy import PrivacyConfig
+
+__all__ = [
+    "Shadow",
+    "attack_with_shadows",
+    "is_attacked",
+    "shadow_config",
+    "shadow_inputs",
+    "shadows_of",
+    "train_shadows",
+]
+
+SCORES = "scores.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """One shadow model of a recipe on a model section."""
+
+    run: Run
+    model: ModelSection
+    recipe: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name of its artefact."""
+        return f"shadows/{self.model.name}/{self.recipe}/{self.number:02d}"
+
+    @property
+    def tokens(self) -> str:
+        """Name of the artefact of its tokens, which recipes share."""
+        return f"tokens/{self.model.name}/{self.run.job.recipe(self.recipe).tokens}-shadow-{self.number:02d}"
+
+    @property
+    def training(self) -> Training:
+        """What is trained, with the shadow's own seed."""
+        from reticent.audit.shadow import training_seed
+
+        return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
+
+    @property
+    def individuals(self) -> Individuals:
+        """The split in which its individuals are the members."""
+        from reticent.audit.shadow import shadow_individuals
+
+        return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
+
+    def index(self, spill_folder: Path) -> NgramIndex:
+        """Count the support of words and n-grams over its individuals."""
+        from reticent.engine.index import IndexConfig, build_index
+
+        job = self.run.job
+        config = IndexConfig(
+            max_n=job.index.max_n,
+            surface=job.index.surface,
+            num_threads=job.num_threads,
+            memory_limit=job.memory_limit,
+            spill_folder=spill_folder,
+        )
+        return build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
+
+    def tokens_config(self) -> dict[str, Any]:
+        """What its tokens depend on beside corpus, split and spans: the draw among it."""
+        from reticent.preparation import _digest
+
+        job = self.run.job
+        return {
+            **job.protect.model_dump(),
+            **job.index.model_dump(),
+            "splits": [MEMBERS],
+            "style": REWRITTEN.get(job.recipe(self.recipe).tokens),
+            "tokenizer": _digest(self.run._tokenizer_json(self.model)),
+            "seed": job.seed,
+            "shadow": self.number,
+        }
+
+    def tokens_inputs(self) -> dict[str, str]:
+        run = self.run
+        return {**run._corpus_input(), **{name: run.fingerprint_of(name) for name in ("split", "spans")}}
+
+    def settings_and_inputs(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """What the shadow depends on; its tokens must be there."""
+        from reticent.evidence import audit_config
+
+        run, scoring = self.run, audit_config(self.run)
+        settings, inputs = run.settings_and_inputs(self.training, self.tokens)
+        del settings["checkpoint_epochs"]  # the last is the one that is attacked
+        settings |= {"shadow": self.number, "keep_models": _section(run).keep_models}
+        settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
+        return settings, {**inputs, "audit": run.text_fingerprint_of(f"tokens/{self.model.name}/audit")}
+
+    def is_done(self) -> bool:
+        """Whether it looks up to date, by the manifests alone."""
+        run, tokens = self.run, (self.tokens_config(), self.tokens_inputs())
+        return run.looks_current(self.tokens, *tokens, kind="tokens") and run.looks_current(
+            self.name, *self.settings_and_inputs(), kind="shadows"
+        )
+
+
+def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None = None) -> list[Shadow]:
+    """Return the shadows of the job, or of one model and recipe, in the order they are trained: the first of every
+    recipe, then the second.
+    """
+    section = run.job.audit.shadow
+    if section is None:
+        return []
+    return [
+        Shadow(run, own, name, number)
+        for own in run.job.model
+        for number in range(section.num_shadows)
+        for name in own.recipes
+        if name in section.recipes and model in (None, own) and recipe in (None, name)
+    ]
+
+
+def train_shadows(run: Run) -> None:
+    """Train and score the shadows that are not there yet."""
+    auditors: dict[str, Auditor] = {}
+
+    def score(shadow: Shadow, checkpoint: Path) -> TokenScores:
+        from reticent.audit.run import ModelEntry
+        from reticent.evidence import _open_auditor
+
+        name, recipe = shadow.model.name, shadow.recipe
+        if name not in auditors:
+            auditors[name] = _open_auditor(run, shadow.model)
+        entry = ModelEntry(name=recipe, recipe=recipe, objective=shadow.model.objective, epoch=0, path=checkpoint)
+        return auditors[name].score(entry)
+
+    for shadow in shadows_of(run):
+        _make_tokens(shadow)
+        settings, inputs = shadow.settings_and_inputs()
+
+        def build(folder: Path, counts: dict[str, Any], shadow: Shadow = shadow) -> None:
+            from reticent.audit.shadow import DocumentScores
+            from reticent.engine.store import open_tokens
+
+            checkpoint = _train(shadow, folder, counts)
+            said = DocumentScores.of(score(shadow, checkpoint))
+            audit = open_tokens(run.folder / f"tokens/{shadow.model.name}/audit")
+            is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
+            said.to_parquet(folder / SCORES, is_in)
+            counts["documents_in"] = int(is_in.sum())
+            if not _section(run).keep_models:
+                shutil.rmtree(checkpoint)
+
+        run.make(shadow.name, settings, inputs, build, kind="shadows", resume=not run.fresh, alone=True)
+
+
+def _make_tokens(shadow: Shadow) -> None:
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.tokens import write_tokens
+
+    run = shadow.run
+
+    def build(folder: Path, counts: dict[str, Any]) -> None:
+        counts.update(
+            write_tokens(
+                folder,
+                run.corpus,
+                shadow.individuals,
+                run._tokenizer_json(shadow.model),
+                splits=(MEMBERS,),
+                policy=run.policy,
+                index=shadow.index(folder),
+                spans=SpanReader(run.folder / "spans"),
+                style=REWRITTEN.get(run.job.recipe(shadow.recipe).tokens),
+                num_threads=run.job.num_threads,
+            )
+        )
+
+    run.make(shadow.tokens, shadow.tokens_config(), shadow.tokens_inputs(), build, kind="tokens")
+
+
+def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
+    """Train a shadow in ``folder``; returns its last checkpoint."""
+    from reticent.trainer.distributed import World
+    from reticent.trainer.loop import train
+    from reticent.trainer.models import load_model
+    from reticent.training_tokens import Drawn, training_tokens
+
+    run, model, recipe = shadow.run, shadow.model, shadow.run.job.recipe(shadow.recipe)
+    seed = shadow.training.seed
+    assert seed is not None
+    config = run.job.training(model).settings(seed)
+    config = replace(config, checkpoint_epochs=(config.num_epochs,), report_to=())
+    drawn = Drawn(shadow.individuals, shadow.tokens, lambda: shadow.index(folder))
+    with (
+        training_tokens(run, model, recipe, folder, config.num_epochs, of=drawn) as (store, epoch_store),
+        run.progress.task(f"shadow {shadow.number + 1} of {recipe.name}", None, "steps") as advance,
+    ):
+        result = train(
+            load_model(run._base(model), model.objective),
+            store,
+            recipe,
+            config,
+            folder,
+            tokenizer=run._base(model),
+            progress=advance,
+            epoch_store=epoch_store,
+            privacy=_privacy(run, model) if recipe.private else None,
+            world=World(),
+        )
+    counts.update(steps=result.num_steps, **result.ledger.to_dict())
+    return result.checkpoints[config.num_epochs]
+
+
+def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
+    """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
+    unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
+    return replace(run._privacy(model), **unspent)  # type: ignore[arg-type]
+
+
+def wipe_stale_shadows(run: Run) -> None:
+    """Delete the shadows that the job does not have any more, with their tokens."""
+    from reticent.artifact import wipe_artifact, wipe_unfinished
+
+    wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
+    found = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
+    for path in found:
+        if path not in wanted:
+            wipe_artifact(path)
+    if (run.folder / "shadows").is_dir():
+        wipe_unfinished(run.folder / "shadows")
+
+
+def _section(run: Run) -> ShadowSection:
+    section = run.job.audit.shadow
+    assert section is not None  # else there are no shadows
+    return section
+
+
+# ------------------------------------------------------------------ what is attacked
+
+
+def is_attacked(run: Run, piece: Piece) -> bool:
+    """Whether shadows attack this checkpoint: the last of each training with one of their recipes."""
+    section = run.job.audit.shadow
+    return (
+        section is not None
+        and piece.training is not None
+        and piece.recipe in section.recipes
+        and piece.epoch == run.job.training(piece.model).num_epochs
+    )
+
+
+def shadow_config(run: Run) -> dict[str, Any]:
+    """Settings of the attacks that a piece depends on."""
+    return _section(run).model_dump(include={"num_shadows", "attacks", "rmia_slope", "population"})
+
+
+def shadow_inputs(run: Run, piece: Piece) -> dict[str, str]:
+    """Fingerprints of the shadows that attack a piece; they must be there."""
+    return {shadow.name: run.fingerprint_of(shadow.name) for shadow in shadows_of(run, piece.model, piece.recipe)}
+
+
+def attack_with_shadows(
+    run: Run, piece: Piece, auditor: Auditor, scores: TokenScores, base: TokenScores
+) -> dict[str, Any]:
+    """Return the membership rows of all attacks with shadows on one checkpoint."""
+    from reticent.audit.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_membership
+
+    section, store = _section(run), auditor.store
+    population = draw_population(
+        run.individuals.units, run.individuals.mask(HELDOUT), share=section.population, seed=run.job.seed
+    )
+
+    def shadows() -> Iterator[tuple[DocumentScores, Any]]:
+        for shadow in shadows_of(run, piece.model, piece.recipe):
+            yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
+
+    attacks = ShadowAttacks(shadows(), population[store.individual], slope=section.rmia_slope)
+    return dict(
+        shadow_membership(
+            attacks,
+            section.attacks,
+            DocumentScores.of(scores),
+            DocumentScores.of(base),
+            store.individual,
+            auditor.members,
+            num_bootstrap=auditor.config.num_bootstrap,
+            seed=auditor.config.seed,
+        )
+    )
