@@ -25,6 +25,8 @@ from reticent.shadow_stage import attack_with_shadows, is_attacked, shadow_confi
 from reticent.stages import corpus_section
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from reticent.audit.forward import TokenScores
     from reticent.audit.run import AuditConfig, Auditor
     from reticent.config import ModelSection
@@ -149,7 +151,14 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
                 lowercase = auditor().score_lowercase(entry)
             if piece.training is None:
                 scores.to_parquet(folder / "scores.parquet")
-            measured = auditor().measure(entry, scores, None if piece.training is None else base_scores(), lowercase)
+            further: dict[str, np.ndarray] = {}
+            about: dict[str, dict[str, Any]] = {}
+            if is_attacked(run, piece):
+                further, about = attack_with_shadows(run, piece, auditor(), scores, base_scores())
+            base = None if piece.training is None else base_scores()
+            measured = auditor().measure(entry, scores, base, lowercase, further)
+            for name, said in about.items():
+                measured["membership"][name] |= said
             if run.job.audit.all_occurrences and entry.objective == "mlm":
                 with run.progress.task(f"score {piece.recipe}, all occurrences masked", None, "windows") as advance:
                     again = auditor().score(entry, advance, all_occurrences=True)
@@ -158,8 +167,6 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
                 measured["generated"] = auditor().write(entry)
             if run.job.audit.inversion is not None:
                 measured["inversion"] = invert(folder, piece, entry)
-            if is_attacked(run, piece):
-                measured["membership"] |= attack_with_shadows(run, piece, auditor(), scores, base_scores())
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 

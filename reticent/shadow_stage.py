@@ -27,6 +27,8 @@ from reticent.preparation import REWRITTEN
 from reticent.run_folder import Training
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from reticent.audit.forward import TokenScores
     from reticent.audit.run import Auditor
     from reticent.config import ModelSection, ShadowSection
@@ -293,9 +295,13 @@ def shadow_inputs(run: Run, piece: Piece) -> dict[str, str]:
 
 def attack_with_shadows(
     run: Run, piece: Piece, auditor: Auditor, scores: TokenScores, base: TokenScores
-) -> dict[str, Any]:
-    """Return the membership rows of all attacks with shadows on one checkpoint."""
-    from reticent.audit.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_membership
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """Return the document scores of all attacks with shadows on one checkpoint, and what else there is to say of each.
+
+    That is on how many shadows it stands, and under ``control`` the area of the same attack on the base model.
+    """
+    from reticent.audit.membership import attack
+    from reticent.audit.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
 
     section, store = _section(run), auditor.store
     population = draw_population(
@@ -307,15 +313,12 @@ def attack_with_shadows(
             yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
 
     attacks = ShadowAttacks(shadows(), population[store.individual], slope=section.rmia_slope)
-    return dict(
-        shadow_membership(
-            attacks,
-            section.attacks,
-            DocumentScores.of(scores),
-            DocumentScores.of(base),
-            store.individual,
-            auditor.members,
-            num_bootstrap=auditor.config.num_bootstrap,
-            seed=auditor.config.seed,
-        )
-    )
+    found = shadow_scores(attacks, section.attacks, DocumentScores.of(scores), DocumentScores.of(base))
+    options: dict[str, Any] = {"num_bootstrap": auditor.config.num_bootstrap, "seed": auditor.config.seed}
+    about: dict[str, dict[str, Any]] = {}
+    for name, (_, control) in found.items():
+        without = attack(control, store.individual, auditor.members, **options)
+        about[name] = {"control": without["auc"], "num_shadows": attacks.num_shadows}
+    if "rmia" in about:
+        about["rmia"]["slope"] = attacks.slope
+    return {name: scored for name, (scored, _) in found.items()}, about

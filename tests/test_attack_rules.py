@@ -170,6 +170,15 @@ def test_a_loud_attack_is_told_apart_unless_it_is_invalid() -> None:
     assert judged([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), model])[1]["membership"]["loss"]["verdict"] == INVALID
 
 
+def test_an_attack_that_brings_its_own_control_is_judged_by_that() -> None:
+    model = entry("clm", 0.7, 0.9)
+    for low, verdict in ((0.45, TOLD_APART), (0.51, INVALID)):
+        model["membership"]["rmia"] = model["membership"]["loss"] | {
+            "control": {"value": 0.55, "low": low, "high": 0.6}
+        }
+        assert judged([BASE, model])[1]["membership"]["rmia"]["verdict"] == verdict
+
+
 def test_controls_are_those_of_the_same_section_and_epoch() -> None:
     other = {**entry("clm", 0.7, 0.9), "model": "other"}
     early = entry("clm", 0.45, 0.55, epoch=1)

@@ -38,7 +38,8 @@ VOCAB = 60
 CAUSAL = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
 BARE = SpecialIds(prefix=None, suffix=None, pad=0, mask=None)
 MASKED = SpecialIds(prefix=1, suffix=2, pad=0, mask=3)
-SCORES = ("log_probs", "entropy", "std", "argmax", "rank")
+FLOATS = ("log_probs", "entropy", "std", "top_log_probs")
+SCORES = ("log_probs", "entropy", "std", "argmax", "rank", "top_log_probs")
 #: float32 against float64, in nats; a rank or argmax may differ only between tokens closer than this.
 TOLERANCE = 2e-5
 
@@ -132,7 +133,7 @@ class Oracle:
         scored = np.zeros(self.store.num_tokens, dtype=bool)
         scored[list(self.log_p)] = True
         np.testing.assert_array_equal(scores.scored, scored)
-        for name in ("log_probs", "entropy", "std"):
+        for name in FLOATS:
             assert getattr(scores, name).dtype == np.float32
             np.testing.assert_array_equal(np.isnan(getattr(scores, name)), ~scored)
         for name in ("argmax", "rank"):
@@ -147,6 +148,7 @@ class Oracle:
             std = np.sqrt((p * (log_p + entropy) ** 2).sum())
             assert scores.std[token] == pytest.approx(std, abs=TOLERANCE)
             assert log_p[scores.argmax[token]] >= log_p.max() - TOLERANCE
+            assert scores.top_log_probs[token] == pytest.approx(log_p.max(), abs=TOLERANCE)
             surely, maybe = (log_p > true + TOLERANCE).sum(), (log_p > true - TOLERANCE).sum()
             assert surely <= scores.rank[token] <= maybe
 
@@ -185,7 +187,7 @@ def masked_oracle(model: Any, store: TokenStore, window_length: int, folds: int,
 
 def assert_equal_scores(a: TokenScores, b: TokenScores) -> None:
     np.testing.assert_array_equal(a.scored, b.scored)
-    for name in ("log_probs", "entropy", "std"):
+    for name in FLOATS:
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=0, atol=TOLERANCE)
     for name in ("argmax", "rank"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))

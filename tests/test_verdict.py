@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reticent.audit.statistics import clopper_pearson
+from reticent.audit.validity import INVALID
 from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
 
 
@@ -75,6 +76,14 @@ def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> Non
     assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
     assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (NO_POWER, True)
     assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
+
+
+def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
+    found = evidence(STRONG)
+    found["models"][-1]["membership"]["loss"] |= {"verdict": INVALID, "why": "words alone do it"}
+    (row,) = verdict(found, [gate("membership_auc", 0.6)])["results"]
+    assert (row["outcome"], row["reason"]) == (NO_POWER, "the attack is invalid: words alone do it")
+    assert outcome(verdict(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
 def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:

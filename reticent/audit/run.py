@@ -291,9 +291,17 @@ class Auditor:
         return self.config.folds if objective == "mlm" else 1
 
     def measure(
-        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None = None
+        self,
+        entry: ModelEntry,
+        scores: TokenScores,
+        base: TokenScores | None,
+        lowercase: TokenScores | None = None,
+        further: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:
-        """Return an entry of "models" in report.json; ``base`` None for the base itself."""
+        """Return an entry of "models" in report.json; ``base`` None for the base itself.
+
+        ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked.
+        """
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         predicted = self.table.surfaces(scores.argmax, self.slots)
         everywhere = predicted_surfaces(predicted)
@@ -334,7 +342,9 @@ class Auditor:
                 self.train_slots, self.true[of_members], predicted[of_members], (self.slots, predicted), **options
             ),
             "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
-            **self._membership(entry, scores, base, lowercase, options),
+            **self._membership(
+                self._attacks(entry, scores, base, lowercase) | dict(further or {}), base is None, options
+            ),
             "low_cost": low_cost_membership(
                 self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
             ),
@@ -350,29 +360,28 @@ class Auditor:
             "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
         }
 
-    def _membership(
-        self,
-        entry: ModelEntry,
-        scores: TokenScores,
-        base: TokenScores | None,
-        lowercase: TokenScores | None,
-        options: dict[str, Any],
-    ) -> dict[str, Any]:
+    def _attacks(
+        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
+    ) -> dict[str, np.ndarray]:
+        """The document scores of every attack on these scores; the base compared with itself says nothing."""
+        return {
+            name: ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
+            for name in self.config.attacks
+            if not (name in NEEDS_BASE and base is None) and (entry.objective == "mlm" or name not in ONLY_MASKED)
+        }
+
+    def _membership(self, scores: Mapping[str, np.ndarray], is_base: bool, options: dict[str, Any]) -> dict[str, Any]:
         """Every attack with its worst group, the best attack, and (of the base) what words alone tell."""
         results: dict[str, Any] = {}
         by_code: dict[str, np.ndarray] = {}
-        for name in self.config.attacks:
-            # The base compared with itself says nothing.
-            if (name in NEEDS_BASE and base is None) or (name in ONLY_MASKED and entry.objective != "mlm"):
-                continue
-            document_scores = ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
+        for name, document_scores in scores.items():
             codes, means = individual_scores(document_scores, self.store.individual)
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = attack(document_scores, self.store.individual, self.members, **options)
             results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
         blind = {}
-        if base is None and results:
+        if is_base and results:
             blind["blind"] = blind_baseline(self.slots, self.true, self.members, seed=self.config.seed)
         return {
             "membership": results,

@@ -7,7 +7,7 @@ the earlier ones as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.audit.forward import TokenScores
-from reticent.audit.membership import attack
 from reticent.audit.shadow_attacks import (
     LOG_PROB_LIMITS,
     attack_classifier_score,
@@ -44,7 +43,7 @@ __all__ = [
     "draw_half",
     "draw_population",
     "shadow_individuals",
-    "shadow_membership",
+    "shadow_scores",
     "training_seed",
 ]
 
@@ -226,36 +225,17 @@ def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         return np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0)
 
 
-def shadow_membership(
-    attacks: ShadowAttacks,
-    names: Iterable[str],
-    target: DocumentScores,
-    base: DocumentScores,
-    individuals: np.ndarray,
-    is_member: np.ndarray,
-    **options: Any,
-) -> Mapping[str, dict[str, Any]]:
-    """Return the rows of a model's membership section, by attack, as `membership.attack` gives them.
+def shadow_scores(
+    attacks: ShadowAttacks, names: Iterable[str], target: DocumentScores, base: DocumentScores
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return each attack's score of every document, float64 (D,), for the target and for the base: NaN where RMIA
+    compares with a document.
 
-    Each also says on how many shadows it stands, and under ``control`` the area of the same attack on the base model,
-    which knows nobody: where its interval leaves out .5 the two sides differ by themselves and the row is not valid.
-    ``has_power`` is false where the interval of the area holds .5: then nothing was shown, neither leak nor safety.
-
-    Parameters
-    ----------
-    individuals : uint32 (D,); is_member : bool (D,)
-    options : num_bootstrap, seed
+    The base knows nobody: where an attack tells its members apart the two sides differ by themselves.
     """
-    rows = {}
+    found = {}
     for name in names:
-        asked = ~attacks.population if name in NEEDS_POPULATION else np.ones(len(is_member), dtype=bool)
         scored, control = attacks.scores(name, target, base)
-        row = attack(scored[asked], individuals[asked], is_member[asked], **options)
-        without = attack(control[asked], individuals[asked], is_member[asked], **options)
-        low = row["auc"]["low"]
-        row |= {"control": without["auc"], "num_shadows": attacks.num_shadows}
-        row |= {"has_power": low is not None and low > 0.5}
-        if name == "rmia":
-            row["slope"] = attacks.slope
-        rows[name] = row
-    return rows
+        left_out = attacks.population & (name in NEEDS_POPULATION)
+        found[name] = (np.where(left_out, np.nan, scored), np.where(left_out, np.nan, control))
+    return found

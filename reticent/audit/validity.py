@@ -60,7 +60,7 @@ def _verdict(
     name: str, model: dict[str, Any], base: dict[str, Any] | None, twin: dict[str, Any] | None
 ) -> tuple[str, str]:
     measured = model["membership"][name]
-    invalid = next(_invalid(name, base), None)
+    invalid = next(_invalid(name, measured, base), None)
     if invalid:
         return INVALID, invalid
     auc = measured["auc"]
@@ -80,13 +80,13 @@ def _verdict(
     return QUIET, f"the same attack succeeds on the unprotected model{found}"
 
 
-def _invalid(name: str, base: dict[str, Any] | None) -> Iterator[str]:
+def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -> Iterator[str]:
     if base is None:
         return
     blind = (base.get("blind") or {}).get("auc")
     if blind is not None and not _holds_half(blind):
         yield "words alone tell the two sides apart, without any model"
-    control = _area(base, name)
+    control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself
     if control is not None and not _holds_half(control):
         yield "the base model, which saw nobody, tells them apart too"
 

@@ -1,8 +1,9 @@
 """The verdict: gates whose thresholds were fixed in the job, judged by the upper ends of intervals.
 
 A gate *passes* where the upper end is within its threshold and an attack that should succeed did. It *fails* where the
-estimate itself is beyond. Else there is *no power*: too few people, an interval too wide, or no control that shows that
-the attack can find anything. No power never reads as safety.
+estimate itself is beyond. Else there is *no power*: too few people, an interval too wide, no control that shows that
+the attack can find anything, or an attack that the rules of :mod:`reticent.audit.validity` call invalid. No power never
+reads as safety.
 
 The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass holds at
 95 % at least.
@@ -13,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from reticent.audit.validity import INVALID
 
 __all__ = ["FAIL", "NO_POWER", "PASS", "PLAIN", "failed", "judge", "verdict", "verdict_lines"]
 
@@ -35,11 +38,12 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One number to judge, the same number of an attack that should succeed (or why there is none), and its name."""
+    """One number to judge, whether an attack that should succeed did, its name, and why the attack says nothing."""
 
     estimate: Mapping[str, Any] | None
     control: bool | None
     about: dict[str, Any]
+    invalid: str | None = None
 
 
 def judge(
@@ -127,6 +131,8 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
         plain = None if twin is None else (last[twin], canaries.get(twin))
         for found in _measured(gate, (model, canaries.get(key)), plain):
             outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
+            if outcome == PASS and found.invalid:
+                outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
             estimate = found.estimate or {"n": 0, "high": None}
             yield {
                 "model": name,
@@ -170,7 +176,8 @@ def _measured(gate: Mapping[str, Any], own: Pair, plain: Pair | None) -> Iterato
         for about, estimate, _ in _estimates(gate, own):
             twins = [] if plain is None else list(_estimates(gate, plain))
             control = next((shows for other, _, shows in twins if other == about), None)
-            yield _Measured(estimate, control, about)
+            attack = own[0]["membership"].get(about.get("attack"), {})
+            yield _Measured(estimate, control, about, attack["why"] if attack.get("verdict") == INVALID else None)
 
 
 def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, Any], Any, bool | None]]:

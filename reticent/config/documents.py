@@ -1,0 +1,145 @@
+"""Sections on documents: where they are, who is who, what is found in them and what is protected."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from reticent.config.section import Section
+
+__all__ = ["CorpusSection", "DedupSection", "DetectSection", "IndexSection", "ProtectSection", "SplitSection"]
+
+
+class CorpusSection(Section):
+    """Where the documents are and which columns hold what."""
+
+    source: str | list[str] = Field(description="file, folder or glob of documents")
+    format: Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"] = (
+        Field(default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix")
+    )
+    doc_id: str = "doc_id"
+    individual_id: str = "individual_id"
+    text: str = "text"
+    household_id: str | None = None
+    label: str | None = None
+    spans: str | None = None
+    mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
+    offsets: Literal["characters", "bytes", "utf-16"] = Field(
+        default="characters", description="what offsets of a marked-up format count"
+    )
+    individual: str | None = Field(
+        default=None, description="regular expression of a marked-up document id; its group is the individual"
+    )
+    annotator: str | None = Field(default=None, description="the one annotator of TAB to believe; default: all")
+    identifiers: list[Literal["DIRECT", "QUASI", "NO_MASK"]] = Field(
+        default=["DIRECT", "QUASI"], description="types of TAB whose mentions are spans"
+    )
+
+    @property
+    def marked(self) -> bool:
+        """Whether the format brings spans that people marked."""
+        return self.format in ("i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab")
+
+
+class DedupSection(Section):
+    """Copies of documents that later stages do not see; the first of several stays."""
+
+    mode: Literal["off", "exact", "near"] = "off"
+    scope: Literal["individual", "corpus"] = Field(
+        default="individual", description="copies of an individual's own documents, or of anybody's"
+    )
+    threshold: float = Field(default=0.8, gt=0, le=1)
+    shingle_words: int = Field(default=5, ge=1)
+    passage_words: int = Field(default=50, ge=1)
+
+
+class SplitSection(Section):
+    """Shares of the individuals (or households) that are never trained on; members are the rest."""
+
+    heldout: float = Field(default=0.4, gt=0, lt=1)
+    reference: float = Field(default=0.0, ge=0, lt=1)
+    by: Literal["auto", "individual", "household"] = "auto"
+
+    @model_validator(mode="after")
+    def _leaves_members(self) -> SplitSection:
+        if self.heldout + self.reference >= 1:
+            raise ValueError("heldout and reference must leave a share for members")
+        return self
+
+
+Options = dict[str, Any]
+
+
+class DetectSection(Section):
+    """Detectors of direct identifiers; their spans are united. Each has a table of options, ``[detect.spacy]`` say.
+
+    For the option a detector cannot do without there is a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
+    ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
+    """
+
+    detectors: list[Literal["gold", "rules", "records", "gazetteer", "spacy", "transformers", "presidio", "eds"]] = (
+        Field(default=["rules"])
+    )
+    on_error: Literal["stop", "quarantine"] = Field(
+        default="stop", description="what a document does that a detector fails on: stop the run, or be left out"
+    )
+    propagate: bool = Field(default=False, description="what is found once is found wherever else it stands")
+    gold: Options = Field(default={})
+    rules: Options = Field(default={})
+    records: Options = Field(default={})
+    gazetteer: Options = Field(default={})
+    spacy: Options = Field(default={})
+    transformers: Options = Field(default={})
+    presidio: Options = Field(default={})
+    eds: Options = Field(default={})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_forms(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = dict(values)
+        for name, option in (("records", "table"), ("spacy", "pipeline"), ("transformers", "model")):
+            if values.get(name, "") is None:
+                del values[name]
+            elif isinstance(values.get(name), str):
+                values[name] = {option: values[name]}
+        if lists := values.pop("lists", None):
+            values["gazetteer"] = {**(values.get("gazetteer") or {}), "lists": lists}
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DetectSection:
+        from reticent.engine.detect import DETECTORS, check_options
+
+        if len(set(self.detectors)) != len(self.detectors):
+            raise ValueError("a detector stands twice")
+        for name in DETECTORS:
+            if name in self.detectors:
+                check_options(name, getattr(self, name))
+            elif getattr(self, name):  # names thought protected would be targets
+                raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')
+        return self
+
+    @property
+    def options(self) -> dict[str, Options]:
+        """Options of each detector that is chosen."""
+        return {name: getattr(self, name) for name in self.detectors}
+
+
+class IndexSection(Section):
+    """The graph of n-grams and individuals."""
+
+    max_n: int = Field(default=1, ge=1, le=8)
+    surface: Literal["exact", "casefold", "fold"] = "exact"
+
+
+class ProtectSection(Section):
+    """Which words must never be a target."""
+
+    k: int = Field(default=2, ge=2, le=255)
+    n: int = Field(default=1, ge=1, le=8)
+    policy: Literal["all", "last", "cover", "paper"] = "all"
+    max_document_frequency: float | None = Field(default=None, gt=0, le=1)
+    scopes: dict[str, Literal["corpus", "individual", "occurrence"]] = Field(default={})

@@ -1,0 +1,155 @@
+"""The whole job, what must hold between its sections, and its file."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ByteSize, Field, ValidationError, model_validator
+
+from reticent.config.audit import AuditSection, CanariesSection, ExtractionSection, GateSection, ProbeSection
+from reticent.config.documents import (
+    CorpusSection,
+    DedupSection,
+    DetectSection,
+    IndexSection,
+    ProtectSection,
+    SplitSection,
+)
+from reticent.config.section import Section
+from reticent.config.training import ClassifySection, ModelSection, RecipeSection, TrainSection
+from reticent.errors import PolicyError
+from reticent.trainer.recipes import Recipe, custom_recipe, get_recipe
+
+__all__ = ["Job", "load_job", "parse_job"]
+
+
+class Job(Section):
+    """A whole run: documents in, models and a report out."""
+
+    out: str
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    num_threads: int = Field(default=0, ge=0)
+    #: Memory the stage index may use, "4GB" say; what does not fit is written beside the results while it counts.
+    memory_limit: ByteSize | None = None
+    corpus: CorpusSection
+    dedup: DedupSection = DedupSection()
+    split: SplitSection = SplitSection()
+    detect: DetectSection = DetectSection()
+    index: IndexSection = IndexSection()
+    protect: ProtectSection = ProtectSection()
+    model: list[ModelSection] = Field(default=[])
+    recipes: dict[str, RecipeSection] = Field(default={}, description="recipes of one's own, by name")
+    train: TrainSection = TrainSection()
+    classify: ClassifySection | None = None
+    audit: AuditSection = AuditSection()
+    probe: ProbeSection | None = None
+    canaries: CanariesSection | None = None
+    extraction: ExtractionSection | None = None
+    gate: list[GateSection] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _gates_have_their_measure(self) -> Job:
+        for number, gate in enumerate(self.gate, start=1):
+            where = f"gate {number} ({gate.measure})"
+            if gate.measure in ("exposure", "epsilon") and (
+                self.canaries is None or gate.arm not in self.canaries.arms
+            ):
+                raise ValueError(f"{where}: needs [canaries] with the arm {gate.arm}")
+            if gate.measure in ("extraction", "np_extraction") and self.extraction is None:
+                raise ValueError(f"{where}: needs [extraction]")
+            attacks = {*self.audit.attacks, *(self.audit.shadow.attacks if self.audit.shadow else ())}
+            if gate.measure.startswith("membership") and gate.attack and gate.attack not in attacks:
+                raise ValueError(f"{where}: {gate.attack} is not among audit.attacks or audit.shadow.attacks")
+            known = {name for model in self.model for name in model.recipes}
+            if gate.recipes is not None and (not gate.recipes or not known.issuperset(gate.recipes)):
+                raise ValueError(f"{where}: recipes: expected some of {', '.join(sorted(known))}")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        if self.protect.n > self.index.max_n:
+            raise ValueError(
+                f"protect.n = {self.protect.n} needs index.max_n >= {self.protect.n}, got {self.index.max_n}"
+            )
+        if any(self.training(model).window_length != self.train.window_length for model in self.model):
+            raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
+        for name in self.recipes:
+            if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+                raise ValueError(f"recipes.{name}: a name is of letters, digits, dots, dashes and underscores")
+            try:
+                self.recipe(name)
+            except ValueError as error:
+                where = "" if str(error).startswith("recipes.") else f"recipes.{name}.base: "
+                raise ValueError(f"{where}{error}") from None
+        for model in self.model:
+            for name in model.recipes:
+                try:
+                    found = self.recipe(name)
+                except ValueError as error:
+                    raise ValueError(f"model {model.name}: {error}") from None
+                if found.objective != model.objective:
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
+                    )
+                if found.private and self.training(model).dp is None:
+                    raise ValueError(
+                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
+                    )
+        if self.audit.shadow is not None:
+            unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}
+            if self.model and unknown:
+                raise ValueError(f"audit.shadow.recipes: no model is trained with {sorted(unknown)[0]}")
+        names = [model.name for model in self.model]
+        if len(set(names)) != len(names):
+            raise ValueError("two models have the same name")
+        if self.classify is not None and not (self.classify.label or self.corpus.label):
+            raise ValueError("classify needs the column of classes: classify.label or corpus.label")
+        if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
+            raise ValueError('detector gold needs corpus.spans = "the column of spans"')
+        return self
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
+        own = self.recipes.get(name)
+        if own is not None:
+            return custom_recipe(
+                name, own.base, own.model_dump(exclude={"base"}, exclude_unset=True, exclude_none=True)
+            )
+        return get_recipe(name, also=self.recipes)
+
+    def training(self, model: ModelSection) -> TrainSection:
+        """Return the job's training settings with what the model says otherwise."""
+        own = model.train.model_dump(exclude_unset=True) if model.train else {}
+        return TrainSection(**{**self.train.model_dump(), **own})
+
+
+def parse_job(values: dict[str, Any], where: str = "job") -> Job:
+    """Check a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why."""
+    try:
+        return Job.model_validate(values)
+    except ValidationError as error:
+        lines = []
+        for wrong in error.errors(include_input=False, include_url=False):
+            what = "unknown field" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
+            lines.append(": ".join(filter(None, (".".join(map(str, wrong["loc"])), what))))
+        raise PolicyError(f"{where}: " + "; ".join(lines)) from None
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a job from a TOML file (or the ``job.json`` of a run folder).
+
+    Relative paths in the file are meant from the folder one stands in, as on the command line.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        values = json.loads(data) if path.suffix == ".json" else tomllib.loads(data.decode())
+    except OSError as error:
+        raise PolicyError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
+    return parse_job(values, str(path))
