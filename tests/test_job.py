@@ -515,7 +515,7 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
 
     def measured(_: Run, piece: Piece) -> dict[str, Any]:
         asked.append(piece.name)
-        return {"recipe": piece.recipe, "epoch": piece.epoch}
+        return {"recipe": piece.recipe, "objective": piece.model.objective, "epoch": piece.epoch}
 
     monkeypatch.setattr("reticent.evidence._measured", measured)
     entries = gather_evidence(Run(parse_job(values)))["models"]

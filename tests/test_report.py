@@ -30,6 +30,7 @@ from reticent.audit.report import (
     value,
     write_report,
 )
+from reticent.audit.shadow import SHADOW_ATTACKS
 from reticent.audit.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
 from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
@@ -627,7 +628,7 @@ def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
 
 
 def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:
-    assert set(ATTACKS_ABOUT) == set(membership.ATTACKS)
+    assert set(ATTACKS_ABOUT) == {*membership.ATTACKS, *SHADOW_ATTACKS}
     assert set(POLICIES_ABOUT) == set(POLICIES)
     audit = tiny_audit()
     audit["corpus"]["retention_by_policy"] = [{"policy": "cover", "n": 1, "k": 2, "retention": 0.8}]
