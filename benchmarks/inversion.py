@@ -68,7 +68,7 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.report import published
+    from reticent.audit.publication import published
     from reticent.config import parse_job
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job import Run

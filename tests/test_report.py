@@ -20,13 +20,12 @@ from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
 from reticent.audit import corpus_plots, membership, membership_plots, plots
 from reticent.audit.findings import plain_findings
+from reticent.audit.publication import published, published_corpus
 from reticent.audit.report import (
     ATTACKS_ABOUT,
     POLICIES_ABOUT,
     ends,
     leaks,
-    published,
-    published_corpus,
     value,
     write_report,
 )
@@ -625,6 +624,12 @@ def test_spans_stand_once_a_label_and_the_tail_is_folded(render: Any) -> None:
     assert "3 more labels" in section(page, "documents")
     del audit["corpus"]["detected"][-2:]
     assert re.search(r"1 more label\b", section(render(audit), "documents"))
+
+
+def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
+    rows = [{"n": n, "upper": 0.3, "outcome": "no power"} for n in (0, 4, 5)]
+    found = published({**tiny_audit(), "verdict": {"outcome": "no power", "results": rows}})["verdict"]["results"]
+    assert [(row["n"], row["upper"]) for row in found] == [(0, 0.3), (None, None), (5, 0.3)]
 
 
 def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:

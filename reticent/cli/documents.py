@@ -312,7 +312,7 @@ def stats(
     still point to one person. No count of few people is shown.
     """
     from reticent.audit.corpus_plots import write_corpus_plots
-    from reticent.audit.report import published_corpus
+    from reticent.audit.publication import published_corpus
     from reticent.job import Run
     from reticent.stages import corpus_section
 
