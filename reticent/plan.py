@@ -9,6 +9,7 @@ however long they took.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -73,12 +74,10 @@ class Timings:
     def add(self, name: str, seconds: float, work: float | None = None) -> None:
         """Append an entry; where that cannot be done, nobody's result is the worse for it."""
         line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
-        try:
+        with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError:
-            return
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(line)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(line)
 
 
 class Plan:

@@ -212,7 +212,8 @@ def test_status_says_what_is_done_and_what_is_left(finished: Path, hospital: Pat
     assert {a["state"] for a in done["artifacts"]} == {"done"}
     assert all(a["seconds"] is not None for a in done["artifacts"])
     assert done["plan"] == {
-        "num_steps": 19, "num_done": 19, "next": None, "remaining_seconds": 0.0, "unmeasured": [],
+        "what": "trainings and scorings", "num_steps": 19, "num_done": 19, "next": None, "remaining_seconds": 0.0,
+        "unmeasured": [],
     }  # fmt: skip
     values["train"]["seeds"] = [0, 1, 2]
     more = job_status(Run(parse_job(values)))

@@ -31,7 +31,7 @@ def probe(
         Path | None,
         typer.Option(
             metavar="TABLE",
-            help="People's items: Parquet, CSV or JSON lines; a row a person, a column a type (name, phone, email …).",
+            help="People's items: Parquet, CSV or JSON lines; a row a person, a column a type (name, phone, email).",
         ),
     ] = None,
     documents: Annotated[
