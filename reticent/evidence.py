@@ -208,7 +208,8 @@ def wipe_stale_pieces(run: Run) -> None:
     """Delete the pieces of checkpoints that are gone: of fewer epochs, or of a layout without seeds."""
     from reticent.artifact import wipe_artifact
 
-    for path in sorted((run.folder / "measures").glob("*/*/*epoch-[0-9]*")):
+    made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
+    for path in sorted(made):
         seed, _, epoch = path.name.rpartition("epoch-")
         trained = run.folder / "models" / path.parent.parent.name / path.parent.name / seed.removesuffix("-")
         if path.parent.name != "base" and not (trained / f"epoch-{epoch}").is_dir():
@@ -273,7 +274,9 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
     def score_step(piece: Piece) -> Step:
         seed = "" if piece.training is None or piece.training.seed is None else f", seed {piece.training.seed}"
         epoch = f", epoch {piece.epoch}" if piece.epoch else ""
-        passes = audit_config(run).folds if piece.model.objective == "mlm" else 1
+        settings, masked = run.job.audit, piece.model.objective == "mlm"
+        times = 1 + (LOWERCASE in settings.attacks) + (masked and settings.all_occurrences)
+        passes = times * (audit_config(run).folds if masked else 1)
         return Step(
             name=piece.name,
             title=f"scoring {piece.recipe} of {piece.model.name}{epoch}{seed}",
