@@ -322,7 +322,6 @@ def test_scores_do_not_change_with_batch_size_or_padding(store: TokenStore, batc
 def test_scores_do_not_change_with_the_logits_held_at_once(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = score_masked(bert(), store, MASKED, device="cpu")
     monkeypatch.setattr("reticent.audit.forward.MAX_LOGITS", {"cpu": 1})
-    monkeypatch.setattr("reticent.audit.forward.MAX_REDUCED", {"cpu": 1})
     assert_equal_scores(whole, score_masked(bert(), store, MASKED, device="cpu"))
 
 

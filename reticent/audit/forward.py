@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from reticent.audit.logit_scores import score_logits
 from reticent.audit.token_scores import COLUMNS, INTEGERS, TokenScores
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Scorer", "TokenScores", "score_causal", "score_masked", "score_models", "word_folds"]
 
-#: Logits held at once, in numbers: 2^28 float32 are 1 GiB. A CPU makes and reduces them a few cells at a time, in its
-#: cache.
+#: Logits held at once, in numbers: 2^28 float32 are 1 GiB.
 MAX_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 23}
-MAX_REDUCED = {"cuda": 1 << 28, "cpu": 1 << 19}
 #: Cells that go through the layers at once on a CPU; on a GPU it is a whole batch.
 MAX_CELLS = 1 << 12
 
@@ -240,13 +239,11 @@ class Scorer:
     def _reduced(
         self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int
     ) -> tuple[torch.Tensor, ...]:
-        made_at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
-        reduced_at_once = max(1, MAX_REDUCED[self._kind] // vocabulary)
-        parts = []
-        for cells, true_here in zip(values.split(made_at_once), true.split(made_at_once), strict=True):
-            logits = cells if head is None else head(cells)
-            for part in zip(logits.split(reduced_at_once), true_here.split(reduced_at_once), strict=True):
-                parts.append(_reduce(*part))
+        at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
+        parts = [
+            score_logits(cells if head is None else head(cells), true_here)
+            for cells, true_here in zip(values.split(at_once), true.split(at_once), strict=True)
+        ]
         return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
     def _moved(self, array: np.ndarray) -> torch.Tensor:
@@ -277,18 +274,3 @@ def _join(scores: dict[str, Any]) -> None:
         column[:] = joined.numpy()
     for name in set(COLUMNS) - set(INTEGERS):
         scores[name][scores["argmax"] < 0] = np.nan
-
-
-def _reduce(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the columns of `TokenScores`, shape (N,) each, of logits and the true tokens."""
-    log_p = torch.log_softmax(logits_NV.float(), dim=-1)
-    true_log_p = log_p.gather(1, true_N[:, None])
-    top, argmax = log_p.max(-1)
-    rank = (log_p > true_log_p).sum(-1).to(torch.int32)
-    p = log_p.exp()
-    # A token that is ruled out has log p of minus infinity and takes part in no mean.
-    log_p.masked_fill_(p == 0, 0.0)
-    mean = torch.linalg.vecdot(p, log_p)
-    # Around the mean: the difference of two squares loses every digit where the model is unsure.
-    variance = torch.linalg.vecdot(p, log_p.sub_(mean[:, None]).square_())
-    return true_log_p[:, 0], -mean, variance.sqrt(), argmax.to(torch.int32), rank, top

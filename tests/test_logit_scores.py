@@ -1,0 +1,105 @@
+"""Six numbers a token from its logits: the kernel and torch against plain float64, and logits at the edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.audit import logit_scores
+
+WAYS = {"numba": logit_scores._in_numba, "torch": logit_scores._in_torch}
+INF, NAN = float("inf"), float("nan")
+
+
+def plainly(logits: np.ndarray, true: np.ndarray) -> list[np.ndarray]:
+    """The definition, in float64."""
+    logits = logits.astype(np.float64)
+    log_p = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    p = np.exp(log_p)
+    terms = np.where(p > 0, log_p, 0.0)
+    mean = (p * terms).sum(1, keepdims=True)
+    std = np.sqrt((p * (terms - mean) ** 2).sum(1))
+    wanted = np.take_along_axis(log_p, true[:, None], 1)
+    argmax = logits.argmax(1)
+    return [wanted[:, 0], -mean[:, 0], std, argmax, (log_p > wanted).sum(1), log_p.max(1)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(
+    rows=st.integers(1, 9),
+    vocabulary=st.integers(1, 70),
+    scale=st.sampled_from([0.0, 1e-3, 1.0, 8.0, 60.0]),
+    shift=st.sampled_from([0.0, -300.0, 300.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_columns_equal_the_definition(
+    way: str, rows: int, vocabulary: int, scale: float, shift: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    # Eighths are exact in float32, so that ties are ties.
+    logits = (np.round(random.standard_normal((rows, vocabulary)) * scale * 8) / 8 + shift).astype(np.float32)
+    true = random.integers(0, vocabulary, rows)
+    found = WAYS[way](torch.from_numpy(logits), torch.from_numpy(true))
+    for column, (ours, oracle) in enumerate(zip(found, plainly(logits, true), strict=True)):
+        assert np.allclose(ours.numpy(), oracle, rtol=2e-6, atol=2e-5), column
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_large_vocabulary_loses_no_digits(way: str) -> None:
+    logits = torch.from_numpy(np.random.default_rng(3).standard_normal((5, 49_152)).astype(np.float32))
+    true = torch.arange(5)
+    for ours, oracle in zip(WAYS[way](logits, true), plainly(logits.numpy(), true.numpy()), strict=True):
+        assert np.abs(ours.numpy() - oracle).max() < 2e-5
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("logits", "true", "log_p", "entropy", "std", "rank"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], 2, -np.log(4), np.log(4), 0.0, 0),  # unsure: no spread
+        ([1000.0, 0.0, 0.0], 0, 0.0, 0.0, 0.0, 0),  # certain
+        ([1000.0, 0.0, 0.0], 1, -1000.0, 0.0, 0.0, 1),  # certain, and wrong
+        ([0.0, -INF, 0.0], 1, -INF, np.log(2), 0.0, 2),  # ruled out
+        ([7.5], 0, 0.0, 0.0, 0.0, 0),  # nothing else to say
+    ],
+)
+def test_edges(
+    way: str, logits: list[float], true: int, log_p: float, entropy: float, std: float, rank: int
+) -> None:  # fmt: skip
+    found = [float(column) for column in WAYS[way](torch.tensor([logits]), torch.tensor([true]))]
+    assert found[:3] == pytest.approx([log_p, entropy, std], abs=1e-6)
+    assert found[4] == rank
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("logits", [[NAN, 0.0, 0.0], [0.0, 0.0, NAN], [0.0, INF, 0.0], [-INF, -INF, -INF]])
+def test_logits_that_are_no_numbers_show_in_the_score(way: str, logits: list[float]) -> None:
+    log_p, *_ = WAYS[way](torch.tensor([[1.0, 2.0, 3.0], logits]), torch.tensor([0, 0]))
+    assert torch.isfinite(log_p[0])
+    assert torch.isnan(log_p[1])
+
+
+def test_rows_are_shared_out_to_threads_without_a_difference() -> None:
+    logits = torch.randn(101, 37, generator=torch.Generator().manual_seed(0))
+    true = torch.arange(101) % 37
+    before = torch.get_num_threads()
+    found = []
+    for num_threads in (1, 2, 5):
+        torch.set_num_threads(num_threads)
+        try:
+            found.append(logit_scores.score_logits(logits, true))
+        finally:
+            torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+def test_half_precision_goes_through_torch() -> None:
+    logits = torch.randn(4, 9).to(torch.bfloat16)
+    halves = logit_scores.score_logits(logits, torch.arange(4))
+    for one, two in zip(halves, logit_scores.score_logits(logits.float(), torch.arange(4)), strict=True):
+        assert torch.allclose(one.float(), two.float(), atol=1e-5)
