@@ -32,7 +32,7 @@ from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import cut_windows
 
 #: Individuals, epochs of the plain recipe and of tuned DP, and seeds.
-SIZES = {"toy": (40, 1, 1, (0,)), "cpu": (400, 8, 8, (0,))}
+SIZES = {"toy": (40, 1, 1, (0,)), "cpu": (400, 8, 8, (0, 1, 2))}
 EPSILON = 8.0
 #: The settings to take for a DP baseline, as they stand in a job file under [train] and [train.dp].
 LARGE: dict[str, Any] = {
