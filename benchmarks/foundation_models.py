@@ -28,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.attacks import attack_rows, attack_table
 from benchmarks.record_io import DATA, markdown, write_record
 from reticent.audit.summary import UTILITY, UTILITY_ALL
 from reticent.progress import Progress
@@ -98,8 +99,7 @@ def read_reports(size: Size) -> tuple[pa.Table, pa.Table]:
     lines = (DATA / "mtsamples" / "mtsamples.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
     if size.words is not None:
-        first_words = re.compile(rf"\s*(?:\S+\s*){{0,{size.words}}}")
-        texts = [first_words.match(text).group().rstrip() for text in texts]  # type: ignore[union-attr]
+        texts = first_words(texts, size.words)
     wanted = 2 * size.individuals
     chosen = [number * len(texts) // wanted for number in range(wanted)]
     others = sorted(set(range(len(texts))) - set(chosen))[: size.public]
@@ -109,6 +109,12 @@ def read_reports(size: Size) -> tuple[pa.Table, pa.Table]:
         return pa.table({"doc_id": names, "individual_id": names, "text": [texts[number] for number in numbers]})
 
     return table(chosen), table(others)
+
+
+def first_words(texts: list[str], num_words: int) -> list[str]:
+    """Cut each text after its first words, white space as it was."""
+    first = re.compile(rf"\s*(?:\S+\s*){{0,{num_words}}}")
+    return [first.match(text).group().rstrip() for text in texts]  # type: ignore[union-attr]
 
 
 def package_folder(name: str) -> Path | None:
@@ -237,7 +243,6 @@ def result_row(job: Any, model: dict[str, Any]) -> dict[str, Any]:
         "utility_heldout_all": heldout.get(UTILITY_ALL[model["objective"]]),
         "privacy": model["privacy"],
         "excess": model["excess"].get("both"),
-        "membership_auc": {attack: value["auc"] for attack, value in model["membership"].items() if "auc" in value},
         "training": counts,
     }
 
@@ -279,6 +284,7 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
         "seconds_per_stage": progress.kept_seconds,
         "seconds": round(sum(progress.kept_seconds.values()), 1),
         "recipes": [result_row(job, model) for model in evidence["models"]],
+        "attacks": attack_rows(evidence["models"]),
     }
     print_table(result)
     print(write_record("foundation_models" + ("_gpu" if size_name == "gpu" else ""), result, size_name))
@@ -299,12 +305,12 @@ def print_table(result: dict[str, Any]) -> None:
             str(row["epoch"] or "-"),
             shown(row["utility_heldout"]),
             shown((row["privacy"].get("both") or {}).get("types")),
-            shown((row["excess"] or {}).get("types")),
-            shown(row["membership_auc"].get("loss")),
+            shown((row["excess"] or {}).get("excess")),
         ]
         for row in result["recipes"]
     ]
-    print(markdown(["model and recipe", "epochs", "utility", "privacy", "excess", "loss AUC"], rows))
+    print(markdown(["model and recipe", "epochs", "utility", "privacy", "excess"], rows))
+    print(attack_table(result["attacks"]))
     print(", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result["seconds_per_stage"].items()))
 
 

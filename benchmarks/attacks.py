@@ -1,0 +1,139 @@
+"""Which attacks tell members apart, on real reports, and under which recipe?
+
+MTSamples, where a report is an individual. A small BERT and a small GPT-2 are pre-trained on a third of the reports and
+fine-tuned on members among the rest until the plain recipes are overfitted: an attack that finds nothing there has no
+power, and its number under a protected recipe says nothing. Every likelihood attack, and on GPT-2 those with shadow
+models, with the individual as the unit; beside them the blind bag of words and the base model. The attacks on SmolLM2
+and MiniLM are in the record of ``benchmarks.foundation_models``.
+
+    python -m benchmarks.attacks [--size toy|cpu]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.record_io import DATA, markdown, write_record
+
+#: Reports and words of each; epochs; shadow models a recipe; bootstrap draws.
+SIZES: dict[str, dict[str, int]] = {
+    "toy": {"reports": 60, "words": 30, "epochs": 1, "shadows": 4, "draws": 100, "hidden": 16, "vocabulary": 400},
+    "cpu": {"reports": 600, "words": 80, "epochs": 16, "shadows": 8, "draws": 1000, "hidden": 96, "vocabulary": 2000},
+}
+LIKELIHOOD = ["loss", "reference", "ratio", "zlib", "lowercase", "min_k", "min_k_plus_plus", "wbc", "ez"]
+
+
+def job_values(documents: Path, out: Path, size: dict[str, int]) -> dict[str, Any]:
+    """Return the job: both families, each with its plain and its protected recipes."""
+    small = {"text": "reference", "vocab_size": size["vocabulary"], "hidden_size": size["hidden"]}
+    return {
+        "out": str(out),
+        "corpus": {"source": str(documents)},
+        "split": {"heldout": 0.33, "reference": 0.34},
+        "detect": {"detectors": ["rules"]},
+        "protect": {"k": 2, "n": 1},
+        "model": [
+            {"name": "gpt2", "objective": "clm", "recipes": ["clm", "clma", "ppclm"],
+             "foundation": {"kind": "gpt2", "num_epochs": 4, **small}},
+            {"name": "bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"],
+             "foundation": {"kind": "bert", "num_epochs": 8, **small},
+             "train": {"num_epochs": 3 * size["epochs"]}},
+        ],
+        "train": {"num_epochs": size["epochs"], "checkpoint_epochs": [], "learning_rate": 2e-3,
+                  "window_length": 192, "batch_size": 8},
+        "audit": {"attacks": [*LIKELIHOOD, "mlm_ratio"], "num_bootstrap": size["draws"], "every_checkpoint": False,
+                  "shadow": {"recipes": ["clm", "ppclm"], "num_shadows": size["shadows"],
+                             "attacks": ["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia",
+                                         "rmia_online"]}},
+    }  # fmt: skip
+
+
+def attack_rows(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each model and attack: area, rates at low false positive rates, numbers of people, verdict."""
+    rows = []
+    for model in models:
+        about = {"model": model["model"], "recipe": model["recipe"], "epoch": model["epoch"]}
+        blind = model.get("blind")
+        if blind:
+            rows.append({**about, "attack": "blind", "auc": blind["auc"]})
+        for name, found in model["membership"].items():
+            kept = ("auc", "tpr_at_fpr", "num_members", "num_nonmembers", "verdict", "why", "error")
+            rows.append({**about, "attack": name, **{key: found[key] for key in kept if key in found}})
+    return rows
+
+
+def attack_table(rows: list[dict[str, Any]]) -> str:
+    """Return areas as a table of attacks by recipe; what the rules call invalid or without power is marked."""
+    columns = list(dict.fromkeys((row["model"], row["recipe"]) for row in rows))
+    found = {(row["model"], row["recipe"], row["attack"]): row for row in rows}
+
+    def cell(model: str, recipe: str, attack: str) -> str:
+        row = found.get((model, recipe, attack))
+        if row is None or not row.get("auc") or row["auc"]["value"] is None:
+            return "-"
+        auc = row["auc"]
+        ends = "" if auc["low"] is None else f" [{auc['low']:.2f}, {auc['high']:.2f}]"
+        mark = {"invalid": " (invalid)", "no power": " (no power)"}.get(row.get("verdict", ""), "")
+        return f"{auc['value']:.3f}{ends}{mark}"
+
+    attacks = list(dict.fromkeys(row["attack"] for row in rows))
+    lines = [[attack, *(cell(*column, attack) for column in columns)] for attack in attacks]
+    return markdown(["AUC", *(f"{model} {recipe}" for model, recipe in columns)], lines)
+
+
+def run(size_name: str) -> dict[str, Any]:
+    """Run the job, print the table and write the record; returns it."""
+    from benchmarks.foundation_models import first_words
+    from benchmarks.real_corpora import read_documents
+    from reticent.config import parse_job
+    from reticent.job import Run
+    from reticent.progress import Progress
+
+    if not (DATA / "mtsamples").exists():
+        print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)
+        return {}
+    size, started = SIZES[size_name], time.perf_counter()
+    table = read_documents("mtsamples", None)
+    # Spread over the file: neighbours are of one speciality.
+    table = table.take([number * len(table) // size["reports"] for number in range(size["reports"])])
+    texts = first_words(table.column("text").to_pylist(), size["words"])
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        documents = Path(folder) / "documents.parquet"
+        pq.write_table(table.drop_columns(["spans", "text"]).append_column("text", pa.array(texts)), documents)
+        progress = Progress()
+        job = Run(parse_job(job_values(documents, Path(folder) / "run", size)), progress)
+        job.execute()
+        evidence = job.evidence
+    result = {
+        "cut": f"first {size['words']} words of each report",
+        "individuals": evidence["corpus"]["num_individuals"],
+        "epochs": {model.name: job.job.training(model).num_epochs for model in job.job.model},
+        "num_shadows": size["shadows"],
+        "rows": attack_rows(evidence["models"]),
+        "leaks": [
+            {key: model[key] for key in ("model", "recipe", "epoch", "utility", "privacy", "excess")}
+            for model in evidence["models"]
+        ],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    print(attack_table(result["rows"]))
+    print(write_record("attacks", result, size_name))
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=list(SIZES), default="cpu")
+    run(parser.parse_args().size)
+
+
+if __name__ == "__main__":
+    main()
