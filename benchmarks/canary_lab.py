@@ -56,7 +56,7 @@ def run(size: str) -> dict[str, Any]:
         "rows": [_row(evidence, way) for way in WAYS],
     }
     assert all(row["canaries"]["num_included"] for row in result["rows"])
-    print(_table(result["rows"]))
+    print(table(result["rows"]))
     write_record("canary_lab", result, size)
     return result
 
@@ -109,7 +109,9 @@ def _row(evidence: dict[str, Any], way: str) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return a row a way of training."""
+
     def shown(estimate: dict[str, Any]) -> str:
         return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 

@@ -137,14 +137,18 @@ def run(size: str) -> dict[str, Any]:
         row = {key: value for key, value in rows[0].items() if key not in ("accuracy", "base", "cpu_seconds")}
         row |= {key: spread([each[key] for each in rows]) for key in ("accuracy", "cpu_seconds")}
         result["ways"][name] = {**row, "settings": settings}
-    table = [["base, not fine-tuned", _shown(result["base"]), "", ""]]
-    for name, row in result["ways"].items():
-        table.append(
-            [name, _shown(row["accuracy"]), row.get("guarantee", "none"), f"{row['cpu_seconds']['median']:.0f}"]
-        )
-    print(markdown(["way", "next-token accuracy, held out", "promise", "CPU s"], table))
+    print(table(result))
     print(write_record("dp_baseline", result, size))
     return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return a row a way of training."""
+    rows = [["base, not fine-tuned", _shown(result["base"]), "", ""]]
+    for name, row in result["ways"].items():
+        promise, seconds = row.get("guarantee", "none"), f"{row['cpu_seconds']['median']:.0f}"
+        rows.append([name, _shown(row["accuracy"]), promise, seconds])
+    return markdown(["way", "next-token accuracy, held out", "promise", "CPU s"], rows)
 
 
 def _shown(value: dict[str, float]) -> str:

@@ -286,12 +286,15 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
         "recipes": [result_row(job, model) for model in evidence["models"]],
         "attacks": attack_rows(evidence["models"]),
     }
-    print_table(result)
+    print(table(result), attack_table(result["attacks"]), sep="\n")
+    print(", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in progress.kept_seconds.items()))
     print(write_record("foundation_models" + ("_gpu" if size_name == "gpu" else ""), result, size_name))
     return result
 
 
-def print_table(result: dict[str, Any]) -> None:
+def table(result: dict[str, Any]) -> str:
+    """Return a row a recipe; the attacks have a table of their own."""
+
     def shown(value: dict[str, Any] | None) -> str:
         if not value or value.get("value") is None:
             return "-"
@@ -306,12 +309,11 @@ def print_table(result: dict[str, Any]) -> None:
             shown(row["utility_heldout"]),
             shown((row["privacy"].get("both") or {}).get("types")),
             shown((row["excess"] or {}).get("excess")),
+            row["training"].get("privacy") or "-",
         ]
         for row in result["recipes"]
     ]
-    print(markdown(["model and recipe", "epochs", "utility", "privacy", "excess"], rows))
-    print(attack_table(result["attacks"]))
-    print(", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result["seconds_per_stage"].items()))
+    return markdown(["model and recipe", "epochs", "utility", "privacy", "excess", "promise"], rows)
 
 
 def main() -> None:

@@ -168,6 +168,9 @@ def measure_real(name: str, num_documents: int, epochs: tuple[int, ...]) -> list
     return [shown(name, row) for row in attacked(base, tokenizer, examples, attack_set, epochs, max_length=128)]
 
 
+HEADS = ("arm", "epochs", "pairs", "advantage", "blind", "more than blind", "MAP")
+
+
 def run(size: str) -> None:
     """Measure, print and write the record."""
     started = time.process_time()
@@ -180,8 +183,7 @@ def run(size: str) -> None:
                 rows += measure_real(name, num_documents, epochs)
             else:
                 print(f"{name}: skipped, {DATA / name} does not exist")
-    heads = ["arm", "epochs", "pairs", "advantage", "blind", "more than blind", "MAP"]
-    print(markdown(heads, [cells(row) for row in rows]))
+    print(markdown(HEADS, [cells(row) for row in rows]))
     seconds = time.process_time() - started
     print(write_record("taggers", {"cpu_seconds": round(seconds), "rows": json.loads(json.dumps(rows))}, size))
     check(rows)

@@ -186,7 +186,7 @@ def run(size: str, *, prepared: Path | None = None, time_limit: float = float("i
         for number, kind in enumerate(OBJECTIVES):
             share = time.monotonic() + (deadline - time.monotonic()) / (len(OBJECTIVES) - number)
             result["models"][kind] = _one(kind, folder, shape, size, share)
-            _print(kind, result["models"][kind])
+            print(tables(kind, result["models"][kind]))
     print(write_record("training" if size != "gpu" else "training_gpu", result, size))
     return result
 
@@ -230,7 +230,8 @@ def _one(kind: str, folder: Path, shape: Shape, size: str, deadline: float) -> d
     return found
 
 
-def _print(kind: str, found: dict[str, Any]) -> None:
+def tables(kind: str, found: dict[str, Any]) -> str:
+    """Return what was measured of one family: a row a way, and the ratios of ours to each peer."""
     rows = []
     for name, row in found["ways"].items():
         if "tokens_per_second" not in row:
@@ -250,14 +251,15 @@ def _print(kind: str, found: dict[str, Any]) -> None:
             ]
         )
     heads = [kind, "tokens/s", "waits for data", "of matmul speed", "peak MiB", "last loss", "individuals apart"]
-    print(markdown(heads, rows))
-    print(f"{kind}: losses of {found['check']['steps']} steps agree to {found['check']['greatest_difference']:.1e}")
+    steps, difference = (found["check"][key] for key in ("steps", "greatest_difference"))
+    lines = [f"{kind}: losses of {steps} steps agree to {difference:.1e}."]
     for what in ("ratios", "ratios_of_cpu_seconds"):
         for ours, peers in found.get(what, {}).items():
             shown = (
                 f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f}) x {p}" for p, value in peers.items()
             )
-            print(f"{ours}, {what.replace('_', ' ')}: {'; '.join(shown)}")
+            lines.append(f"{ours}, {what.replace('_', ' ')}: {'; '.join(shown)}.")
+    return markdown(heads, rows) + "\n" + "\n\n".join(lines) + "\n"
 
 
 def main() -> None:

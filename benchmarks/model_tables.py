@@ -1,0 +1,93 @@
+"""Records of trained and attacked models -> tables: training, privacy, foundation models, attacks, probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks import canary_lab, dp_baseline, foundation_models, inversion, probes, taggers, training
+from benchmarks.attacks import attack_table
+from benchmarks.record_io import markdown
+
+__all__ = ["MODEL_TABLES"]
+
+
+def _about(record: dict[str, Any]) -> str:
+    machine = record["machine"]
+    return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}."
+
+
+def _training(record: dict[str, Any]) -> str:
+    parts = [training.tables(kind, found) for kind, found in record["models"].items()]
+    return f"### Training\n\n{_about(record)}\n\n" + "\n".join(parts)
+
+
+def _scoring(record: dict[str, Any]) -> str:
+    rows = [(way, f"{speed['median']:,.0f}") for way, speed in record["tokens_per_second"].items()]
+    rows += [(f"{goal['what']} (P12)", f"{goal['value']['median']:.2f}") for goal in record["goals"]]
+    return (
+        f"### Scoring pass\n\n{record['texts']:,} texts, {record['tokens']:,} tokens, {record['precision']} on "
+        f"{record['device']}; tokens a second, median of {record['goals'][0]['value']['n']}. {_about(record)}\n\n"
+        + markdown(("way", "tokens/s, or ratio"), rows)
+    )
+
+
+def _dp(record: dict[str, Any]) -> str:
+    return (
+        f"### DP-SGD, naive and tuned\n\n{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
+        f"least to most. {_about(record)}\n\n" + dp_baseline.table(record)
+    )
+
+
+def _foundation(record: dict[str, Any]) -> str:
+    people = record["individuals"]
+    seconds = ", ".join(f"{name} {value:,.0f}" for name, value in record["seconds_per_stage"].items() if value >= 60)
+    return (
+        f"### Foundation models on MTSamples\n\n{people['members']} members, {people['heldout']} held-out individuals; "
+        f"{record['cut']}. {_about(record)}\n\n{foundation_models.table(record)}\n"
+        f"{attack_table(record['attacks'])}\nSeconds of the longest stages: {seconds}.\n"
+    )
+
+
+def _attacks(record: dict[str, Any]) -> str:
+    people = record["individuals"]
+    epochs = ", ".join(f"{name} {number}" for name, number in record["epochs"].items())
+    return (
+        f"### Attacks by recipe, small models on MTSamples\n\n{people['members']} members, {people['heldout']} "
+        f"held-out individuals; {record['cut']}; epochs: {epochs}; {record['num_shadows']} shadow models. "
+        f"{_about(record)}\n\n" + attack_table(record["rows"])
+    )
+
+
+def _inversion(record: dict[str, Any]) -> str:
+    people = record["num_individuals"]
+    return (
+        f"### Inversion and association\n\n{people['members']} members, {people['heldout']} held-out individuals; "
+        f"{record['settings']['decoys']} decoys. {_about(record)}\n\n" + inversion.table(record)
+    )
+
+
+def _canaries(record: dict[str, Any]) -> str:
+    people = record["individuals"]
+    return (
+        f"### Canary lab\n\n{people['members']} members, each canary {record['repetitions']} times, {record['epochs']} "
+        f"epochs. {_about(record)}\n\n" + canary_lab.table(record["rows"])
+    )
+
+
+def _taggers(record: dict[str, Any]) -> str:
+    rows = [taggers.cells(row) for row in record["rows"]]
+    return f"### Taggers\n\n{_about(record)}\n\n" + markdown(taggers.HEADS, rows)
+
+
+#: Record -> its table, in the order of the page.
+MODEL_TABLES = {
+    "training": _training,
+    "dp_baseline": _dp,
+    "foundation_models": _foundation,
+    "attacks": _attacks,
+    "inversion": _inversion,
+    "canary_lab": _canaries,
+    "probes": probes.probe_tables,
+    "taggers": _taggers,
+    "scoring": _scoring,
+}
