@@ -154,7 +154,7 @@ def _density_panel(name: str, number: int, result: dict[str, Any], measure: str)
     """One model, question and measure."""
     found, asked = result[measure], f"{_spoken(result['target'])}, {result['level']}"
     test = found["published_test"]
-    note = f"Wilcoxon p = {test['p_value']:.2g}, n = {test['n']}"
+    note = f"Wilcoxon as published: p = {test['p_value']:.2g}, n = {test['n']}"
     figure, axis = new_panel(f"{printable(name)}: {asked}", note, width=WIDTH, height=2.6)
     for side, look, called in (("true", TRUE, "true item"), ("null", NULL, "another's")):
         curve, mean = found["density"][side], found[f"log_{side}"]
