@@ -711,6 +711,45 @@ def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
     assert "No unprotected causal model was trained beside the others" in said["sure"]
 
 
+def invalid(model: dict[str, Any]) -> dict[str, Any]:
+    attacks = {name: attack | {"verdict": "invalid"} for name, attack in model["membership"].items()}
+    return {**model, "membership": attacks}
+
+
+def test_an_invalid_attack_neither_tells_apart_nor_reassures() -> None:
+    blind = {"auc": estimate(0.65, 0.55, 0.75), "num_members": 60, "num_nonmembers": 60}
+    base = invalid(entry("base", excess=0.0, auc=0.7, epoch=0)) | {"blind": blind}
+    said = findings(base, invalid(entry("clm", excess=0.2, auc=0.9)), invalid(entry("ppclm", excess=0.0, auc=0.5)))
+    assert "Who was in the data of clm and ppclm was not measured" in said["short"]
+    assert "told better than by guessing" not in said["short"]
+    assert "Who took part can" not in said["found"]
+    assert "nothing can be said of clm and ppclm" in said["found"]
+    assert "words alone, without any model, tell members from strangers (65 %, 55.0 to 75.0)" in said["sure"]
+    assert "even the causal base model, which saw nobody, tells members from strangers" in said["sure"]
+    assert "Ask again who was in the data of clm and ppclm" in said["next"]
+    assert "no attack of this audit succeeded" not in said["next"]
+
+
+def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
+    one = entry("clm", excess=0.2, auc=0.6)
+    (name, attack), *_ = one["membership"].items()
+    one["membership"] = {name: attack | {"verdict": "told apart"}, "zlib": {**attack, "verdict": "invalid"}}
+    one["membership"]["zlib"]["auc"] = estimate(0.99, 0.98, 1.0)
+    said = findings(one)
+    assert f"clm 60 % (50.0 to 70.0, attack {name})" in said["found"] or "cannot measurably be told" in said["found"]
+    assert "zlib" not in said["found"]
+
+
+def test_gates_and_canaries_stand_first() -> None:
+    outcomes = ["fail", "no power", "no power", "pass"]
+    audit = {**tiny_audit(), "verdict": {"results": [{"outcome": outcome} for outcome in outcomes]}}
+    audit["extraction"] = {"has_canaries": True}
+    first, second, *_ = plain_findings({"small_cell": 5, **audit})["short"]
+    assert first == "Of 4 gates 1 failed, 2 could not be decided and 1 passed."
+    assert "not for release" in second
+    assert "gate" not in " ".join(plain_findings({"small_cell": 5, **tiny_audit()})["short"])
+
+
 def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
     said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
     assert (

@@ -330,6 +330,18 @@ def test_an_observed_zero_has_its_upper_bound_and_a_one_its_lower(num: int) -> N
     assert zero.method == one.method == "Clopper-Pearson over individuals, one-sided"
 
 
+def test_a_change_that_nobody_shows_is_bounded_on_both_sides() -> None:
+    bound = clopper_pearson(0, 12)[1]
+    change = ratio_estimate(np.zeros(12), np.full(12, 2.0), signed=True)
+    assert (change.value, *bounds(change)) == (0.0, -bound, bound)
+    low, high = bounds(ratio_difference((np.zeros(12), np.ones(12)), (np.zeros(12), np.ones(12)), signed=True))
+    assert low == pytest.approx(-high)
+    assert high > bound
+    # A change below zero is no zero.
+    assert ratio_estimate(-np.arange(9.0), np.full(9, 9.0), signed=True).value == pytest.approx(-4 / 9)
+    assert bounds(ratio_estimate(np.zeros(1), np.ones(1), signed=True)) == (-0.975, 0.975)
+
+
 def test_individuals_without_a_denominator_are_left_out() -> None:
     estimate = ratio_estimate(np.array([0.0, 0, 1, 1]), np.array([0.0, 0, 1, 3]))
     assert estimate.value == 0.5

@@ -15,6 +15,8 @@ from reticent.audit.figure import OBJECTIVES, Group, by_recipe, groups_of, has_v
 from reticent.audit.plots import LITTLE
 from reticent.audit.seeds import num_seeds
 from reticent.audit.summary import UTILITY
+from reticent.audit.validity import INVALID
+from reticent.audit.verdict import FAIL, NO_POWER, PASS
 
 __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
 
@@ -40,7 +42,8 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     then = [*_broken(ledgers), *_decisions(sides, checkpoints), *_better_audit(audit)]
-    return {"short": list(_short(sides)), "found": found, "sure": sure, "next": then}
+    short = [*_gates(audit.get("verdict")), *_canaries(audit), *_short(sides)]
+    return {"short": short, "found": found, "sure": sure, "next": then}
 
 
 def percent(share: float) -> str:
@@ -80,18 +83,25 @@ def _leaks(model: Model) -> bool:
     return excess is not None and excess[1]["low"] > 0
 
 
-def _strongest(model: Model) -> tuple[str, dict[str, Any]] | None:
+def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[str, Any]] | None:
     """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
+    attacks = {n: a for n, a in (model.get("membership") or {}).items() if even_invalid or a.get("verdict") != INVALID}
     best = model.get("best_attack")
-    if best and has_value(best["auc"]):  # its interval holds although it is the best of several
+    if best and best["attack"] in attacks and has_value(best["auc"]):  # its interval holds for the best of several
         return best["attack"], best["auc"]
-    measured = [(n, a["auc"]) for n, a in (model.get("membership") or {}).items() if has_value(a["auc"])]
+    measured = [(name, attack["auc"]) for name, attack in attacks.items() if has_value(attack["auc"])]
     return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
 
 
 def _told_apart(model: Model) -> bool:
     attack = _strongest(model)
     return attack is not None and attack[1]["low"] > 0.5
+
+
+def _only_invalid(model: Model) -> bool:
+    """Whether no attack on it says anything about membership, since the two sides differ without it."""
+    attacks = (model.get("membership") or {}).values()
+    return bool(attacks) and all(attack.get("verdict") == INVALID for attack in attacks)
 
 
 def _utility(model: Model) -> float | None:
@@ -109,6 +119,20 @@ def _broken_rule(model: Model) -> bool:
 
 
 # ---------------------------------------------------------------- what was found
+
+
+def _gates(verdict: dict[str, Any] | None) -> Iterable[str]:
+    """The thresholds of the job: what a reader looks for first."""
+    outcomes = [row["outcome"] for row in (verdict or {}).get("results", [])]
+    if outcomes:
+        counts = {"failed": FAIL, "could not be decided": NO_POWER, "passed": PASS}
+        said = [f"{outcomes.count(outcome)} {what}" for what, outcome in counts.items() if outcome in outcomes]
+        yield f"Of {len(outcomes)} {'gate' if len(outcomes) == 1 else 'gates'} {_listed(said)}."
+
+
+def _canaries(audit: dict[str, Any]) -> Iterable[str]:
+    if (audit.get("extraction") or {}).get("has_canaries"):
+        yield "These models were trained on made-up secrets, to measure: they are not for release."
 
 
 def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
@@ -129,8 +153,11 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
     told = [r for r, m in trained if _told_apart(m)]
     if told:
         yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
-    elif any(m.get("membership") for _, m in trained):
+    elif any(_strongest(m) for _, m in trained):
         yield "Who was in the data could not be told better than by guessing."
+    unsaid = [r for r, m in trained if _only_invalid(m)]
+    if unsaid:
+        yield f"Who was in the data of {_listed(unsaid)} was not measured: the two sides differ without any model."
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -163,14 +190,15 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
     for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
                           (False, "Who took part cannot measurably be told")):  # fmt: skip
-        rows = [f"{r} {_area(m)}" for r, m in trained.items() if _strongest(m) and _told_apart(m) is told]
+        rows = [f"{r} {_area(a)}" for r, m in trained.items() if (a := _strongest(m)) and _told_apart(m) is told]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
+    unsaid = [r for r, m in trained.items() if _only_invalid(m)]
+    if unsaid:
+        yield f"Who took part: nothing can be said of {_listed(unsaid)}, as the two sides differ without a model."
 
 
-def _area(model: Model) -> str:
-    attack = _strongest(model)
-    assert attack is not None
+def _area(attack: tuple[str, dict[str, Any]]) -> str:
     name, auc = attack
     return f"{percent(auc['value'])} ({_interval(auc)}, attack {name})"
 
@@ -288,11 +316,17 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
         )
     if _learned_little(last):
         yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
-    attack = _strongest(last["base"]) if "base" in last else None
+    attack = _strongest(last["base"], even_invalid=True) if "base" in last else None
+    blind = (last["base"].get("blind") or {}).get("auc") if "base" in last else None
+    if blind is not None and has_value(blind) and not blind["low"] <= 0.5 <= blind["high"]:
+        yield (
+            f"Caution: words alone, without any model, tell members from strangers ({percent(blind['value'])}, "
+            f"{_interval(blind)}), so membership results for {kind} models are not valid."
+        )
     if attack is not None and attack[1]["low"] > 0.5:
         yield (
             f"Caution: even the {kind} base model, which saw nobody, tells members from strangers "
-            f"({_area(last['base'])}). The two sides differ, so membership results for {kind} models are not valid."
+            f"({_area(attack)}). The two sides differ, so membership results for {kind} models are not valid."
         )
     elif attack is not None:
         yield f"The {kind} base model, which saw nobody, tells nobody apart ({_interval(attack[1])}), as it should be."
@@ -359,7 +393,13 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
     for group in little:
         yield f"Train the {group.kind} models further, or on more documents, before you judge them."
     judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
-    quiet = [r for r, m in judged if not _leaks(m) and not _told_apart(m)]
+    unsaid = [r for r, m, _ in trained if _only_invalid(m)]
+    if unsaid:
+        yield (
+            f"Ask again who was in the data of {_listed(unsaid)}, with members and strangers who do not differ: "
+            "without canaries, and not split by time or place."
+        )
+    quiet = [r for r, m in judged if not _leaks(m) and not _told_apart(m) and not _only_invalid(m)]
     if quiet:
         yield (
             f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "

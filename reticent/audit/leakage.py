@@ -269,7 +269,7 @@ def excess_over_base(
     such documents guesses of anybody.
     """
     result: dict[str, Any] = {}
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed, "limit": None}
+    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed, "signed": True}
     for part, bits in PARTS.items():
         sides = []
         for side in (is_member, ~is_member):

@@ -34,6 +34,7 @@ __all__ = [
 LEVEL = 0.95
 BOOTSTRAP = "bootstrap over individuals"
 EXACT = "Clopper-Pearson over individuals, one-sided"
+UNCHANGED = "Clopper-Pearson over individuals, of no change"
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -89,6 +90,7 @@ def ratio_estimate(
     seed: int = 0,
     unit: str = "individuals",
     limit: float | None = 1.0,
+    signed: bool = False,
 ) -> Estimate:
     """Return sum(numerator) / sum(denominator), one entry an individual, with a percentile bootstrap interval.
 
@@ -99,8 +101,10 @@ def ratio_estimate(
     ----------
     limit : float or None
         The largest the ratio can be: 1 for a rate, None for a mean that has no limit (and no exact bound).
+    signed : bool
+        The ratio is a change of a rate, from -1 to 1: where nobody's changed, both bounds are exact ones.
     """
-    certain = _without_spread(numerator, denominator, unit, limit)
+    certain = _without_spread(numerator, denominator, unit, limit, signed)
     if certain is not None:
         return certain
     numerator, denominator = _with_denominator(numerator, denominator)
@@ -109,20 +113,26 @@ def ratio_estimate(
     return Estimate(value=value, low=float(low), high=float(high), n=n, unit=unit)
 
 
-def _without_spread(numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None) -> Estimate | None:
+def _without_spread(
+    numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
+) -> Estimate | None:
     """The estimate where there is nothing to resample: no individual, one alone, or a rate of exactly 0 or 1."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
         return Estimate(value=None, n=0, unit=unit, method="no individual has any")
     value = float(numerator.sum() / denominator.sum())
-    if limit == 1.0 and (value <= 0 or np.array_equal(numerator, denominator)):
+    if signed and not numerator.any():
+        bound = clopper_pearson(0, n)[1]
+        return Estimate(value=0.0, low=-bound, high=bound, n=n, unit=unit, method=UNCHANGED)
+    if limit == 1.0 and not signed and (value <= 0 or np.array_equal(numerator, denominator)):
         bound = clopper_pearson(0, n, one_sided=True)[1]
         value = 0.0 if value <= 0 else 1.0
         low, high = (0.0, bound) if value == 0 else (1 - bound, 1.0)
         return Estimate(value=value, low=low, high=high, n=n, unit=unit, method=EXACT)
     if n == 1:
-        return Estimate(value=value, low=0.0, high=limit, n=n, unit=unit, method="one individual: no interval")
+        low = -1.0 if signed else 0.0
+        return Estimate(value=value, low=low, high=limit, n=n, unit=unit, method="one individual: no interval")
     return None
 
 
@@ -166,17 +176,19 @@ def ratio_difference(
     num_bootstrap: int = 1000,
     seed: int = 0,
     limit: float | None = 1.0,
+    signed: bool = False,
 ) -> Estimate:
     """Return the difference of two rates of independent sets of individuals, each (numerator, denominator).
 
-    ``limit`` is of each side, as in `ratio_estimate`; without one, a side of one individual leaves no interval.
+    ``limit`` and ``signed`` are of each side, as in `ratio_estimate`; without a limit, a side of one individual leaves
+    no interval.
 
     Where a side has no spread to resample (a rate of 0 or 1, or one individual), the two sides' own intervals are
     joined by square-and-add (Zou and Donner 2008), so that what is not known of a zero is not known of the difference.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (
-        ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number, limit=limit)
+        ratio_estimate(*side, num_bootstrap=num_bootstrap, seed=seed + number, limit=limit, signed=signed)
         for number, side in enumerate(sides)
     )
     if a.value is None or b.value is None:

@@ -133,6 +133,8 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
             if outcome == PASS and found.invalid:
                 outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
+            elif outcome == FAIL and found.invalid:
+                reason += f", by an attack that is invalid: {found.invalid}"
             estimate = found.estimate or {"n": 0, "high": None}
             yield {
                 "model": name,
