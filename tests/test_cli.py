@@ -32,7 +32,7 @@ from reticent.job import STAGES, Run
 from reticent.progress import Progress
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
-COMMANDS += ("index", "protect", "train", "classify", "audit", "report", "stats")
+COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "stats")
 COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
 SECRET = "Zyxwvut"
 
