@@ -6,6 +6,7 @@ individuals flags both sides by the same rule, so that their leak rates can be c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,15 @@ from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from reticent._rust import NgramIndex
+    from reticent.engine.index import IndexConfig
     from reticent.engine.pseudonymize import Style
     from reticent.engine.rewrite import TextStyle
 
-__all__ = ["Preparation"]
+__all__ = ["INDEXES", "Preparation"]
 
+#: Artefact -> the sides whose documents it counts.
+INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
 #: Tokens of the members' documents in another style than the original's.
 REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 
@@ -139,32 +144,44 @@ class Preparation(RunFolder):
 
     def index(self) -> None:
         """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""
-        from reticent.engine.index import IndexConfig, build_index, write_index
+        from reticent.engine.index import IndexConfig, write_index
 
         config = IndexConfig(
             max_n=self.job.index.max_n,
             surface=self.job.index.surface,
+            min_support=1 if self.job.index.updatable else 2,
             num_threads=self.job.num_threads,
             memory_limit=self.job.memory_limit,
         )
-        inputs = {**self._corpus_input(), "split": self.fingerprint_of("split")}
-        for name, splits in (("index", (MEMBERS,)), ("index-joint", (MEMBERS, HELDOUT))):
+        inputs = self.index_inputs()
+        for name, splits in INDEXES.items():
 
-            def build(folder: Path, counts: dict[str, Any], splits: tuple[str, ...] = splits) -> None:
+            def build(folder: Path, counts: dict[str, Any], name: str = name) -> None:
                 with self.progress.task(
-                    f"index of {' and '.join(splits)}", self.corpus.num_documents, "documents"
+                    f"index of {' and '.join(INDEXES[name])}", self.corpus.num_documents, "documents"
                 ) as advance:
-                    index = build_index(
-                        self.corpus,
-                        self.individuals,
-                        splits=splits,
-                        config=replace(config, spill_folder=folder),
-                        progress=advance,
-                    )
+                    index = self._count_ngrams(name, replace(config, spill_folder=folder), counts, advance)
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
                 write_index(index, folder)
 
-            self.make(name, {**self.job.index.model_dump(), "splits": list(splits)}, inputs, build, kind="index")
+            self.make(name, self.index_config(splits), inputs, build, kind="index")
+
+    def index_config(self, splits: tuple[str, ...]) -> dict[str, Any]:
+        """Settings that an index depends on; one that was made before there was a choice to keep more is still good."""
+        kept = self.job.index.model_dump(exclude=set() if self.job.index.updatable else {"updatable"})
+        return {**kept, "splits": list(splits)}
+
+    def index_inputs(self) -> dict[str, str]:
+        """What an index is made from."""
+        return {**self._corpus_input(), "split": self.fingerprint_of("split")}
+
+    def _count_ngrams(
+        self, name: str, config: IndexConfig, counts: dict[str, Any], progress: Callable[[int], None]
+    ) -> NgramIndex:
+        """Return the index of this name; ``counts`` takes more than every index has."""
+        from reticent.engine.index import build_index
+
+        return build_index(self.corpus, self.individuals, splits=INDEXES[name], config=config, progress=progress)
 
     def protect(self) -> None:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""

@@ -2,8 +2,8 @@
 
 An artefact is made again exactly if its settings or inputs changed. The job of the last run is kept as ``job.json``;
 an earlier one stays until the first result of the new one stands. Which documents a stage sees is decided here alone:
-``whole_corpus`` is what was given, ``deduplicated`` are those less the copies that deduplication leaves out,
-``documents`` the same with canaries planted, ``corpus`` those less the ones in quarantine.
+``whole_corpus`` is what was given less whoever withdrew, ``deduplicated`` are those less the copies that deduplication
+leaves out, ``documents`` the same with canaries planted, ``corpus`` those less the ones in quarantine.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RunFolder:
 
     @property
     def whole_corpus(self) -> Any:
-        """The documents as they were given, opened once."""
+        """The documents as they were given, less those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
             from reticent.engine.standoff import Markup
@@ -81,9 +81,12 @@ class RunFolder:
                 annotator=settings.annotator,
                 identifiers=tuple(settings.identifiers),
             )
-            self._opened["whole_corpus"] = open_corpus(
-                settings.source, columns=columns, format=settings.format, markup=markup
-            )
+            corpus = open_corpus(settings.source, columns=columns, format=settings.format, markup=markup)
+            if settings.withdrawn:
+                from reticent.engine.update import without_withdrawn
+
+                corpus = without_withdrawn(corpus, settings.withdrawn)
+            self._opened["whole_corpus"] = corpus
         return self._opened["whole_corpus"]
 
     @property

@@ -7,7 +7,6 @@ again; those of the documents and of a base model are, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +94,10 @@ class _Survey(Run):
         name: str,
         config: dict[str, Any],
         inputs: dict[str, str],
-        build: Callable[[Path, dict[str, Any]], None],
+        build: Any,
         *,
         kind: str | None = None,
-        resume: bool | None = None,
-        alone: bool = False,
+        **_: Any,
     ) -> None:
         if self.looks_current(name, config, inputs, kind=kind or name):
             self.states[name] = "done"

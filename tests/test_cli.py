@@ -32,7 +32,7 @@ from reticent.job import STAGES, Run
 from reticent.progress import Progress
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
-COMMANDS += ("index", "protect", "train", "classify", "audit", "report", "stats")
+COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "stats")
 COMMANDS += ("new-job", "status", "budget", "probe", "tagger")
 SECRET = "Zyxwvut"
 
@@ -416,6 +416,7 @@ def test_ctrl_c_ends_with_130_and_leaves_what_was_finished(run: Path, tmp_path: 
     code = (
         "import signal, sys; from reticent.engine import index; from reticent.cli import main\n"
         "def slow(*_, **__): print('indexing', flush=True); signal.pause()\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs have it ignored
         "index.build_index = slow; main()"
     )
     arguments = ["index", str(run.parent / "d.parquet"), "--out", str(tmp_path / "run")]

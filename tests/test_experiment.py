@@ -100,24 +100,35 @@ def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("fail_at", [("train", 4), ("score", 7)], ids=["in the trainings", "in the audit"])
+@pytest.mark.parametrize(
+    ("fail_at", "until"),
+    [(("train", 4), "report"), (("score", 7), "audit")],  # the report is made of the audit alone: once is enough
+    ids=["in the trainings", "in the audit"],
+)
 def test_an_interrupted_experiment_goes_on_does_nothing_twice_and_gives_the_same_bytes(
-    finished: Path, hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: tuple[str, int]
+    finished: Path,
+    hospital: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fail_at: tuple[str, int],
+    until: str,
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     values = values_of(hospital, tmp_path / "run")
     with monkeypatch.context() as patch:
         before = Counted(patch, fail_at=fail_at)
         with pytest.raises(KeyboardInterrupt):
-            Run(parse_job(values)).execute()
+            Run(parse_job(values)).execute(until)
     with monkeypatch.context() as patch:
         after = Counted(patch)
-        Run(parse_job(values)).execute()
+        Run(parse_job(values)).execute(until)
     assert len(before.done[fail_at[0]]) == fail_at[1]
     assert len(before.done["train"]) + len(after.done["train"]) == 7
     assert len(before.done["score"]) + len(after.done["score"]) == 13
     first, second = content(finished), content(tmp_path / "run")
     assert {name for name in first if name.startswith("measures/")}
+    assert {name for name in first if name.startswith("report/")}
+    first = {name: held for name, held in first.items() if until == "report" or not name.startswith("report/")}
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
 

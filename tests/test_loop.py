@@ -487,25 +487,32 @@ def secret_loss(model: Any, kind: str) -> float:
     return float(-torch.log_softmax(logits[4 if kind == "bert" else -1], dim=-1)[SECRET])
 
 
+def learned(kind: str, recipe: str, flags: int, out: Path) -> tuple[float, float]:
+    """How much more surprising the secret is after a training, and the last loss of all targets."""
+    model = toy_model(kind, hidden_size=32)
+    before = secret_loss(model, kind)
+    assert 4 < before < 7  # it starts as any of some 300 tokens
+    result = run(kind, recipe, out, model=model, store=diary(flags), num_epochs=150, learning_rate=0.02, mask_share=0.2)
+    return secret_loss(model, kind) - before, result.losses[-1]
+
+
+# Measured over three seeds: plain falls by 4.3 to 5.9 nats; protected rises by 5.4 to 11, because the other words are
+# learned in the secret's place. Both learn the words around it.
+
+
+@pytest.mark.parametrize(("kind", "recipe"), [("bert", "mlm"), ("gpt2", "clm")])
+def test_a_plain_recipe_memorises_a_secret_and_does_not_look_at_flags(kind: str, recipe: str, tmp_path: Path) -> None:
+    rise, final = learned(kind, recipe, 3, tmp_path)
+    assert rise < -3.5
+    assert final < 0.4
+
+
 @pytest.mark.parametrize("flags", [1, 2])
-@pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_plain_recipe_memorises_a_secret_and_the_protected_one_does_not(kind: str, flags: int, tmp_path: Path) -> None:
-    objective = "mlm" if kind == "bert" else "clm"
-    losses, final = {}, {}
-    for recipe in (objective, f"pp{objective}"):
-        model = toy_model(kind, hidden_size=32)
-        before = secret_loss(model, kind)
-        assert 4 < before < 7  # it starts as any of some 300 tokens
-        result = run(
-            kind, recipe, tmp_path / recipe, model=model, store=diary(flags), num_epochs=150, learning_rate=0.02,
-            mask_share=0.2,
-        )  # fmt: skip
-        losses[recipe], final[recipe] = secret_loss(model, kind) - before, result.losses[-1]
-    # Measured over three seeds: plain falls by 4.3 to 5.9 nats; protected rises by 5.4 to 11, because the other words
-    # are learned in the secret's place.
-    assert losses[objective] < -3.5
-    assert losses[f"pp{objective}"] > 2
-    assert max(final.values()) < 0.4  # both learned the words around it
+@pytest.mark.parametrize(("kind", "recipe"), [("bert", "ppmlm"), ("gpt2", "ppclm")])
+def test_a_protected_recipe_does_not_learn_the_secret(kind: str, recipe: str, flags: int, tmp_path: Path) -> None:
+    rise, final = learned(kind, recipe, flags, tmp_path)
+    assert rise > 2
+    assert final < 0.4
 
 
 # ------------------------------------------------------------------ what does not fit

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from rich.console import Console
 from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
-from reticent.audit import corpus_plots, membership, membership_plots, plots
+from reticent.audit import corpus_plots, epoch_plots, membership, membership_plots, plots
 from reticent.audit.findings import plain_findings
 from reticent.audit.publication import published, published_corpus
 from reticent.audit.report import (
@@ -76,12 +77,25 @@ def page(folder: Path) -> Page:
     return parsed(folder / "report.html")
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
+    """Pages of the models of one objective."""
+
+    @cache
+    def rendered(objective: str) -> Page:
+        audit = tiny_audit()
+        audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
+        return parsed(write_report(tmp_path_factory.mktemp("alone"), audit))
+
+    return rendered
+
+
 @pytest.fixture
 def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Page]:
     """Render without figures, which test_plots covers: they take most of the time."""
     panels: dict[str, list[str]] = {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
     monkeypatch.setattr(corpus_plots, "corpus_panels", lambda _: panels)
-    for module in (plots, membership_plots):
+    for module in (plots, epoch_plots, membership_plots):
         for name in module.__all__:
             if name.endswith("_panels"):
                 monkeypatch.setattr(module, name, lambda *_: [])
@@ -373,13 +387,15 @@ def test_a_claim_in_a_name_is_withheld(render: Any, tmp_path: Path, claim: str) 
     assert "x (withheld) y" in section(page, "documents")
 
 
-def test_our_own_words_make_no_claim(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_our_own_words_make_no_claim(
+    folder: Path, render: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     text = (folder / "report.html").read_text().lower()
     assert not re.search(r"anonym|compliant|guarantee[ds]|no risk|completely safe", text)
     findings = {"short": ["This model is anonymous."], "found": [], "sure": [], "next": []}
     monkeypatch.setattr("reticent.audit.report.plain_findings", lambda _: findings)
     with pytest.raises(ArtifactError, match="which no report may"):
-        write_report(tmp_path, {**tiny_audit(), "models": []})
+        render({**tiny_audit(), "models": []})
     assert not list(tmp_path.iterdir())
 
 
@@ -540,10 +556,8 @@ def test_publishing_changes_nothing_of_the_audit_and_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
-def test_one_objective_is_enough(objective: str, tmp_path: Path) -> None:
-    audit = tiny_audit()
-    audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
-    page = parsed(write_report(tmp_path, audit))
+def test_one_objective_is_enough(objective: str, alone: Callable[[str], Page]) -> None:
+    page = alone(objective)
     other = {"mlm": "GPT-like", "clm": "BERT-like"}[objective]
     assert other not in text_of(page.find("body"))
     assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 3 + 7 + 1 + 3 + 1 + 1 + 3 + 1 + 2
@@ -644,14 +658,11 @@ def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any)
     assert [name for name, about in ATTACKS_ABOUT.items() if f"{name}{about}." in said] == ["loss", "zlib"]
 
 
-def test_a_lone_panel_is_compared_with_no_other(page: Page, tmp_path: Path) -> None:
+def test_a_lone_panel_is_compared_with_no_other(page: Page, alone: Callable[[str], Page]) -> None:
     assert "The panels have the same axes" in section(page, "tradeoff")
-    audit = tiny_audit()
-    audit["models"] = [entry for entry in audit["models"] if entry["objective"] == "mlm"]
-    alone = parsed(write_report(tmp_path, audit))
     for name in ("tradeoff", "leaks", "membership"):
         assert "same axes" in section(page, name)
-        assert "same axes" not in section(alone, name)
+        assert "same axes" not in section(alone("mlm"), name)
 
 
 def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
@@ -824,7 +835,7 @@ def test_sets_that_single_out_few_people_are_a_bound() -> None:
     assert shares[4]["n"] is None
 
 
-def test_the_limits_say_how_often_shared_words_single_out(page: Page, tmp_path: Path) -> None:
+def test_the_limits_say_how_often_shared_words_single_out(page: Page, render: Any) -> None:
     limits = section(page, "limits")
     assert "of random sets of 10 words, each used by 2 people or more, a share of 0.90 has only one person" in limits
     assert "interval 0.00 to 1.00" in limits
@@ -832,12 +843,12 @@ def test_the_limits_say_how_often_shared_words_single_out(page: Page, tmp_path: 
     audit["corpus"]["unit"] = "household"
     for row in audit["corpus"]["unicity"][4:]:  # fewer have so many
         row["share"] = {**row["share"], "n": 150}
-    limits = section(parsed(write_report(tmp_path, audit)), "limits")
+    limits = section(render(audit), "limits")
     assert "of random sets of 4 words, each used by 2 people or more, a share of 0.30 has only one household" in limits
 
 
 @pytest.mark.parametrize(("num", "shown_share"), [(0, "0"), (3, "a small share"), (40, "7")])
-def test_copies_are_told_and_few_are_not_counted(tmp_path: Path, num: int, shown_share: str) -> None:
+def test_copies_are_told_and_few_are_not_counted(render: Any, num: int, shown_share: str) -> None:
     share = 0.07 if num else 0.0
     side = {"documents": num, "clusters": num, "words_share": share}
     audit = tiny_audit()
@@ -851,6 +862,6 @@ def test_copies_are_told_and_few_are_not_counted(tmp_path: Path, num: int, shown
     copies = published_corpus(audit["corpus"], 5)["copies"]
     assert copies["exact"]["across"] == (side if num != 3 else dict.fromkeys(side))
     assert copies["passages"]["min_words"] == 50
-    said = " ".join(section(parsed(write_report(tmp_path, audit)), "documents").split())
+    said = " ".join(section(render(audit), "documents").split())
     assert re.search(rf"copies were left out \({shown_share}(\.0)?\W*of all words\)", said)
     assert "passages of 50 words or more" in said

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,32 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A training that was not stopped: where it is, and what it gave."""
+
+    folder: Path
+    result: TrainResult
+
+    def results(self) -> dict[str, Any]:
+        return results(self.folder, self.result)
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
+    """One for each kind, with which all that were stopped are compared."""
+    found = {}
+    for kind, recipe in KINDS:
+        folder = tmp_path_factory.mktemp("whole") / kind
+        found[kind] = Whole(folder, run(kind, recipe, folder, model=dropping(kind), **SETTINGS))
+    return found
+
+
 @pytest.mark.parametrize("step", [1, 3, 5, 8])  # 3 steps an epoch
 @pytest.mark.parametrize(("kind", "recipe"), KINDS)
-def test_a_stopped_run_ends_as_one_that_was_not_stopped(kind: str, recipe: str, step: int, tmp_path: Path) -> None:
-    whole = run(kind, recipe, tmp_path / "whole", model=dropping(kind), **SETTINGS)
+def test_a_stopped_run_ends_as_one_that_was_not_stopped(
+    kind: str, recipe: str, step: int, wholes: dict[str, Whole], tmp_path: Path
+) -> None:
     model = dropping(kind)
     with pytest.raises(KeyboardInterrupt):
         run(kind, recipe, tmp_path / "cut", model=model, progress=stopping_at(step, control_c), **SETTINGS)
@@ -81,18 +104,19 @@ def test_a_stopped_run_ends_as_one_that_was_not_stopped(kind: str, recipe: str, 
         **SETTINGS,
     )  # fmt: skip
     assert steps == list(range(step + 1, 10))  # nothing is done twice, nothing left out
-    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+    assert results(tmp_path / "cut", resumed) == wholes[kind].results()
     assert list(tmp_path.rglob("*state*")) == []
 
 
-def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not_stopped(tmp_path: Path) -> None:
-    whole = run("bert", "ppmlm", tmp_path / "whole", model=dropping("bert"), **SETTINGS)
+def test_a_run_that_is_stopped_at_every_step_ends_as_one_that_was_not_stopped(
+    wholes: dict[str, Whole], tmp_path: Path
+) -> None:
     for step in range(1, 9):
         with pytest.raises(KeyboardInterrupt):
             run("bert", "ppmlm", tmp_path / "cut", model=dropping("bert"), progress=stopping_at(step, control_c),
                 **SETTINGS)  # fmt: skip
     resumed = run("bert", "ppmlm", tmp_path / "cut", model=dropping("bert"), **SETTINGS)
-    assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
+    assert results(tmp_path / "cut", resumed) == wholes["bert"].results()
 
 
 @pytest.mark.parametrize(("save_steps", "goes_on_at"), [(0, 4), (2, 5)])
@@ -110,31 +134,63 @@ def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes
     assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
 
 
+#: Trainings in forks of a process that has imported all they need and started no thread: imports take longer.
 PROGRAM = """
-import os, signal, sys
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from test_loop import run
 from test_train_resume import SETTINGS, dropping
-def progress(said):
-    if said["step"] == int(sys.argv[3]):
-        os.kill(os.getpid(), int(sys.argv[4]))
-result = run("gpt2", "ppclm", Path(sys.argv[2]), model=dropping("gpt2"), progress=progress, **SETTINGS)
-print(result.losses)
+
+def train(folder, number):
+    def progress(said):
+        if said["step"] == 5 and number:
+            os.kill(os.getpid(), number)
+    result = run("gpt2", "ppclm", folder, model=dropping("gpt2"), progress=progress, **SETTINGS)
+    folder.with_suffix(".json").write_text(json.dumps(result.losses))
+
+def status_of(folder, number):
+    child = os.fork()
+    if child == 0:
+        try:
+            train(folder, number)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+dropping("gpt2")  # imports what it is made of
+found = {}
+for number in map(int, sys.argv[3:]):
+    folder = Path(sys.argv[2], str(number))
+    stopped = status_of(folder, number)
+    mode = (folder / "state.safetensors").stat().st_mode & 0o777
+    found[number] = {"stopped": stopped, "mode": mode, "resumed": status_of(folder, 0)}
+print(json.dumps(found))
 """
 
 
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Programs that got a signal in their fifth step and were called again, by its number."""
+    folder = tmp_path_factory.mktemp("signalled")
+    numbers = [str(int(number)) for number in (signal.SIGTERM, signal.SIGKILL)]
+    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(folder), *numbers]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_program_that_gets_a_signal_ends_by_it_and_can_go_on(number: int, tmp_path: Path) -> None:
-    whole = run("gpt2", "ppclm", tmp_path / "whole", model=dropping("gpt2"), **SETTINGS)
-    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(tmp_path / "cut")]
-    stopped = subprocess.run([*command, "5", str(int(number))], capture_output=True, check=False)
-    assert stopped.returncode == -number
-    assert (tmp_path / "cut" / "state.safetensors").stat().st_mode & 0o777 == 0o600
-    done = subprocess.run([*command, "0", "0"], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == whole.losses
+def test_a_program_that_gets_a_signal_ends_by_it_and_can_go_on(
+    number: int, signalled: tuple[Path, dict[str, Any]], wholes: dict[str, Whole]
+) -> None:
+    folder, found = signalled
+    assert found[str(int(number))] == {"stopped": -number, "mode": 0o600, "resumed": 0}
+    whole, cut = wholes["gpt2"], folder / str(int(number))
+    assert json.loads(cut.with_suffix(".json").read_text()) == whole.result.losses
     for name in ("epoch-0003/model.safetensors", "metrics.jsonl", "ledger.json"):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (cut / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
 def test_a_second_signal_is_not_kept(tmp_path: Path) -> None:

@@ -140,10 +140,12 @@ def probe_models(
                 learned[f"{entry.name}-{target}"] = white[1]
                 if entry.name == source:
                     kept[target] = (white[1], white[2], template, nearest_text(model, tokenizer, white[1]))
-            about["transfer"] = [
-                _transfer(model, tokenizer, prompt, sides, template.level, template, text, config)
-                for prompt, sides, template, text in kept.values()
-            ]
+            about["transfer"] = []  # what the first model's prompt brings as text (Table 1), which is not shown
+            for prompt, sides, template, text in kept.values():
+                both = probe_with_soft_prompt(
+                    model, tokenizer, sides, prompt, template.level, template, config, text=text
+                )
+                about["transfer"].append({"target": prompt.target, "level": template.level, **compare(*both, config)})
         results.append(about)
     section = {
         "format": FORMAT,
@@ -266,24 +268,6 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> dict[str, A
         "exact_match_before": share_estimate(hits[0], config),
         "exact_match_after": share_estimate(hits[1], config),
     }
-
-
-def _transfer(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    prompt: SoftPrompt,
-    sides: Sides,
-    level: str,
-    template: Template,
-    text: str,
-    config: ProbeConfig,
-) -> dict[str, Any]:
-    """What the first model's prompt brings as text (Table 1); the text is made of the vocabulary, and is not shown."""
-    greedy = replace(config, beam_sizes=(1,))
-    questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
-    before = probe_target(model, tokenizer, "clm", questions, greedy)
-    after = probe_target(model, tokenizer, "clm", questions, greedy, prefix=text)
-    return {"target": prompt.target, "level": level, **compare(before, after, config)}
 
 
 def with_heldout(members: dict[str, Any], heldout: dict[str, Any]) -> dict[str, Any]:

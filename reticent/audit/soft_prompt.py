@@ -278,14 +278,19 @@ def probe_with_soft_prompt(
     level: str,
     template: Template,
     config: ProbeConfig,
+    *,
+    text: str | None = None,
 ) -> tuple[Answers, Answers]:
-    """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4)."""
+    """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4).
+
+    ``text`` stands for the prompt where the model is another one than it was trained on (:func:`nearest_text`).
+    """
     greedy = replace(config, beam_sizes=(1,))
     questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
-    soft = prompt.embeddings.to(model.device)
+    soft = prompt.embeddings.to(model.device) if text is None else None
     return (
         probe_target(model, tokenizer, "clm", questions, greedy),
-        probe_target(model, tokenizer, "clm", questions, greedy, soft=soft),
+        probe_target(model, tokenizer, "clm", questions, greedy, soft=soft, prefix=text or ""),
     )
 
 

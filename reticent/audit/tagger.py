@@ -56,30 +56,21 @@ class Prompt:
             )
 
 
-#: The thesis' prompts in its order (Table 3.6).
-PROMPTS = (
-    Prompt("[MASK]"),
-    Prompt("[MASK] is a person.", "assertion", "subject"),
-    Prompt("My name is [MASK].", "assertion", "object"),
-    Prompt("I am named [MASK].", "assertion", "object"),
-    Prompt("[MASK] is an individual human being.", "assertion", "subject"),
-    Prompt("Is [MASK] your name?", "question", "subject"),
-    Prompt("Is [MASK] a person?", "question", "subject"),
-    Prompt("[MASK] is not a person.", "negation", "subject"),
-    Prompt("My name is not [MASK].", "negation", "object"),
-)
-#: The same in French.
-FRENCH_PROMPTS = (
-    Prompt("[MASK]"),
-    Prompt("[MASK] est une personne.", "assertion", "subject"),
-    Prompt("Mon nom est [MASK].", "assertion", "object"),
-    Prompt("Je m'appelle [MASK].", "assertion", "object"),
-    Prompt("[MASK] est un être humain.", "assertion", "subject"),
-    Prompt("Est-ce que [MASK] est votre nom ?", "question", "subject"),
-    Prompt("Est-ce que [MASK] est une personne ?", "question", "subject"),
-    Prompt("[MASK] n'est pas une personne.", "negation", "subject"),
-    Prompt("Mon nom n'est pas [MASK].", "negation", "object"),
-)
+#: The thesis' prompts in its order (Table 3.6), and the same in French.
+PROMPTS, FRENCH_PROMPTS = (
+    tuple(Prompt(row[language], *row[2:]) for row in (
+        ("[MASK]", "[MASK]"),
+        ("[MASK] is a person.", "[MASK] est une personne.", "assertion", "subject"),
+        ("My name is [MASK].", "Mon nom est [MASK].", "assertion", "object"),
+        ("I am named [MASK].", "Je m'appelle [MASK].", "assertion", "object"),
+        ("[MASK] is an individual human being.", "[MASK] est un être humain.", "assertion", "subject"),
+        ("Is [MASK] your name?", "Est-ce que [MASK] est votre nom ?", "question", "subject"),
+        ("Is [MASK] a person?", "Est-ce que [MASK] est une personne ?", "question", "subject"),
+        ("[MASK] is not a person.", "[MASK] n'est pas une personne.", "negation", "subject"),
+        ("My name is not [MASK].", "Mon nom n'est pas [MASK].", "negation", "object"),
+    ))
+    for language in (0, 1)
+)  # fmt: skip
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:

@@ -42,7 +42,10 @@ for panel, commands in (
     ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
     (
         "Stage by stage",
-        (runs.index, documents.stats, runs.protect, runs.train, classify, runs.audit, runs.report, runs.budget),
+        (
+            *(runs.index, runs.update, documents.stats, runs.protect, runs.train, classify),
+            *(runs.audit, runs.report, runs.budget),
+        ),
     ),
 ):
     for command in commands:

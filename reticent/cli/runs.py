@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reticent.config import Job
     from reticent.job import Run
 
-__all__ = ["audit", "demo", "index", "protect", "report", "run", "train"]
+__all__ = ["audit", "demo", "index", "protect", "report", "run", "train", "update"]
 
 
 class Stage(Enum):
@@ -98,6 +98,14 @@ def index(
     columns: ColumnOptions,
     found: DetectOptions,
     max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words.")] = 1,
+    updatable: Annotated[
+        bool,
+        typer.Option(
+            "--updatable",
+            help="Keep what `reticent update` needs: every n-gram, also what one individual alone uses. Larger where "
+            "--max-n is more than 1; the protection is the same.",
+        ),
+    ] = False,
     memory_limit: MemoryLimit = None,
     settings: Set = None,
     quiet: Quiet = False,
@@ -115,10 +123,45 @@ def index(
         found,
         marked=True,
         keep=("protect", "model", "train", "classify", "audit"),  # what later commands chose stays theirs
-        sections={"index": {"max_n": max_n}},
+        sections={"index": {"max_n": max_n, "updatable": updatable}},
         settings=memory_setting(memory_limit) + (settings or []),
     )
     _execute(job, "index", quiet, as_json)
+
+
+def update(
+    run_folder: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the result, private; RUN stays as it is.")],
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="New documents, of new or known individuals: file, folder or glob, read as those of RUN; repeat.",
+        ),
+    ] = None,
+    remove: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Who has withdrawn: text, the id of one individual a line; repeat."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add documents to an index, or take out individuals who withdrew, without counting the others again.
+
+    Says how many n-grams that makes identifying, as a withdrawal does for those who are left, and how many no more.
+    The result is that of a rebuild; protect and train go on from it. Documents and FILE must stay where they are. The
+    old run folder still names who withdrew: delete it.
+
+    Once: reticent index notes/ --out monday --updatable
+
+    Then: reticent update monday --add new/ --remove gone.txt --out tuesday
+    """
+    from reticent.cli.show import print_update
+    from reticent.job import Run
+    from reticent.update import update_run
+
+    before = Run(job_of(read_job(run_folder), None))
+    print_update(update_run(before, out, add or [], remove or [], new_progress(quiet)), as_json)
 
 
 def protect(

@@ -21,6 +21,7 @@ __all__ = [
     "print_run",
     "print_status",
     "print_summary",
+    "print_update",
 ]
 
 
@@ -99,6 +100,25 @@ def print_run(run: Run, as_json: bool) -> None:
         manifests = sorted(run.folder.rglob("manifest.json"))
         counts = {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
         print(json.dumps(counts, indent=1))
+
+
+def print_update(run: Run, as_json: bool) -> None:
+    """Print which n-grams of the members' index an update has moved over the line that k is."""
+    print_run(run, as_json)
+    if as_json:
+        return
+    from reticent.artifact import read_manifest
+
+    counts, k = read_manifest(run.folder / "index").counts, run.job.protect.k
+    if "moved" not in counts:  # a rebuild that was up to date
+        print(f"{run.folder}: up to date")
+        return
+    print(f"{run.folder}: {counts['recounted']:,} individuals counted again (identifying: used by fewer than {k})")
+    for moved in counts["moved"]:
+        print(
+            "  n = {n}: {to_identifying:,} n-grams became identifying, {to_shared:,} ceased to be; {new:,} are new, "
+            "{gone:,} are gone".format(**moved)
+        )
 
 
 def print_summary(run: Run, as_json: bool = False) -> None:

@@ -23,6 +23,9 @@ class CorpusSection(Section):
     text: str = "text"
     household_id: str | None = None
     label: str | None = None
+    withdrawn: list[str] = Field(
+        default=[], description="files of individual ids, one a line, whose documents are left out everywhere"
+    )
     spans: str | None = None
     mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
     offsets: Literal["characters", "bytes", "utf-16"] = Field(
@@ -133,6 +136,9 @@ class IndexSection(Section):
 
     max_n: int = Field(default=1, ge=1, le=8)
     surface: Literal["exact", "casefold", "fold"] = "exact"
+    updatable: bool = Field(
+        default=False, description="keep every n-gram, also what one individual alone uses: `reticent update` needs it"
+    )
 
 
 class ProtectSection(Section):

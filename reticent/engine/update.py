@@ -7,22 +7,26 @@ which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
+from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
-__all__ = ["Moved", "Update", "update_index"]
+__all__ = ["Moved", "Update", "read_ids", "update_index", "without_withdrawn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ def update_index(
     k: int = 2,
     changed: Collection[str] = (),
     config: IndexConfig | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Update:
     """Return the index of ``after``, given that of ``before``; equal to a rebuild to the last byte of its tables.
 
@@ -95,6 +100,7 @@ def update_index(
             documents["unit"].to_numpy(),
             (documents["kept"] & documents["unit_name"].is_in(units.implode())).to_numpy(),
             config,
+            progress,
         )
         for corpus, documents in ((before, old), (after, new))
     )
@@ -135,3 +141,39 @@ def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> 
         if len(grown) <= len(people):
             return units, len(grown)
         people = grown
+
+
+def read_ids(file: Path | str, known: pa.ChunkedArray) -> pa.Array:
+    """Return the ids of individuals in a text file (UTF-8, one a line, blank lines are passed over).
+
+    Raises
+    ------
+    PolicyError
+        The file cannot be read, or holds no id.
+    CorpusError
+        An id is not one of ``known``.
+    """
+    try:
+        lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise PolicyError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise PolicyError(f"{file}: not UTF-8 text; expected the id of one individual a line") from None
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not numbered:
+        raise PolicyError(f"{file}: no id; expected the id of one individual a line")
+    ids = pa.array([line for _, line in numbered], pa.string())
+    strange = np.flatnonzero(pc.invert(pc.is_in(ids, value_set=known.unique())))
+    if len(strange):
+        more = f", and {len(strange) - 1:,} more" if len(strange) > 1 else ""
+        raise CorpusError(f"{file} line {numbered[strange[0]][0]}: no document is of this individual{more}")
+    return ids
+
+
+def without_withdrawn(corpus: Corpus, files: Sequence[Path | str]) -> Corpus:
+    """Return the corpus less all documents of the individuals in these files; raises as :func:`read_ids` does."""
+    for file in files:
+        owners = corpus.scan().column("individual_id")
+        gone = pc.is_in(owners, value_set=read_ids(file, owners))
+        corpus = corpus.without(np.flatnonzero(gone))
+    return corpus

@@ -1,0 +1,226 @@
+"""``reticent update`` against ``reticent index`` of the same documents, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import command
+from toy_models import toy_tokenizer
+
+from reticent.artifact import read_manifest
+from reticent.preparation import INDEXES
+
+SECRET = "Zyxwvut"
+#: Document, individual, text.
+ROWS = [(f"d{i}", f"p{i % 40}", f"alpha beta gamma was seen on day {i % 7}") for i in range(60)] + [
+    ("e1", "q1", "alpha delta epsilon"),
+    ("e2", "q2", "delta epsilon zeta"),
+    ("e3", "q3", f"zeta {SECRET} alpha"),
+]
+NEW = [("f1", "p0", f"alpha {SECRET} beta"), ("f2", "r1", "eta theta zeta"), ("f3", "r2", "eta theta")]
+
+
+def write(path: Path, rows: list[tuple[str, str, str]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ("doc_id", "individual_id", "text")
+    pq.write_table(pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)}), path)
+    return path
+
+
+def files_of(run: Path) -> dict[str, bytes]:
+    """Every byte of the split and the indexes but for times and counts."""
+    found = {f"{name}/{file.name}": file.read_bytes() for name in INDEXES for file in (run / name).glob("*.parquet")}
+    assert len(found) == 6
+    return found | {"split": (run / "split" / "individuals.parquet").read_bytes()}
+
+
+@pytest.fixture(scope="module")
+def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("update")
+    source = write(folder / "notes" / "a.parquet", ROWS)
+    write(folder / "new" / "b.parquet", NEW)
+    assert command("index", source.parent, "--out", folder / "monday", "--max-n", 3, "--updatable", "-q") == 0
+    return folder / "monday"
+
+
+@pytest.fixture
+def withdrawn(tmp_path: Path) -> Path:
+    file = tmp_path / "withdrawn.txt"
+    file.write_text("q2\n\np7\r\n", newline="")
+    return file
+
+
+@pytest.mark.parametrize("what", ["add", "remove", "both"])
+def test_the_result_is_that_of_a_rebuild(monday: Path, withdrawn: Path, tmp_path: Path, what: str) -> None:
+    before = files_of(monday)
+    options = [] if what == "remove" else ["--add", monday.parent / "new"]
+    options += [] if what == "add" else ["--remove", withdrawn]
+    assert command("update", monday, *options, "--out", tmp_path / "tuesday", "-q") == 0
+    gone = set() if what == "add" else {"q2", "p7"}
+    rows = [row for row in ROWS + (NEW if what != "remove" else []) if row[1] not in gone]
+    source = write(tmp_path / "rows" / "c.parquet", rows)
+    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert files_of(tmp_path / "tuesday") == files_of(tmp_path / "rebuilt") != before
+    assert files_of(monday) == before
+    for name in INDEXES:
+        ours, theirs = (read_manifest(tmp_path / run / name).counts for run in ("tuesday", "rebuilt"))
+        assert {key: ours[key] for key in theirs} == theirs
+
+
+def test_later_commands_go_on_from_an_update_and_protect_as_without_it(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tuesday = tmp_path / "tuesday"
+    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "tokenizer.json").write_text(toy_tokenizer("bert"))
+    model = ("--model", f"toy={tmp_path / 'base'}", "--recipe", "ppmlm", "--n", 3)
+    capfd.readouterr()
+    assert command("protect", tuesday, *model) == 0
+    assert "index: up to date" in capfd.readouterr().err
+    source = write(tmp_path / "rows" / "c.parquet", [row for row in ROWS if row[1] not in ("q2", "p7")])
+    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "-q") == 0  # not updatable
+    assert command("protect", tmp_path / "rebuilt", *model, "-q") == 0
+    flags = [
+        {
+            file.name: file.read_bytes()
+            for file in (run / "tokens" / "toy" / "train").iterdir()
+            if file.suffix != ".json"
+        }
+        for run in (tuesday, tmp_path / "rebuilt")
+    ]
+    assert flags[0]
+    assert flags[0] == flags[1]
+
+
+def test_it_says_how_many_ngrams_changed_side(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """All are members or held out; of these the joint index counts. Worked by hand."""
+    rows = [("1", "p1", "a b"), ("2", "p2", "a b c"), ("3", "p3", "c"), ("4", "p4", "a d"), ("5", "p5", "e")]
+    source = write(tmp_path / "a.parquet", rows)
+    added = write(tmp_path / "b.parquet", [("6", "p1", "d e")])
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert command("index", source, "--out", run, "--max-n", 2, "--updatable", "-q", "-s", "seed=1") == 0
+    (tmp_path / "gone.txt").write_text("p2")
+    capfd.readouterr()
+    assert command("update", run, "--add", added, "--remove", tmp_path / "gone.txt", "--out", out, "--json", "-q") == 0
+    shown = capfd.readouterr()
+    found = json.loads(shown.out)["index-joint"]
+    assert shown.err == ""
+    assert found["recounted"] == 2
+    # b and c have p1 and p3 alone now; d and e have p1 besides p4 and p5. Of the pairs (a, b) has p1 alone now,
+    # (b, c) was p2's, (d, e) is new.
+    assert found["moved"] == [
+        {"n": 1, "new": 0, "gone": 0, "to_identifying": 2, "to_shared": 2},
+        {"n": 2, "new": 1, "gone": 1, "to_identifying": 1, "to_shared": 0},
+    ]
+    assert command("update", run, "--add", added, "--remove", tmp_path / "gone.txt", "--out", out) == 0
+    shown = capfd.readouterr()
+    assert "index-joint: up to date" in shown.err
+    members = json.loads((out / "index" / "manifest.json").read_text())["counts"]["moved"][0]
+    assert (
+        f"  n = 1: {members['to_identifying']} n-grams became identifying, {members['to_shared']} ceased to be; "
+        in (shown.out)
+    )
+
+
+def test_an_update_of_an_update(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
+    tuesday, wednesday = tmp_path / "tuesday", tmp_path / "wednesday"
+    assert command("update", monday, "--remove", withdrawn, "--out", tuesday, "-q") == 0
+    (tmp_path / "more.txt").write_text("q1\n")
+    options = ("--add", monday.parent / "new", "--remove", tmp_path / "more.txt")
+    assert command("update", tuesday, *options, "--out", wednesday, "-q") == 0
+    source = write(tmp_path / "c.parquet", [row for row in ROWS + NEW if row[1] not in ("q1", "q2", "p7")])
+    assert command("index", source, "--out", tmp_path / "rebuilt", "--max-n", 3, "--updatable", "-q") == 0
+    assert files_of(wednesday) == files_of(tmp_path / "rebuilt")
+
+
+def test_the_result_is_private(monday: Path, withdrawn: Path, tmp_path: Path) -> None:
+    assert command("update", monday, "--remove", withdrawn, "--out", tmp_path / "out", "-q") == 0
+    paths = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    assert len(paths) > 8
+    assert not [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+
+# -------------------------------------------------------------------- what is refused
+
+
+def refused(capfd: pytest.CaptureFixture[str], tmp_path: Path, *arguments: object) -> str:
+    capfd.readouterr()
+    assert command("update", *arguments, "--out", tmp_path / "out") in (1, 2)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    assert SECRET not in shown.err
+    assert not (tmp_path / "out" / "index").exists()
+    return shown.err
+
+
+def test_an_index_that_was_not_built_for_it(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("index", monday.parent / "notes", "--out", tmp_path / "run", "--max-n", 3, "-q") == 0
+    said = refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
+    assert "reticent index --updatable" in said
+
+
+def test_an_individual_who_is_not_in_the_run(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gone.txt").write_text(f"q1\n{SECRET}\nr1\n")  # r1 is among the new ones alone
+    said = refused(capfd, tmp_path, monday, "--add", monday.parent / "new", "--remove", tmp_path / "gone.txt")
+    assert "gone.txt line 2: no document is of this individual, and 1 more" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read"), (b"\n \n", "no id"), (b"\xff\xfe", "not UTF-8")],
+)
+def test_a_list_of_ids_that_cannot_be_used(
+    monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "gone.txt").write_bytes(content)
+    assert message in refused(capfd, tmp_path, monday, "--remove", tmp_path / "gone.txt")
+
+
+def test_a_document_that_is_there_already(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    again = write(tmp_path / "again.parquet", [NEW[0], ROWS[4]])
+    said = refused(capfd, tmp_path, monday, "--add", again)
+    assert "column doc_id: the same document id stands at" in said
+    assert "again.parquet row 2" in said
+    assert "a.parquet row 5" in said
+    assert "1 of its 1 files are documents of the run already" in refused(
+        capfd, tmp_path, monday, "--add", monday.parent / "notes"
+    )
+
+
+def test_new_documents_without_a_column(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"doc_id": ["x"], "individual_id": ["y"], "note": [SECRET]}), tmp_path / "x.parquet")
+    said = refused(capfd, tmp_path, monday, "--add", tmp_path / "x.parquet")
+    assert "x.parquet" in said
+    assert "text" in said
+    assert "note" in said
+
+
+def test_documents_that_changed_since_they_were_indexed(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "notes" / "a.parquet", ROWS)
+    assert command("index", source.parent, "--out", tmp_path / "run", "--updatable", "-q") == 0
+    write(source, [(*ROWS[0][:2], "alpha"), *ROWS[1:]])
+    assert "documents have changed" in refused(capfd, tmp_path, tmp_path / "run", "--remove", withdrawn)
+    write(source, ROWS)
+    write(tmp_path / "notes" / "b.parquet", NEW)
+    said = refused(capfd, tmp_path, tmp_path / "run", "--remove", withdrawn)
+    assert "keep new documents apart until they are added" in said
+
+
+def test_nothing_to_do_and_the_run_itself_are_refused(
+    monday: Path, withdrawn: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "nothing to do" in refused(capfd, tmp_path, monday)
+    before = files_of(monday)
+    assert command("update", monday, "--remove", withdrawn, "--out", monday) == 2
+    assert "a folder of its own" in capfd.readouterr().err
+    assert files_of(monday) == before
