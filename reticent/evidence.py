@@ -36,8 +36,10 @@ __all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "
 
 #: What a piece does not depend on: where and in which portions a model is run.
 NOT_IN_A_PIECE = ("device", "batch_size")
-#: The attack that needs tokens of its own, and the name of these.
-LOWERCASE = "lowercase"
+#: Attacks that need tokens of their own, and the names of these.
+OWN_TOKENS = {"lowercase": "lowercase", "user_inference": "fresh"}
+#: What a base said of the documents, and of the fresh ones.
+SCORES, FRESH_SCORES = "scores.parquet", "fresh.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,14 @@ def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
     return {**config, "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch}
 
 
+def own_tokens(run: Run) -> list[str]:
+    """Return the names of the tokens that the job's attacks look at beside those of the audit."""
+    return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
+
+
 def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
     """Return the fingerprints of what a piece is made from; its training must be there."""
-    variants = ("train", "audit", *((LOWERCASE,) if LOWERCASE in run.job.audit.attacks else ()))
+    variants = ("train", "audit", *own_tokens(run))
     inputs = {v: run.fingerprint_of(f"tokens/{piece.model.name}/{v}") for v in variants}
     inputs |= run._base_input(piece.model)
     if piece.training is not None:
@@ -123,12 +130,12 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             opened["auditor"] = _open_auditor(run, model)
         return opened["auditor"]
 
-    def base_scores() -> TokenScores:
+    def base_scores(kept: str = SCORES) -> TokenScores:
         from reticent.audit.forward import TokenScores
 
-        if "base" not in opened:
-            opened["base"] = TokenScores.from_parquet(run.folder / Piece(model).name / "scores.parquet")
-        return opened["base"]
+        if kept not in opened:
+            opened[kept] = TokenScores.from_parquet(run.folder / Piece(model).name / kept)
+        return opened[kept]
 
     def invert(folder: Path, piece: Piece, entry: Any) -> dict[str, Any]:
         from reticent.audit.inversion_run import load_scores, save_scores
@@ -150,11 +157,16 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
                 scores = auditor().score(entry, advance)
                 lowercase = auditor().score_lowercase(entry)
             if piece.training is None:
-                scores.to_parquet(folder / "scores.parquet")
+                scores.to_parquet(folder / SCORES)
             further: dict[str, np.ndarray] = {}
             about: dict[str, dict[str, Any]] = {}
             if is_attacked(run, piece):
                 further, about = attack_with_shadows(run, piece, auditor(), scores, base_scores())
+            if "user_inference" in run.job.audit.attacks:
+                if piece.training is not None:
+                    further["user_inference"] = auditor().infer_users(entry, base_scores(FRESH_SCORES))
+                elif fresh := auditor().score_fresh(entry):
+                    fresh.to_parquet(folder / FRESH_SCORES)
             base = None if piece.training is None else base_scores()
             measured = auditor().measure(entry, scores, base, lowercase, further)
             for name, said in about.items():
@@ -180,14 +192,14 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
 
     audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    wanted = LOWERCASE in run.job.audit.attacks
+    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model.name}/{name}") for name in own_tokens(run)}
     return Auditor(
         open_tokens(run.folder / f"tokens/{model.name}/train"),
         audit_store,
         members,
         audit_config(run),
-        lowercase=open_tokens(run.folder / f"tokens/{model.name}/{LOWERCASE}") if wanted else None,
         categories=read_categories(run, (MEMBERS, HELDOUT)),
+        **own,
     )
 
 
@@ -275,15 +287,15 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
         seed = "" if piece.training is None or piece.training.seed is None else f", seed {piece.training.seed}"
         epoch = f", epoch {piece.epoch}" if piece.epoch else ""
         settings, masked = run.job.audit, piece.model.objective == "mlm"
-        times = 1 + (LOWERCASE in settings.attacks) + (masked and settings.all_occurrences)
-        passes = times * (audit_config(run).folds if masked else 1)
+        once = tokens(piece.model, "audit") * (1 + (masked and settings.all_occurrences))
+        once += sum(tokens(piece.model, variant) for variant in own_tokens(run))
         return Step(
             name=piece.name,
             title=f"scoring {piece.recipe} of {piece.model.name}{epoch}{seed}",
             kind="score",
             model=piece.model.name,
             recipe="",
-            work=tokens(piece.model, "audit") * passes,
+            work=once * (audit_config(run).folds if masked else 1),
         )
 
     def is_done(piece: Piece) -> bool:
