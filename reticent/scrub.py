@@ -58,8 +58,8 @@ def scrub_documents(
     from reticent.job import Run
 
     out = Path(out)
-    if job.split.fresh:  # what a training holds back is handed on scrubbed like the rest
-        job, in_run_folder = job.model_copy(update={"split": SplitSection()}), False
+    if job.split.fresh:  # what a training holds back is handed on scrubbed like the rest, and nothing is planted
+        job, in_run_folder = job.model_copy(update={"split": SplitSection(), "canaries": None}), False
     run = Run(job, progress)
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):

@@ -221,36 +221,45 @@ def write_people(folder: Path) -> None:
     (folder / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
 
 
-def job_values(folder: Path, out: str) -> Values:
+def job_values(folder: Path, out: str, **more: Any) -> Values:
     return {
         "out": str(folder / out),
         "corpus": {"source": str(folder / "documents")},
         "split": {"heldout": 0.5, "fresh": 0.2},
         "detect": {"detectors": ["rules"]},
-        "canaries": {"num": 2, "arms": ["protected"], "num_references": 4},
         "model": [{"name": "toy", "base": str(folder / "base"), "objective": "clm", "recipes": ["clm"]}],
-        "train": {"num_epochs": 30, "checkpoint_epochs": [30], "window_length": 96, "batch_size": 8, "device": "cpu",
-                  "learning_rate": 0.01},
-        "audit": {"num_bootstrap": 100, "attacks": ["loss", "user_inference"], "small_cell": 2,
-                  "shadow": {"recipes": ["clm"], "num_shadows": 4}},
-    }  # fmt: skip
+        "train": {"num_epochs": 20, "window_length": 96, "batch_size": 8, "device": "cpu", "learning_rate": 0.01},
+        "audit": {"num_bootstrap": 100, "attacks": ["loss", "user_inference"], "every_checkpoint": False},
+        **more,
+    }
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fresh")
     write_people(folder)
-    run = Run(parse_job(job_values(folder, "run")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(people: Path) -> Run:
+    run = Run(parse_job(job_values(people, "run")))
     run.execute()
     return run
 
 
 def stores(run: Run) -> Iterator[tuple[str, set[str]]]:
-    for path in sorted((run.folder / "tokens").glob("*/*")):
+    for path in sorted((run.folder / "tokens").glob("*/[!.]*")):
         yield path.name, set(open_tokens(path).doc_ids.to_pylist())
 
 
-def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(done: Run) -> None:
+def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(people: Path) -> None:
+    canaries = {"num": 2, "arms": ["protected"], "num_references": 4}
+    values = job_values(people, "with-shadows", canaries=canaries)
+    values["train"]["num_epochs"] = 1
+    values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4}
+    done = Run(parse_job(values))
+    done.execute("audit")
     held_back = set(done.fresh_documents.scan().column("doc_id").to_pylist())
     assert len(held_back) == PEOPLE
     found = dict(stores(done))
@@ -303,7 +312,11 @@ def test_a_job_without_fresh_documents_is_written_down_as_before(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("split", "message"),
-    [({}, r"user_inference .* needs split\.fresh over 0"), ({"fresh": 1.0}, r"split\.fresh"), ({"fresh": -0.1}, r"split\.fresh")],
+    [
+        ({}, r"user_inference .* needs split\.fresh over 0"),
+        ({"fresh": 1.0}, r"split\.fresh"),
+        ({"fresh": -0.1}, r"split\.fresh"),
+    ],
 )
 def test_the_attack_without_documents_to_ask_of_is_refused(tmp_path: Path, split: Values, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
