@@ -310,6 +310,16 @@ def test_a_job_without_fresh_documents_is_written_down_as_before(tmp_path: Path)
     assert parse_job(json.loads(job.model_dump_json())) == job
 
 
+@pytest.mark.parametrize(("unit", "unaccounted"), [("individual", ()), ("record", ("the draw of fresh documents",))])
+def test_a_guarantee_per_record_ends_where_documents_decide_which_others_are_trained_on(
+    people: Path, unit: str, unaccounted: tuple[str, ...]
+) -> None:
+    values = job_values(people, "dp")
+    values["train"]["dp"] = {"unit": unit, "noise_multiplier": 1.0}
+    run = Run(parse_job(values))
+    assert run._privacy(run.job.model[0]).unaccounted == unaccounted
+
+
 @pytest.mark.parametrize(
     ("split", "message"),
     [

@@ -50,9 +50,10 @@ def job_values(folder: Path, out: str, **more: Any) -> Values:
 
 
 ASKED: dict[str, dict[str, Any]] = {
+    "split": {"heldout": 0.5, "fresh": 0.3},
     "audit": {
         "num_bootstrap": 100,
-        "attacks": ["loss", "lowercase"],
+        "attacks": ["loss", "lowercase", "user_inference"],
         "all_occurrences": True,
         "generation": {"num_prompts": 7, "prefix_tokens": 5, "num_tokens": 6, "num_samples": 2},
         "inversion": {"num_decoys": 3, "per_individual": 2, "association": False},
@@ -93,10 +94,12 @@ def test_parts_of_a_step_follow_each_other_without_a_gap() -> None:
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
 def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) -> None:
     model = next(model for model in run.job.model if model.name == objective)
-    audit, lower = (read_manifest(run.folder / f"tokens/{objective}/{v}").counts for v in ("audit", "lowercase"))
+    variants = ("audit", "lowercase", "fresh")
+    audit, lower, fresh = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
     found = scoring_work(run, Piece(model)).parts
     folds = {"clm": 1, "mlm": audit_config(run).folds}[objective]
     expected = {"documents": audit["tokens"] * folds, "lowercase": lower["tokens"] * folds}
+    expected["fresh"] = fresh["tokens"] * folds
     if objective == "mlm":
         expected["all occurrences"] = audit["tokens"] * folds
     else:
