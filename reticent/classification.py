@@ -210,7 +210,7 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     run = RunFolder(job, progress)
     corpus = run.whole_corpus
     labels = read_labels(corpus, job)
-    split = SplitConfig(**job.split.model_dump(), seed=job.seed)
+    split = SplitConfig(**job.split.model_dump(exclude={"fresh"}), seed=job.seed)
     individuals = split_individuals(corpus, split)
 
     def build(folder: Path | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.run_folder import Training
 from reticent.shadow_stage import attack_with_shadows, is_attacked, shadow_config, shadow_inputs, shadows_of
 from reticent.stages import corpus_section
+from reticent.workload import extraction_work, own_tokens, scoring_work
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,8 +37,8 @@ __all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "
 
 #: What a piece does not depend on: where and in which portions a model is run.
 NOT_IN_A_PIECE = ("device", "batch_size")
-#: The attack that needs tokens of its own, and the name of these.
-LOWERCASE = "lowercase"
+#: What a base said of the documents, and of the fresh ones.
+SCORES, FRESH_SCORES = "scores.parquet", "fresh.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
 
 def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
     """Return the fingerprints of what a piece is made from; its training must be there."""
-    variants = ("train", "audit", *((LOWERCASE,) if LOWERCASE in run.job.audit.attacks else ()))
+    variants = ("train", "audit", *own_tokens(run))
     inputs = {v: run.fingerprint_of(f"tokens/{piece.model.name}/{v}") for v in variants}
     inputs |= run._base_input(piece.model)
     if piece.training is not None:
@@ -123,20 +124,20 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
             opened["auditor"] = _open_auditor(run, model)
         return opened["auditor"]
 
-    def base_scores() -> TokenScores:
+    def base_scores(kept: str = SCORES) -> TokenScores:
         from reticent.audit.forward import TokenScores
 
-        if "base" not in opened:
-            opened["base"] = TokenScores.from_parquet(run.folder / Piece(model).name / "scores.parquet")
-        return opened["base"]
+        if kept not in opened:
+            opened[kept] = TokenScores.from_parquet(run.folder / Piece(model).name / kept)
+        return opened[kept]
 
-    def invert(folder: Path, piece: Piece, entry: Any) -> dict[str, Any]:
+    def invert(folder: Path, piece: Piece, entry: Any, portion: tuple[float, float]) -> dict[str, Any]:
         from reticent.audit.inversion_run import load_scores, save_scores
 
         kept, base_path, base = "candidates.npz", None, None
         if piece.training is not None:
             base_path, base = Path(run._base(model)), load_scores(run.folder / Piece(model).name / kept)
-        with run.progress.task(f"invert {piece.recipe}", None, "identifiers") as advance:
+        with run.progress.task(f"invert {piece.recipe}", None, "identifiers", portion) as advance:
             measured, scores = auditor().invert(entry, base_path, base, advance)
         if piece.training is None:
             save_scores(folder / kept, scores)
@@ -145,28 +146,34 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
     for piece in pieces_of(run, model)[: 1 if only_base else None]:
 
         def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
-            entry = _entry_of(run, piece)
-            with run.progress.task(f"score {piece.recipe}", None, "windows") as advance:
+            entry, work = _entry_of(run, piece), scoring_work(run, piece)
+            with run.progress.task(f"score {piece.recipe}", None, "windows", work.portion("documents")) as advance:
                 scores = auditor().score(entry, advance)
                 lowercase = auditor().score_lowercase(entry)
             if piece.training is None:
-                scores.to_parquet(folder / "scores.parquet")
+                scores.to_parquet(folder / SCORES)
             further: dict[str, np.ndarray] = {}
             about: dict[str, dict[str, Any]] = {}
             if is_attacked(run, piece):
                 further, about = attack_with_shadows(run, piece, auditor(), scores, base_scores())
+            if "user_inference" in run.job.audit.attacks:
+                if piece.training is not None:
+                    further["user_inference"] = auditor().infer_users(entry, base_scores(FRESH_SCORES))
+                elif fresh := auditor().score_fresh(entry):
+                    fresh.to_parquet(folder / FRESH_SCORES)
             base = None if piece.training is None else base_scores()
             measured = auditor().measure(entry, scores, base, lowercase, further)
             for name, said in about.items():
                 measured["membership"][name] |= said
             if run.job.audit.all_occurrences and entry.objective == "mlm":
-                with run.progress.task(f"score {piece.recipe}, all occurrences masked", None, "windows") as advance:
+                title, portion = f"score {piece.recipe}, all occurrences masked", work.portion("all occurrences")
+                with run.progress.task(title, None, "windows", portion) as advance:
                     again = auditor().score(entry, advance, all_occurrences=True)
                 measured["all_occurrences"] = auditor().measure_all_occurrences(again)
             if run.job.audit.generation is not None and entry.objective == "clm":
                 measured["generated"] = auditor().write(entry)
             if run.job.audit.inversion is not None:
-                measured["inversion"] = invert(folder, piece, entry)
+                measured["inversion"] = invert(folder, piece, entry, work.portion("inversion"))
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 
@@ -180,14 +187,14 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
 
     audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    wanted = LOWERCASE in run.job.audit.attacks
+    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model.name}/{name}") for name in own_tokens(run)}
     return Auditor(
         open_tokens(run.folder / f"tokens/{model.name}/train"),
         audit_store,
         members,
         audit_config(run),
-        lowercase=open_tokens(run.folder / f"tokens/{model.name}/{LOWERCASE}") if wanted else None,
         categories=read_categories(run, (MEMBERS, HELDOUT)),
+        **own,
     )
 
 
@@ -266,24 +273,22 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
 def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[Any, bool]]:
     """Yield the steps of the experiment in the order they run, each with whether it looks done already."""
     from reticent.artifact import read_manifest
+    from reticent.extraction_stage import EXTRACTION, extraction_name, extraction_pieces, settings_and_inputs
     from reticent.plan import Step
 
     def tokens(model: ModelSection, variant: str) -> float:
         return float(read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts["tokens"])
 
-    def score_step(piece: Piece) -> Step:
+    def score_step(piece: Piece, *, extracts: bool = False) -> Step:
         seed = "" if piece.training is None or piece.training.seed is None else f", seed {piece.training.seed}"
         epoch = f", epoch {piece.epoch}" if piece.epoch else ""
-        settings, masked = run.job.audit, piece.model.objective == "mlm"
-        times = 1 + (LOWERCASE in settings.attacks) + (masked and settings.all_occurrences)
-        passes = times * (audit_config(run).folds if masked else 1)
         return Step(
-            name=piece.name,
-            title=f"scoring {piece.recipe} of {piece.model.name}{epoch}{seed}",
+            name=extraction_name(piece) if extracts else piece.name,
+            title=f"{'extraction from' if extracts else 'scoring'} {piece.recipe} of {piece.model.name}{epoch}{seed}",
             kind="score",
             model=piece.model.name,
-            recipe="",
-            work=tokens(piece.model, "audit") * passes,
+            recipe=EXTRACTION if extracts else "",
+            work=extraction_work(run, piece.model) if extracts else scoring_work(run, piece).total,
         )
 
     def is_done(piece: Piece) -> bool:
@@ -328,6 +333,10 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
     for model in run.job.model if scoring else ():
         for piece in pieces_of(run, model)[1:]:
             yield score_step(piece), is_done(piece)
+    for piece in extraction_pieces(run) if scoring else ():
+        known = piece.training is None or done[piece.training.name]
+        step = score_step(piece, extracts=True)
+        yield step, known and run.looks_current(step.name, *settings_and_inputs(run, piece), kind=EXTRACTION)
 
 
 def _now() -> float:

@@ -16,7 +16,19 @@ from reticent.evidence import Piece, pieces_of
 if TYPE_CHECKING:
     from reticent.job import Run
 
-__all__ = ["extraction_pieces", "extraction_section", "fix_gates", "judge_gates", "measure_extraction"]
+__all__ = [
+    "EXTRACTION",
+    "extraction_name",
+    "extraction_pieces",
+    "extraction_section",
+    "fix_gates",
+    "judge_gates",
+    "measure_extraction",
+    "settings_and_inputs",
+]
+
+#: Kind of the artefacts.
+EXTRACTION = "extraction"
 
 
 def extraction_pieces(run: Run) -> list[Piece]:
@@ -31,34 +43,40 @@ def extraction_pieces(run: Run) -> list[Piece]:
     return pieces
 
 
-def name_of(piece: Piece) -> str:
+def extraction_name(piece: Piece) -> str:
     """Name of the artefact."""
     return piece.name.replace("measures/", "extraction/", 1)
+
+
+def settings_and_inputs(run: Run, piece: Piece) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what the artefact depends on; its training must be there."""
+    job = run.job
+    config: dict[str, Any] = {
+        "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch,
+        "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
+        "extraction": job.extraction and job.extraction.model_dump(),
+        "canaries": job.canaries and job.canaries.model_dump(),
+    }  # fmt: skip
+    inputs = {"tokens": run.fingerprint_of(f"tokens/{piece.model.name}/audit"), **run._base_input(piece.model)}
+    if job.canaries is not None:
+        inputs["canaries"] = run.fingerprint_of("canaries")
+    if piece.training is not None:
+        inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
+    return config, inputs
 
 
 def measure_extraction(run: Run) -> dict[str, str]:
     """Make the artefacts that are not there yet; returns the fingerprints of all."""
     made = {}
     for piece in extraction_pieces(run):
-        job, name = run.job, name_of(piece)
-        config: dict[str, Any] = {
-            "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch,
-            "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
-            "extraction": job.extraction and job.extraction.model_dump(),
-            "canaries": job.canaries and job.canaries.model_dump(),
-        }  # fmt: skip
-        inputs = {"tokens": run.fingerprint_of(f"tokens/{piece.model.name}/audit"), **run._base_input(piece.model)}
-        if job.canaries is not None:
-            inputs["canaries"] = run.fingerprint_of("canaries")
-        if piece.training is not None:
-            inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
+        name = extraction_name(piece)
 
         def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
             found = _measured(run, piece)
             (folder / "extraction.json").write_text(json.dumps(found, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 
-        run.make(name, config, inputs, build, kind="extraction")
+        run.make(name, *settings_and_inputs(run, piece), build, kind=EXTRACTION)
         made[name] = run.fingerprint_of(name)
     return made
 
@@ -130,7 +148,7 @@ def extraction_section(run: Run) -> dict[str, Any]:
     for piece in extraction_pieces(run):
         seed = None if piece.training is None else piece.training.seed
         about = {"model": piece.model.name, "recipe": piece.recipe, "objective": piece.model.objective}
-        found = json.loads((run.folder / name_of(piece) / "extraction.json").read_text())
+        found = json.loads((run.folder / extraction_name(piece) / "extraction.json").read_text())
         models.append({**about, "seed": seed, "epoch": piece.epoch, **found})
     return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}
 

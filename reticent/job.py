@@ -222,12 +222,15 @@ class Run(Preparation):
         settings, dedup = self.job.training(model).dp, self.job.dedup
         assert settings is not None  # the job was checked
         own_copies = dedup.scope == "individual" and settings.unit == "individual"
+        unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
+        if self.job.split.fresh and settings.unit != "individual":
+            unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
         values = settings.model_dump()
         values["budget_file"] = str(settings.budget_file or self.folder / BUDGET_FILE)
         return PrivacyConfig(
             **values,
             corpus=self.whole_corpus.fingerprint(),
-            unaccounted=() if dedup.mode == "off" or own_copies else ("deduplication",),
+            unaccounted=unaccounted,
         )
 
     def classify(self) -> None:

@@ -48,7 +48,7 @@ class Preparation(RunFolder):
 
         kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
         self.make("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
-        self.reopen("deduplicated", "documents", "corpus")
+        self.reopen("deduplicated", "parted", "documents", "corpus")
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -64,6 +64,8 @@ class Preparation(RunFolder):
             for name in (MEMBERS, HELDOUT, REFERENCE):
                 counts[name] = int(individuals.mask(name).sum())
             counts["documents"] = self.deduplicated.num_documents
+            if settings.fresh:
+                counts["fresh"] = self.fresh_documents.num_documents
             self._tell_mended(counts)
             if self.deduplicated.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
                 self.progress.warn(
@@ -102,15 +104,15 @@ class Preparation(RunFolder):
         )
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            words = common_words(self.deduplicated, self.individuals, config)
+            words = common_words(self.remaining, self.individuals, config)
             canaries = draw_canaries(self.individuals, words, config)
             write_canaries(canaries, folder)
             more = [str(column) for column in self.job.detect.records.get("columns", {}).values()]
-            planted = plant(self.deduplicated, self.individuals, canaries, folder, config, more_columns=more)
+            planted = plant(self.remaining, self.individuals, canaries, folder, config, more_columns=more)
             counts.update(canaries=canaries.num_rows, included=sum(canaries.column("included").to_pylist()), **planted)
             self.progress.warn("canaries stand in the documents: what is trained on them is for measuring only")
 
-        inputs = {"corpus": self.deduplicated.fingerprint(), "split": self.fingerprint_of("split")}
+        inputs = {"corpus": self.remaining.fingerprint(), "split": self.fingerprint_of("split")}
         self.make("canaries", asdict(config), inputs, build)
         self.reopen("documents", "corpus")
 
@@ -257,6 +259,26 @@ class Preparation(RunFolder):
                     "index": self.fingerprint_of(index_name),
                 }
                 self.make(f"tokens/{model.name}/{variant}", config, inputs, build, kind="tokens")
+            if "user_inference" in self.job.audit.attacks:
+                self._tokenise_fresh(model, tokenizer)
+
+    def _tokenise_fresh(self, model: ModelSection, tokenizer: str) -> None:
+        """Fresh documents of both sides -> tokens without flags: nothing is trained on them, and all are asked for."""
+        from reticent.engine.tokens import write_tokens
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            corpus = self.fresh_documents
+            with self.progress.task("tokens of fresh documents", corpus.num_documents, "documents") as advance:
+                counts.update(
+                    write_tokens(
+                        folder, corpus, self.individuals, tokenizer, splits=(MEMBERS, HELDOUT), progress=advance,
+                        num_threads=self.job.num_threads,
+                    )
+                )  # fmt: skip
+
+        config = {"splits": [MEMBERS, HELDOUT], "tokenizer": _digest(tokenizer)}
+        inputs = {"corpus": self.fresh_documents.fingerprint(), "split": self.fingerprint_of("split")}
+        self.make(f"tokens/{model.name}/fresh", config, inputs, build, kind="tokens")
 
     def foundation(self) -> None:
         """Text that is nobody's -> the stand-in for a foundation model, where the job asks for one."""

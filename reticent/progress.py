@@ -85,11 +85,16 @@ class Progress:
             self._say(f"whole experiment: {self.plan.line()}")
 
     @contextmanager
-    def task(self, description: str, total: int | None, unit: str) -> Iterator[Callable[..., None]]:
-        """Yield ``advance(done, total=None, note="")``: how far this task is, in ``unit``."""
+    def task(
+        self, description: str, total: int | None, unit: str, portion: tuple[float, float] = (0.0, 1.0)
+    ) -> Iterator[Callable[..., None]]:
+        """Yield ``advance(done, total=None, note="")``: how far this task is, in ``unit``.
+
+        ``portion`` is where it begins and ends within a step of the plan that is made of several tasks.
+        """
         bars = self._bars or (self._new_bars() if self._terminal() else None)
         if bars is None:
-            yield lambda done=None, total_=None, note="", **_: self._advance_plan(done, total_ or total)
+            yield lambda done=None, total_=None, note="", **_: self._advance_plan(done, total_ or total, portion)
             return
         if bars is not self._bars:
             bars.start()
@@ -102,7 +107,7 @@ class Progress:
                 done, total = done.get("step", 0), done.get("num_steps", total)
             total = total if total is not None else bars.tasks[bars.task_ids.index(task)].total
             bars.update(task, completed=done, total=total, note=note)
-            self._advance_plan(reported, total)
+            self._advance_plan(reported, total, portion)
 
         try:
             yield advance
@@ -111,7 +116,7 @@ class Progress:
             if bars is not self._bars:
                 bars.stop()
 
-    def _advance_plan(self, done: Any, total: int | None) -> None:
+    def _advance_plan(self, done: Any, total: int | None, portion: tuple[float, float]) -> None:
         if self.plan is None or self.plan.running is None:
             return
         began = 0
@@ -119,7 +124,8 @@ class Progress:
             done, total = done.get("step", 0), done.get("num_steps", total)
             began = max(done - 1, 0)
         if total and done is not None:
-            self.plan.advance(done / total, began / total)
+            begin, size = portion[0], portion[1] - portion[0]
+            self.plan.advance(begin + size * done / total, began / total)
             self._show_plan()
 
     def _new_bars(self) -> Any:

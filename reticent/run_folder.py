@@ -3,7 +3,8 @@
 An artefact is made again exactly if its settings or inputs changed. The job of the last run is kept as ``job.json``;
 an earlier one stays until the first result of the new one stands. Which documents a stage sees is decided here alone:
 ``whole_corpus`` is what was given less whoever withdrew, ``deduplicated`` are those less the copies that deduplication
-leaves out, ``documents`` the same with canaries planted, ``corpus`` those less the ones in quarantine.
+leaves out, ``remaining`` those less the ``fresh_documents``, which only one attack sees, ``documents`` the same with
+canaries planted, ``corpus`` those less the ones in quarantine.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class RunFolder:
 
     @property
     def deduplicated(self) -> Any:
-        """The documents less the copies that deduplication leaves out: what is split."""
+        """The documents less the copies that deduplication leaves out: whose individuals are split."""
         if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
@@ -104,10 +105,30 @@ class RunFolder:
         return self._opened["deduplicated"]
 
     @property
+    def remaining(self) -> Any:
+        """The same less the fresh documents, where the job holds some back: what everything after the split sees."""
+        return self._parted[0] if self.job.split.fresh else self.deduplicated
+
+    @property
+    def fresh_documents(self) -> Any:
+        """The documents that are held back from everything but the attack user_inference; the job must want some."""
+        return self._parted[1]
+
+    @property
+    def _parted(self) -> tuple[Any, Any]:
+        if "parted" not in self._opened:
+            from reticent.engine.split import draw_fresh
+
+            corpus = self.deduplicated
+            fresh = draw_fresh(corpus, self.job.split.fresh, self.job.seed)
+            self._opened["parted"] = tuple(corpus.without(rows.nonzero()[0]) for rows in (fresh, ~fresh))
+        return self._opened["parted"]
+
+    @property
     def documents(self) -> Any:
         """The same, with canaries where the job plants some: what detectors see."""
         if self.job.canaries is None:
-            return self.deduplicated
+            return self.remaining
         if "documents" not in self._opened:
             from reticent.artifact import require_kind
             from reticent.engine.canaries import open_planted

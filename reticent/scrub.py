@@ -51,12 +51,15 @@ def scrub_documents(
         ``out`` holds the documents themselves.
     """
     from reticent.artifact import write_artifact
+    from reticent.config.documents import SplitSection
     from reticent.engine.detect import quarantined_rows
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
     from reticent.job import Run
 
     out = Path(out)
+    if job.split.fresh:  # what a training holds back is handed on scrubbed like the rest, and nothing is planted
+        job, in_run_folder = job.model_copy(update={"split": SplitSection(), "canaries": None}), False
     run = Run(job, progress)
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):

@@ -23,7 +23,6 @@ from reticent.audit.membership import (
     WINDOW_SIZES,
     attack,
     individual_scores,
-    user_inference_scores,
 )
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -187,16 +186,6 @@ def test_lower_case_text_with_the_same_scores_tells_nothing() -> None:
     known = scores_of([0.0, 0.0], [0.0, 0.0])
     lowered = scores_of([0.0, 0.0], [-1.0, 0.0])
     assert ATTACKS["lowercase"](known, None, None, lowered).tolist() == [-1.0, 0.0]
-
-
-def test_user_inference_asks_about_the_person_from_documents_that_were_held_back() -> None:
-    individuals = np.array([4, 4, 4, 2, 9], dtype=np.uint32)
-    fresh = np.array([False, True, True, True, False])
-    target = scores_of([-0.1], [-1.0, -2.0], [-3.0], [-4.0], [-1.0])
-    base = scores_of([-9.0], [-2.0, -2.0], [-5.0], [-3.5], [-2.0])
-    codes, scores = user_inference_scores(target, base, individuals, fresh)
-    assert codes.tolist() == [2, 4]  # 9 has no fresh document
-    assert scores.tolist() == pytest.approx([-0.5, (0.5 + 2.0) / 2])
 
 
 log_probs = st.lists(st.floats(-20, 0, width=32) | st.just(NAN), max_size=12)

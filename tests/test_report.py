@@ -647,7 +647,7 @@ def test_a_gate_judged_over_too_few_people_gives_no_number_away() -> None:
 
 
 def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any) -> None:
-    assert set(ATTACKS_ABOUT) == {*membership.ATTACKS, *SHADOW_ATTACKS}
+    assert set(ATTACKS_ABOUT) == {*membership.ATTACKS, membership.USER_INFERENCE, *SHADOW_ATTACKS}
     assert set(POLICIES_ABOUT) == set(POLICIES)
     audit = tiny_audit()
     audit["corpus"]["retention_by_policy"] = [{"policy": "cover", "n": 1, "k": 2, "retention": 0.8}]

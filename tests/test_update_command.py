@@ -166,6 +166,12 @@ def test_an_index_that_was_not_built_for_it(monday: Path, tmp_path: Path, capfd:
     assert "reticent index --updatable" in said
 
 
+def test_a_run_that_holds_documents_back(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ("--updatable", "--set", "split.fresh=0.5", "-q")
+    assert command("index", monday.parent / "notes", "--out", tmp_path / "run", *options) == 0
+    assert "split.fresh" in refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
+
+
 def test_an_individual_who_is_not_in_the_run(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "gone.txt").write_text(f"q1\n{SECRET}\nr1\n")  # r1 is among the new ones alone
     said = refused(capfd, tmp_path, monday, "--add", monday.parent / "new", "--remove", tmp_path / "gone.txt")

@@ -24,9 +24,10 @@ __all__ = [
     "NEEDS_LOWERCASE",
     "NEEDS_SIZES",
     "ONLY_MASKED",
+    "USER_INFERENCE",
     "attack",
     "individual_scores",
-    "user_inference_scores",
+    "user_inference_score",
 ]
 
 FPRS = (0.01, 0.001)
@@ -137,16 +138,19 @@ NEEDS_LOWERCASE = frozenset({"lowercase"})
 ONLY_MASKED = frozenset({"mlm_ratio"})
 
 
-def user_inference_scores(
-    target: TokenScores, base: TokenScores, individuals: np.ndarray, fresh: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes, scores) of the individuals: the mean over their fresh documents of log p of the model minus that
-    of the base model, in nats a token (Kandpal et al. 2024).
+#: The attack on fresh documents: it alone looks at others than the rest, so it has no row above.
+USER_INFERENCE = "user_inference"
 
-    ``fresh`` (bool, shape (D,)) says which documents no model was trained on: of a member those that were held back,
-    of a non-member all. So it asks whether the *person* took part, not the document. Who has none has no score.
+
+def user_inference_score(target: TokenScores, base: TokenScores) -> np.ndarray:
+    """Return the mean log p of the model minus that of the base model, in nats a token, of *fresh* documents: of both
+    sides, drawn by one rule (`reticent.engine.split.draw_fresh`), and no model was trained on any of them.
+
+    So its mean over the documents of an individual asks whether the *person* took part, not the document (Kandpal et
+    al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words in
+    the blind baseline of this attack.
     """
-    return individual_scores(np.where(fresh, reference_score(target, base), np.nan), individuals)
+    return reference_score(target, base)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -201,8 +201,9 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
             measured["worst_group"] = None
     if model.get("best_attack") and model["best_attack"]["attack"] not in result["membership"]:
         result["best_attack"] = None
-    if "blind" in model and not _enough(model["blind"], cell):
-        del result["blind"]
+    for name in ("blind", "blind_fresh"):
+        if name in model and not _enough(model[name], cell):
+            del result[name]
     return result
 
 

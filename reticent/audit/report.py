@@ -40,6 +40,8 @@ ATTACKS_ABOUT = {
     "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
     "wbc": "in many windows of a few tokens the model predicts it better than the base model does",
     "ez": "where the model expects another token it has still gained on the base model more than it has lost",
+    "user_inference": "of documents that were held back from training, the model predicts those of the person better "
+    "than the base model does: it asks whether the person is known, not the document",
     "mlm_ratio": "the model predicts masked words better than the base model does (difference of the summed losses)",
     "shadow": "a classifier, trained on models like this one of which it is known who is in them, calls it known",
     "lira_online": "the model speaks of it as models like it do that know it, rather than as those that do not",

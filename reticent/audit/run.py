@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from reticent.audit.blind import blind_baseline
 from reticent.audit.clustered_auc import best_attack
 from reticent.audit.forward import TokenScores, score_causal, score_masked
+from reticent.audit.fresh import FreshDocuments
 from reticent.audit.generated import GenerationConfig, generated_leakage
 from reticent.audit.inversion import InversionConfig
 from reticent.audit.inversion_run import InversionAudit
@@ -33,8 +34,10 @@ from reticent.audit.membership import (
     NEEDS_LOWERCASE,
     NEEDS_SIZES,
     ONLY_MASKED,
+    USER_INFERENCE,
     attack,
     individual_scores,
+    user_inference_score,
 )
 from reticent.audit.people_groups import people_groups, worst_group
 from reticent.audit.slots import SurfaceTable, slots_of
@@ -74,9 +77,10 @@ class AuditConfig:
     inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
-        unknown = set(self.attacks) - set(ATTACKS)
+        known = (*ATTACKS, USER_INFERENCE)
+        unknown = set(self.attacks) - set(known)
         if unknown:
-            raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(ATTACKS)}")
+            raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(known)}")
         if not self.graph_shares or not all(0 < share <= 1 for share in self.graph_shares):
             raise PolicyError(f"graph_shares: expected shares over 0 and up to 1, got {list(self.graph_shares)}")
         for name in ("num_bootstrap", "batch_size", "folds"):
@@ -105,6 +109,7 @@ def audit_models(
     bases: Mapping[str, Path],
     config: AuditConfig,
     lowercase_store: TokenStore | None = None,
+    fresh_store: TokenStore | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -119,13 +124,15 @@ def audit_models(
     bases : objective -> the model before fine-tuning; it is the reference of the attacks, their negative control, and
         the floor of the leak rates
     lowercase_store : tokens of the same documents in lower case, which the attack of that name needs
+    fresh_store : tokens of other documents of the same individuals, which ``user_inference`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to look for the worst group in
 
     Raises
     ------
     ArtifactError
-        The two stores do not hold the same member documents, an individual is on both sides, or an attack needs the
-        sizes of the texts, or their tokens in lower case, and they were not written.
+        The two stores do not hold the same member documents, an individual is on both sides, a fresh document is one of
+        them, or an attack needs the sizes of the texts, their tokens in lower case, or fresh documents, and they were
+        not written.
     PolicyError
         A model has no base of its objective.
     TrainingError
@@ -135,16 +142,20 @@ def audit_models(
     if without:
         raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
     audit = Auditor(
-        train_store, audit_store, np.asarray(members, dtype=bool), config, lowercase=lowercase_store, groups=groups
-    )
+        train_store, audit_store, np.asarray(members, dtype=bool), config,
+        lowercase=lowercase_store, fresh=fresh_store, groups=groups,
+    )  # fmt: skip
     results, done = [], 0
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
-        base_scores, base_candidates = audit.score(base_entry), None
+        base_scores, base_fresh, base_candidates = audit.score(base_entry), audit.score_fresh(base_entry), None
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
             scores = base_scores if entry is base_entry else audit.score(entry)
             lowercase = audit.score_lowercase(entry)
-            measured = audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase)
+            further: dict[str, np.ndarray] = {}
+            if base_fresh is not None and entry is not base_entry:
+                further[USER_INFERENCE] = audit.infer_users(entry, base_fresh)
+            measured = audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase, further)
             if config.all_occurrences and objective == "mlm":
                 measured["all_occurrences"] = audit.measure_all_occurrences(audit.score(entry, all_occurrences=True))
             if config.generation is not None and objective == "clm":
@@ -171,6 +182,7 @@ class Auditor:
         config: AuditConfig,
         *,
         lowercase: TokenStore | None = None,
+        fresh: TokenStore | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
     ):
@@ -193,6 +205,8 @@ class Auditor:
         self.lowercase = _lowercase(lowercase, audit) if NEEDS_LOWERCASE & set(config.attacks) else None
         self.codes, first = np.unique(audit.individual, return_index=True)
         self.code_member = members[first]
+        wants_fresh = USER_INFERENCE in config.attacks
+        self.fresh = FreshDocuments.beside(audit, members, fresh) if wants_fresh else None
         self.groups = people_groups(audit, groups)
         self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
         self.categories = None
@@ -231,6 +245,15 @@ class Auditor:
     def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
         """Run a model over the documents in lower case; None where no attack asks for it."""
         return None if self.lowercase is None else self._score(entry, self.lowercase)
+
+    def score_fresh(self, entry: ModelEntry) -> TokenScores | None:
+        """Run a model over the fresh documents; None where no attack asks for it."""
+        return None if self.fresh is None else self._score(entry, self.fresh.store)
+
+    def infer_users(self, entry: ModelEntry, base: TokenScores) -> np.ndarray:
+        """Return the scores of `user_inference_score`, one a fresh document; ``base`` are the base's of these."""
+        assert self.fresh is not None
+        return user_inference_score(self._score(entry, self.fresh.store), base)
 
     def _score(
         self,
@@ -300,7 +323,8 @@ class Auditor:
     ) -> dict[str, Any]:
         """Return an entry of "models" in report.json; ``base`` None for the base itself.
 
-        ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked.
+        ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked;
+        those of ``user_inference`` are of the fresh documents.
         """
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         predicted = self.table.surfaces(scores.argmax, self.slots)
@@ -367,7 +391,9 @@ class Auditor:
         return {
             name: ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
             for name in self.config.attacks
-            if not (name in NEEDS_BASE and base is None) and (entry.objective == "mlm" or name not in ONLY_MASKED)
+            if name in ATTACKS
+            and not (name in NEEDS_BASE and base is None)
+            and (entry.objective == "mlm" or name not in ONLY_MASKED)
         }
 
     def _membership(self, scores: Mapping[str, np.ndarray], is_base: bool, options: dict[str, Any]) -> dict[str, Any]:
@@ -375,14 +401,17 @@ class Auditor:
         results: dict[str, Any] = {}
         by_code: dict[str, np.ndarray] = {}
         for name, document_scores in scores.items():
-            codes, means = individual_scores(document_scores, self.store.individual)
+            asked = self.fresh if name == USER_INFERENCE and self.fresh else self
+            codes, means = individual_scores(document_scores, asked.store.individual)
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
-            results[name] = attack(document_scores, self.store.individual, self.members, **options)
+            results[name] = attack(document_scores, asked.store.individual, asked.members, **options)
             results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
         blind = {}
         if is_base and results:
             blind["blind"] = blind_baseline(self.slots, self.true, self.members, seed=self.config.seed)
+        if is_base and self.fresh is not None:
+            blind["blind_fresh"] = self.fresh.blind(self.table, seed=self.config.seed)
         return {
             "membership": results,
             "best_attack": best_attack(by_code, self.codes, self.code_member, **options),

@@ -83,7 +83,8 @@ def _verdict(
 def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -> Iterator[str]:
     if base is None:
         return
-    blind = (base.get("blind") or {}).get("auc")
+    # Of the documents that the attack looks at.
+    blind = (base.get("blind_fresh" if name == "user_inference" else "blind") or {}).get("auc")
     if blind is not None and not _holds_half(blind):
         yield "words alone tell the two sides apart, without any model"
     control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself

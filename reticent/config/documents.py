@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from reticent.config.section import Section
 
@@ -63,6 +63,21 @@ class SplitSection(Section):
     heldout: float = Field(default=0.4, gt=0, lt=1)
     reference: float = Field(default=0.0, ge=0, lt=1)
     by: Literal["auto", "individual", "household"] = "auto"
+    fresh: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the documents of everybody with several that only the attack user_inference sees; "
+        "at least one each, never all",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``fresh`` where there is none: results that were made before there was this option stay current."""
+        values: dict[str, Any] = dump(self)
+        if not self.fresh:
+            values.pop("fresh", None)
+        return values
 
     @model_validator(mode="after")
     def _leaves_members(self) -> SplitSection:

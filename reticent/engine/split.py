@@ -1,7 +1,8 @@
 """Split: every individual is a member, held out, or a reference, before anything else is done with the documents.
 
 The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the
-shares. So an individual never changes side when others come or go, and no document decides anything.
+shares. So an individual never changes side when others come or go, and no document decides anything. Which documents
+of an individual are *fresh*, held back from everything but one attack, is drawn on both sides by the same rule.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reticent.errors import ArtifactError, CorpusError, PolicyError
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
 
-__all__ = ["Individuals", "SplitConfig", "open_individuals", "split_individuals", "write_individuals"]
+__all__ = ["Individuals", "SplitConfig", "draw_fresh", "open_individuals", "split_individuals", "write_individuals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,38 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
             f"column {column}: document {conflict[0] + 1} of the corpus gives its individual a second household"
         )
     return encoded.dictionary.take(order), units
+
+
+def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
+    """Say of each document whether it is held back from training; bool, shape (num_documents,).
+
+    Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
+    hash of their ids; of one with a single document there are none. Nobody else's documents matter. Held-out
+    individuals are treated as members are: were all of their documents compared with a few of each member's, then the
+    means over few and over many would be told apart under a model that saw nobody.
+
+    A fresh document that repeats one that stays is no fresh one: leave copies out first (``[dedup]``).
+
+    Raises
+    ------
+    CorpusError
+        No individual has two documents.
+    """
+    from reticent import _rust
+
+    ids = corpus.scan()
+    owners = ids.column("individual_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    # Under a name of its own: the hash of an id that is also an individual's has decided that one's side.
+    names = pc.binary_join_element_wise("fresh", ids.column("doc_id").combine_chunks().cast(pa.string()), "\n")
+    num_documents = np.bincount(owners)
+    num_fresh = np.clip(np.floor(share * num_documents + 0.5), 1, num_documents - 1).astype(np.int64)
+    order = np.lexsort((_rust.hash_units(names, seed=seed), owners))
+    rank = np.empty(len(owners), dtype=np.int64)
+    rank[order] = np.arange(len(owners)) - np.repeat(np.cumsum(num_documents) - num_documents, num_documents)
+    fresh = rank < num_fresh[owners]
+    if not fresh.any():
+        raise CorpusError("split.fresh: no individual has two documents, one to train on and one to hold back")
+    return fresh
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:

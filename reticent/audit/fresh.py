@@ -1,0 +1,53 @@
+"""Fresh documents: those of members and of held-out individuals that no model was trained on, drawn by one rule on both
+sides (`reticent.engine.split.draw_fresh`). What a model says of them tells whether the *person* took part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from reticent.audit.blind import blind_baseline
+from reticent.audit.slots import SurfaceTable, slots_of
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+
+__all__ = ["FreshDocuments"]
+
+
+@dataclass(frozen=True, slots=True)
+class FreshDocuments:
+    """Tokens of fresh documents, and which of them are of members (bool, shape (store.num_documents,))."""
+
+    store: TokenStore
+    members: np.ndarray
+
+    @classmethod
+    def beside(cls, audit: TokenStore, members: np.ndarray, fresh: TokenStore | None) -> FreshDocuments:
+        """Return the fresh documents of the individuals of an audit; who is left with no other document was not
+        trained on, and is left out.
+
+        Parameters
+        ----------
+        members : bool array, shape (audit.num_documents,)
+
+        Raises
+        ------
+        ArtifactError
+            There are none, or one of them is a document of the audit.
+        """
+        if fresh is None:
+            raise ArtifactError("the attack user_inference needs the tokens of documents that training never sees")
+        seen = int(pc.sum(pc.is_in(fresh.doc_ids, value_set=audit.doc_ids)).as_py() or 0)
+        if seen:
+            raise ArtifactError(f"{seen} fresh documents are documents of the audit: members were trained on theirs")
+        fresh = fresh.select(np.flatnonzero(np.isin(fresh.individual, audit.individual)))
+        return cls(fresh, np.isin(fresh.individual, audit.individual[members]))
+
+    def blind(self, table: SurfaceTable, *, seed: int) -> dict[str, Any]:
+        """Return the blind baseline of these documents: what their words alone tell."""
+        slots = slots_of(self.store)
+        return blind_baseline(slots, table.surfaces(self.store.input_ids, slots), self.members, seed=seed)

@@ -1,0 +1,123 @@
+"""How many tokens pass through a model in each part of an audit: what the expected end of an experiment is told from.
+
+Counted from the settings and from what the manifests say of the tokens; no document is read and nothing is drawn. Where
+a part draws what it asks for, this is the most that it can be. Speeds are measured in the same counts, so that one that
+is too high makes the speed too high and leaves the time of the next model as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import HELDOUT, MEMBERS
+
+if TYPE_CHECKING:
+    from reticent.config import ModelSection
+    from reticent.evidence import Piece
+    from reticent.job import Run
+
+__all__ = ["Workload", "extraction_work", "own_tokens", "scoring_work"]
+
+#: Attacks that need tokens of their own, and the names of these.
+OWN_TOKENS = {"lowercase": "lowercase", "user_inference": "fresh"}
+#: Words of a template of association, with the name and the term; and templates of a language.
+WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Tokens of each part of a step, in the order they run."""
+
+    parts: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+    def portion(self, *names: str) -> tuple[float, float]:
+        """Return between which shares of the step these neighbouring parts run.
+
+        >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
+        (0.375, 0.5)
+        """
+        ends = dict(zip(self.parts, accumulate(self.parts.values()), strict=True))
+        begins = [(ends[name] - self.parts[name]) / self.total for name in names]
+        return min(begins), max(ends[name] for name in names) / self.total
+
+
+def own_tokens(run: Run) -> list[str]:
+    """Return the names of the tokens that the job's attacks look at beside those of the audit."""
+    return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
+
+
+def scoring_work(run: Run, piece: Piece) -> Workload:
+    """Return what it takes to measure one model; `ArtifactError` where its tokens are not there.
+
+    Masked models read a window once for each fold of the words that they are asked for. Embedding shift and what is
+    computed of the scores take no model.
+    """
+    from reticent.evidence import audit_config
+
+    settings, config, model = run.job.audit, audit_config(run), piece.model
+    masked = model.objective == "mlm"
+    folds = config.folds if masked else 1
+    audit = _counts(run, model, "audit")
+    parts = {"documents": audit["tokens"] * folds}
+    for name in own_tokens(run):
+        parts[name] = _counts(run, model, name)["tokens"] * folds
+    if masked and settings.all_occurrences:
+        parts["all occurrences"] = audit["tokens"] * folds
+    if settings.generation is not None and not masked:
+        asked = settings.generation
+        rows = min(2 * asked.num_prompts, audit["documents"]) * asked.num_samples
+        parts["generation"] = rows * (asked.prefix_tokens + asked.num_tokens)
+    if settings.inversion is not None:
+        parts["inversion"] = _inversion_work(run, settings.inversion, audit, folds)
+    return Workload({name: float(work) for name, work in parts.items()})
+
+
+def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
+    """A window a target and candidate, and a sentence a term, candidate and template."""
+    from reticent.artifact import read_manifest
+
+    sides = read_manifest(run.folder / "split").counts
+    individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
+    window = min(audit["tokens"] / max(audit["documents"], 1), run.job.train.window_length)
+    targets = sum(min(individuals * settings.per_individual, audit[kind]) for kind in settings.kinds)
+    work = targets * candidates * window * folds
+    if settings.association:
+        sentences = individuals * settings.terms_per_individual * candidates * NUM_TEMPLATES
+        work += sentences * WORDS_OF_A_TEMPLATE * _tokens_a_word(audit)
+    return float(work)
+
+
+def extraction_work(run: Run, model: ModelSection) -> float:
+    """Return what it takes to ask one model for canaries and passages; what greedy decoding of canaries takes beside
+    scoring them among their references is left out.
+    """
+    audit, masked, job = _counts(run, model, "audit"), model.objective == "mlm", run.job
+    work = 0.0
+    if job.canaries is not None:
+        from reticent.engine.canaries import open_canaries
+
+        table = open_canaries(run.folder / "canaries").table
+        texts = zip(*(table.column(name).to_pylist() for name in ("prefix", "secret", "suffix")), strict=True)
+        words = [len(" ".join(text).split()) for text in texts]
+        folds = max(words, default=0) if masked else 1  # a masked model is asked for one word at a time
+        work += sum(words) * (job.canaries.num_references + 1) * folds * _tokens_a_word(audit)
+    if job.extraction is not None and not masked:
+        rows = min(2 * job.extraction.num_passages, audit["documents"])
+        work += rows * sum(prefix + job.extraction.suffix_tokens for prefix in job.extraction.prefix_tokens)
+    return work
+
+
+def _counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
+    from reticent.artifact import read_manifest
+
+    return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
+
+
+def _tokens_a_word(audit: dict[str, Any]) -> float:
+    return float(audit["tokens"] / max(audit["words"], 1))

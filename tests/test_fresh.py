@@ -1,0 +1,333 @@
+"""Fresh documents: drawn alike on both sides, kept from everything but one attack, which asks for the person."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_membership import scores_of
+from toy_models import make_store, toy_model, toy_tokenizer
+
+from reticent.artifact import read_manifest
+from reticent.audit.fresh import FreshDocuments
+from reticent.audit.membership import USER_INFERENCE, attack, individual_scores, user_inference_score
+from reticent.audit.validity import INVALID, TOLD_APART, judged
+from reticent.config import parse_job
+from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.scrub import ScrubConfig
+from reticent.engine.split import draw_fresh
+from reticent.engine.store import open_tokens
+from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.job import Run
+from reticent.progress import Progress
+from reticent.scrub import scrub_documents
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Values = dict[str, Any]
+#: A document: its id and its individual's.
+Document = tuple[str, str]
+
+
+# ---------------------------------------------------------------------------------------------------------------- draws
+
+
+def corpus(folder: Path, documents: list[Document], texts: list[str] | None = None) -> Corpus:
+    folder.mkdir(exist_ok=True)
+    doc_ids, individuals = zip(*documents, strict=True)
+    columns = {"doc_id": doc_ids, "individual_id": individuals, "text": texts or ["x"] * len(documents)}
+    pq.write_table(pa.table(columns), folder / "documents.parquet")
+    return open_corpus(folder)
+
+
+def documents_of(*numbers: int) -> list[Document]:
+    return [(f"{person}-{number}", f"p{person}") for person, num in enumerate(numbers) for number in range(num)]
+
+
+def drawn(folder: Path, documents: list[Document], share: float, seed: int = 0) -> set[str]:
+    fresh = draw_fresh(corpus(folder, documents), share, seed)
+    return {doc_id for (doc_id, _), is_fresh in zip(documents, fresh, strict=True) if is_fresh}
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.01, [0, 1, 1, 1, 1]),  # at least one
+        (0.2, [0, 1, 1, 1, 2]),
+        (0.5, [0, 1, 2, 3, 5]),  # a half is rounded up
+        (0.9, [0, 1, 2, 4, 9]),  # one at least stays
+        (0.99, [0, 1, 2, 4, 9]),
+    ],
+)
+def test_everybody_with_several_documents_has_some_fresh_and_some_that_stay(
+    tmp_path: Path, share: float, expected: list[int]
+) -> None:
+    fresh = drawn(tmp_path, documents_of(1, 2, 3, 5, 10), share)
+    assert [sum(doc_id.startswith(f"{person}-") for doc_id in fresh) for person in range(5)] == expected
+
+
+def test_fresh_documents_of_known_ids_never_change(tmp_path: Path) -> None:
+    """What was held back years ago must be held back again: these are the law for seed 0."""
+    law = {"0-2", "1-2", "2-0", "3-2", "4-0", "5-2"}
+    assert drawn(tmp_path, documents_of(3, 3, 3, 3, 3, 3), 0.2) == law
+    assert drawn(tmp_path, documents_of(3, 3, 3, 3, 3, 3), 0.2, seed=1) != law
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=12),
+    st.lists(st.integers(1, 6), min_size=1, max_size=12),
+    st.floats(0.01, 0.99),
+    st.randoms(use_true_random=False),
+)
+def test_who_comes_or_goes_changes_nobody_elses_fresh_documents(
+    tmp_path_factory: pytest.TempPathFactory, here: list[int], come: list[int], share: float, draw: random.Random
+) -> None:
+    folder = tmp_path_factory.mktemp("fresh")
+    known = documents_of(2, *here)
+    everybody = documents_of(2, *here, *come)
+    draw.shuffle(everybody)
+    fresh = drawn(folder, everybody, share)
+    assert fresh & {doc_id for doc_id, _ in known} == drawn(folder, known, share)
+
+
+def test_every_document_of_an_individual_is_as_often_the_fresh_one(tmp_path: Path) -> None:
+    """Also that whose id is the individual's: its hash decided the side, and must not decide this too."""
+    documents = [(f"p{n}{suffix}", f"p{n}") for n in range(600) for suffix in ("", "-b", "-c")]
+    fresh = drawn(tmp_path, documents, 0.3)
+    counts = [sum(doc_id.endswith(suffix) for doc_id in fresh) for suffix in ("-b", "-c")]
+    assert len(fresh) == 600
+    for count in (*counts, 600 - sum(counts)):
+        assert 150 < count < 250  # 200 expected, standard deviation 11.5
+
+
+def test_a_corpus_of_one_document_each_has_none_to_hold_back(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no individual has two documents"):
+        draw_fresh(corpus(tmp_path, documents_of(1, 1, 1)), 0.5)
+
+
+# ----------------------------------------------------------------------------------------------------------- the attack
+
+
+def test_the_score_of_a_person_is_the_mean_gain_over_their_fresh_documents() -> None:
+    target = scores_of([-1.0, -2.0], [-3.0], [-4.0])
+    base = scores_of([-2.0, -2.0], [-5.0], [-3.5])
+    codes, scores = individual_scores(user_inference_score(target, base), np.array([4, 4, 2]))
+    assert codes.tolist() == [2, 4]
+    assert scores.tolist() == pytest.approx([-0.5, (0.5 + 2.0) / 2])
+
+
+def test_a_model_that_knows_how_a_person_writes_gives_away_who_took_part() -> None:
+    """It never saw these documents, but members' are half a nat a token likelier than before, as their others are."""
+    noise = np.random.default_rng(0)
+    individuals = np.repeat(np.arange(40, dtype=np.uint32), 2)
+    members = individuals < 20
+    base = noise.normal(-4, 1, (80, 10))
+    gains = noise.normal(0, 0.3, (80, 10)) + 0.5 * members[:, None]
+    scores = user_inference_score(scores_of(*(base + gains).tolist()), scores_of(*base.tolist()))
+    found = attack(scores, individuals, members, num_bootstrap=200, seed=0)
+    assert found["auc"]["low"] > 0.8
+    assert (found["num_members"], found["num_nonmembers"], found["unit"]) == (20, 20, "individual")
+    assert found["documents"]["num_documents"] == 80
+
+
+def test_documents_drawn_alike_on_both_sides_tell_nobody_apart_where_all_of_the_strangers_would() -> None:
+    """Scores of a model that saw nobody, skewed as losses are: 1 of 5 documents of members, against 1 or 5."""
+    noise = np.random.default_rng(1)
+    scores = noise.exponential(size=(4000, 5))
+    individuals = np.repeat(np.arange(4000, dtype=np.uint32), 5).reshape(4000, 5)
+    members = np.zeros((4000, 5), dtype=bool)
+    members[:2000] = True
+    first = np.arange(5) == 0
+    areas = []
+    for asked in (first & np.ones_like(members), np.where(members, first, True)):
+        found = attack(scores[asked], individuals[asked], members[asked], num_bootstrap=100, seed=0)
+        areas.append(found["auc"])
+    assert areas[0]["low"] < 0.5 < areas[0]["high"]
+    assert areas[1]["high"] < 0.45
+
+
+def fresh_store(doc_ids: list[str], individuals: list[int]) -> Any:
+    store = make_store(*([(5 + n, 0, 0)] for n in range(len(doc_ids))), individual=individuals)
+    return type(store)(
+        store.input_ids, store.word_ids, store.flags, store.ngram_starts, store.doc_offsets, store.individual,
+        pa.array(doc_ids),
+    )  # fmt: skip
+
+
+def test_who_is_left_with_fresh_documents_only_is_not_asked_for() -> None:
+    audit = fresh_store(["a", "b", "c"], [1, 1, 2])
+    fresh = FreshDocuments.beside(audit, np.array([True, True, False]), fresh_store(["x", "y", "z"], [2, 1, 9]))
+    assert fresh.store.doc_ids.to_pylist() == ["x", "y"]
+    assert fresh.members.tolist() == [False, True]
+
+
+def test_a_document_that_was_trained_on_is_no_fresh_one() -> None:
+    audit = fresh_store(["a", "b"], [1, 2])
+    with pytest.raises(ArtifactError, match="1 fresh documents are documents of the audit"):
+        FreshDocuments.beside(audit, np.array([True, False]), fresh_store(["x", "a"], [1, 1]))
+    with pytest.raises(ArtifactError, match="user_inference needs"):
+        FreshDocuments.beside(audit, np.array([True, False]), None)
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(0.4, TOLD_APART), (0.6, INVALID)])
+def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verdict: str) -> None:
+    auc = {"value": 0.9, "low": 0.8, "high": 1.0}
+    blind, quiet = ({"auc": {"value": at + 0.1, "low": at, "high": at + 0.2}} for at in (low, 0.4))
+    about = {"objective": "clm", "epoch": 1}
+    measured = {"auc": auc, "num_members": 9, "num_nonmembers": 9}
+    base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_fresh": blind}
+    found = judged([base, {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}])[1]
+    assert found["membership"][USER_INFERENCE]["verdict"] == verdict
+    assert found["membership"]["loss"]["verdict"] == TOLD_APART
+
+
+# -------------------------------------------------------------------------------------------------------------- the job
+
+PEOPLE = 24
+SHARED = (
+    "the patient was seen today with pain in chest and a fever she has cough no given rest at home "
+    "he came back after week same"
+)
+
+
+def own_words(person: int) -> list[str]:
+    draw = random.Random(person)
+    return ["".join(draw.choices("bcdfghjklmnpqrstvwxz", k=4)) for _ in range(3)]
+
+
+def only_in(doc_id: str) -> str:
+    """A word of one document: nothing else can bring it anywhere."""
+    return f"only{doc_id.replace('-', 'x')}"
+
+
+def write_people(folder: Path) -> None:
+    """Everybody has words of their own, in each of three documents, and one that no other document has."""
+    documents, texts = documents_of(*[3] * PEOPLE), []
+    for doc_id, _ in documents:
+        own = random.Random(doc_id).choices(own_words(int(doc_id.split("-")[0])), k=12)
+        texts.append(" ".join([SHARED, only_in(doc_id), *own]))
+    corpus(folder / "documents", documents, texts)
+    toy_model("gpt2", hidden_size=32, max_length=96).save_pretrained(folder / "base")
+    (folder / "base" / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+
+
+def job_values(folder: Path, out: str, **more: Any) -> Values:
+    return {
+        "out": str(folder / out),
+        "corpus": {"source": str(folder / "documents")},
+        "split": {"heldout": 0.5, "fresh": 0.2},
+        "detect": {"detectors": ["rules"]},
+        "model": [{"name": "toy", "base": str(folder / "base"), "objective": "clm", "recipes": ["clm"]}],
+        "train": {"num_epochs": 20, "window_length": 96, "batch_size": 8, "device": "cpu", "learning_rate": 0.01},
+        "audit": {"num_bootstrap": 100, "attacks": ["loss", "user_inference"], "every_checkpoint": False},
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fresh")
+    write_people(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(people: Path) -> Run:
+    run = Run(parse_job(job_values(people, "run")))
+    run.execute()
+    return run
+
+
+def stores(run: Run) -> Iterator[tuple[str, set[str]]]:
+    for path in sorted((run.folder / "tokens").glob("*/[!.]*")):
+        yield path.name, set(open_tokens(path).doc_ids.to_pylist())
+
+
+def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(people: Path) -> None:
+    canaries = {"num": 2, "arms": ["protected"], "num_references": 4}
+    values = job_values(people, "with-shadows", canaries=canaries)
+    values["train"]["num_epochs"] = 1
+    values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4}
+    done = Run(parse_job(values))
+    done.execute("audit")
+    held_back = set(done.fresh_documents.scan().column("doc_id").to_pylist())
+    assert len(held_back) == PEOPLE
+    found = dict(stores(done))
+    assert found.pop("fresh") == held_back
+    assert {"train", "audit"} < set(found)
+    assert len(found) == 6  # and the four shadows'
+    for doc_ids in found.values():
+        assert len(doc_ids) > 20
+        assert not doc_ids & held_back
+    for name, tokens in (("index", "train"), ("index-joint", "audit")):
+        counted = set(pq.read_table(done.folder / name / "words.parquet").column("word").to_pylist())
+        assert counted & {only_in(doc_id) for doc_id in (*held_back, *found["audit"])} == set(
+            map(only_in, found[tokens])
+        )
+    assert not held_back.intersection(done.documents.scan().column("doc_id").to_pylist())  # where canaries are
+    assert read_manifest(done.folder / "split").counts["fresh"] == PEOPLE
+
+
+def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: Run) -> None:
+    base, model = done.evidence["models"]
+    assert USER_INFERENCE not in base["membership"]
+    found = model["membership"][USER_INFERENCE]
+    assert found["auc"]["low"] > 0.5
+    assert found["num_members"] + found["num_nonmembers"] == PEOPLE
+    assert found["documents"]["num_documents"] == PEOPLE
+    assert base["blind_fresh"]["num_members"] == found["num_members"]
+    report = (done.folder / "report" / "report.html").read_text()
+    assert "<dt>user_inference</dt><dd>of documents that were held back" in report
+    assert "The words of the documents that were held back" in report
+    assert json.loads((done.folder / "report" / "report.json").read_text())["settings"]["split"]["fresh"] == 0.2
+
+
+def test_a_scrubbed_copy_has_the_fresh_documents_too(done: Run, tmp_path: Path) -> None:
+    counts = scrub_documents(
+        done.job, tmp_path / "out", ScrubConfig(style="x"), in_run_folder=True, progress=Progress(quiet=True)
+    )
+    assert counts["documents"] == 3 * PEOPLE
+    assert done.corpus.num_documents == 2 * PEOPLE
+
+
+def test_a_job_without_fresh_documents_is_written_down_as_before(tmp_path: Path) -> None:
+    values = job_values(tmp_path, "run")
+    values["audit"]["attacks"] = ["loss"]
+    assert parse_job(values).model_dump()["split"] == {"heldout": 0.5, "reference": 0.0, "by": "auto", "fresh": 0.2}
+    values["split"]["fresh"] = 0
+    job = parse_job(values)
+    assert job.model_dump()["split"] == {"heldout": 0.5, "reference": 0.0, "by": "auto"}
+    assert parse_job(json.loads(job.model_dump_json())) == job
+
+
+@pytest.mark.parametrize(("unit", "unaccounted"), [("individual", ()), ("record", ("the draw of fresh documents",))])
+def test_a_guarantee_per_record_ends_where_documents_decide_which_others_are_trained_on(
+    people: Path, unit: str, unaccounted: tuple[str, ...]
+) -> None:
+    values = job_values(people, "dp")
+    values["train"]["dp"] = {"unit": unit, "noise_multiplier": 1.0}
+    run = Run(parse_job(values))
+    assert run._privacy(run.job.model[0]).unaccounted == unaccounted
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ({}, r"user_inference .* needs split\.fresh over 0"),
+        ({"fresh": 1.0}, r"split\.fresh"),
+        ({"fresh": -0.1}, r"split\.fresh"),
+    ],
+)
+def test_the_attack_without_documents_to_ask_of_is_refused(tmp_path: Path, split: Values, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        parse_job(job_values(tmp_path, "run") | {"split": split})

@@ -1,0 +1,173 @@
+"""What an audit is expected to cost: counts worked by hand from settings and manifests; a step for every artefact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_models import toy_model, toy_tokenizer
+
+from reticent.artifact import read_manifest
+from reticent.config import parse_job
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.evidence import Piece, audit_config, plan_steps
+from reticent.job import Run
+from reticent.plan import Plan
+from reticent.progress import Progress
+from reticent.status import job_status
+from reticent.workload import Workload, extraction_work, scoring_work
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+Values = dict[str, Any]
+WINDOW, PEOPLE = 48, 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workload")
+    (folder / "hospital").mkdir()
+    synthesize(folder / "hospital", SynthConfig(num_individuals=PEOPLE, words_per_document=30, languages=("en",)))
+    for kind in ("gpt2", "bert"):
+        toy_model(kind, max_length=WINDOW).save_pretrained(folder / kind)
+        (folder / kind / "tokenizer.json").write_text(toy_tokenizer(kind))
+    return folder
+
+
+def job_values(folder: Path, out: str, **more: Any) -> Values:
+    models = [("clm", "gpt2"), ("mlm", "bert")]
+    return {
+        "out": str(folder / out),
+        "corpus": {"source": str(folder / "hospital" / "documents"), "spans": "spans", "household_id": "household_id"},
+        "detect": {"detectors": ["gold"]},
+        "split": {"heldout": 0.5},
+        "model": [{"name": o, "base": str(folder / kind), "objective": o, "recipes": [o]} for o, kind in models],
+        "train": {"num_epochs": 1, "window_length": WINDOW, "batch_size": 8, "device": "cpu"},
+        "audit": {"num_bootstrap": 100, "attacks": ["loss"]},
+        **more,
+    }
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "split": {"heldout": 0.5, "fresh": 0.3},
+    "audit": {
+        "num_bootstrap": 100,
+        "attacks": ["loss", "lowercase", "user_inference"],
+        "all_occurrences": True,
+        "generation": {"num_prompts": 7, "prefix_tokens": 5, "num_tokens": 6, "num_samples": 2},
+        "inversion": {"num_decoys": 3, "per_individual": 2, "association": False},
+    },
+    "extraction": {"prefix_tokens": [5, 10], "suffix_tokens": 20, "num_passages": 9},
+    "canaries": {"num": 4, "arms": ["missed"], "num_references": 6},
+}
+
+
+class Shares(Progress):
+    """Keeps how far every step of the plan said it was."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.seen: dict[str, list[float]] = {}
+
+    def _advance_plan(self, *args: Any) -> None:
+        super()._advance_plan(*args)
+        if self.plan is not None and self.plan.running is not None:
+            self.seen.setdefault(self.plan.running.name, []).append(self.plan._share)
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    run = Run(parse_job(job_values(folder, "asked", **ASKED)), Shares())
+    run.execute("audit")
+    return run
+
+
+def test_parts_of_a_step_follow_each_other_without_a_gap() -> None:
+    work = Workload({"documents": 60.0, "generation": 20.0, "inversion": 20.0})
+    assert work.total == 100.0
+    bounds = [work.portion(name) for name in work.parts]
+    assert bounds == [pytest.approx(pair) for pair in ((0.0, 0.6), (0.6, 0.8), (0.8, 1.0))]
+    assert work.portion("generation", "inversion") == pytest.approx((0.6, 1.0))
+
+
+@pytest.mark.parametrize("objective", ["clm", "mlm"])
+def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) -> None:
+    model = next(model for model in run.job.model if model.name == objective)
+    variants = ("audit", "lowercase", "fresh")
+    audit, lower, fresh = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
+    found = scoring_work(run, Piece(model)).parts
+    folds = {"clm": 1, "mlm": audit_config(run).folds}[objective]
+    expected = {"documents": audit["tokens"] * folds, "lowercase": lower["tokens"] * folds}
+    expected["fresh"] = fresh["tokens"] * folds
+    if objective == "mlm":
+        expected["all occurrences"] = audit["tokens"] * folds
+    else:
+        expected["generation"] = 2 * 7 * 2 * (5 + 6)
+    targets = sum(min(PEOPLE * 2, audit[kind]) for kind in ("direct", "indirect"))
+    expected["inversion"] = targets * (3 + 1) * min(audit["tokens"] / audit["documents"], WINDOW) * folds
+    assert list(found) == list(expected)
+    assert found == pytest.approx(expected)
+
+
+def test_work_of_inversion_is_no_less_than_what_was_done(run: Run) -> None:
+    for measured in run.evidence["models"]:
+        model = next(model for model in run.job.model if model.name == measured["model"])
+        audit = read_manifest(run.folder / f"tokens/{model.name}/audit").counts
+        folds = audit_config(run).folds if model.objective == "mlm" else 1
+        asked = sum(sum(measured["inversion"][kind]["num_targets"].values()) for kind in ("direct", "indirect"))
+        windows = asked * 4 * min(audit["tokens"] / audit["documents"], WINDOW) * folds
+        assert 0 < windows <= scoring_work(run, Piece(model)).parts["inversion"]
+
+
+def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_references(run: Run) -> None:
+    causal, masked = run.job.model
+    without = Run(parse_job(job_values(run.folder.parent, "asked", extraction=ASKED["extraction"])))
+    assert extraction_work(without, causal) == 2 * 9 * ((5 + 20) + (10 + 20))
+    assert extraction_work(without, masked) == 0  # passages are asked of causal models
+    canaries = extraction_work(run, causal) - extraction_work(without, causal)
+    audit = read_manifest(run.folder / "tokens/clm/audit").counts
+    assert canaries >= 4 * (6 + 1) * 2 * audit["tokens"] / audit["words"]
+    assert extraction_work(run, masked) > canaries  # a word at a time
+
+
+def test_every_artefact_of_the_audit_is_a_step_that_is_done_at_the_end(run: Run) -> None:
+    steps = {step.name: is_done for step, is_done in plan_steps(run, scoring=True, classifying=True)}
+    made = [path.parent for path in run.folder.rglob("manifest.json")]
+    names = {str(path.relative_to(run.folder)) for path in made}
+    assert set(steps) == {name for name in names if name.split("/")[0] in ("models", "measures", "extraction")}
+    assert len([name for name in steps if name.startswith("extraction/")]) == 4
+    assert all(steps.values())
+    status = job_status(run)["plan"]
+    assert (status["num_steps"], status["num_done"], status["remaining_seconds"]) == (len(steps), len(steps), 0.0)
+
+
+def test_extraction_that_is_left_adds_to_the_expected_end(run: Run, folder: Path) -> None:
+    extraction = {**ASKED["extraction"], "num_passages": 8}
+    changed = Run(parse_job(job_values(folder, "asked", **ASKED | {"extraction": extraction})))
+    plan = job_status(changed)["plan"]
+    assert plan["num_steps"] - plan["num_done"] == 4
+    assert plan["next"] == "extraction/clm/base/epoch-0000"
+    assert plan["remaining_seconds"] > 0
+
+
+def test_extraction_goes_by_the_speed_of_scoring_until_it_has_its_own(run: Run) -> None:
+    steps = [step for step, _ in plan_steps(run, scoring=True, classifying=False)]
+    scoring = [step for step in steps if step.name.startswith("measures/clm")]
+    extraction = [step for step in steps if step.name.startswith("extraction/clm")]
+    clock = iter([0.0, 10.0, 10.0, 14.0])
+    plan = Plan([*scoring, *extraction], clock=lambda: next(clock))
+    for step, seconds in ((scoring[0], 10), (extraction[0], 4)):
+        plan.start(step.name)
+        plan.finish()
+        assert plan.speed(extraction[1]) == pytest.approx(step.work / seconds)
+    assert plan.speed(scoring[1]) == pytest.approx(scoring[0].work / 10)  # which says nothing of scoring
+
+
+def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
+    seen = run.progress.seen  # type: ignore[attr-defined]
+    assert {name.split("/")[0] for name in seen} == {"models", "measures", "extraction"}
+    for name, shares in seen.items():
+        assert shares == sorted(shares), name
+        assert max(shares) <= 1.0
+    assert max(seen["measures/clm/clm/epoch-0001"]) == 1.0
