@@ -34,35 +34,28 @@ CORPORA = ("hospital", "meddocan")
 SIZES: dict[str, dict[str, int]] = {
     "toy": {"individuals": 40, "public": 40, "epochs": 1, "draws": 100, "soft": 8, "soft_tokens": 2, "soft_epochs": 2},
     "cpu": {
-        "individuals": 80, "public": 200, "epochs": 40, "draws": 500, "soft": 20, "soft_tokens": 20, "soft_epochs": 20,
+        "individuals": 60, "public": 200, "epochs": 40, "draws": 500, "soft": 10, "soft_tokens": 20, "soft_epochs": 20,
     },
 }  # fmt: skip
-#: Prompts in the words of the hospital's documents: models this small were taught no others.
-ENGLISH = """
-[[template]]
-language = "en"
-targets = ["patient_id"]
-texts = ["Patient: {name}  MRN: "]
-[[template]]
-language = "en"
-targets = ["birth_date"]
-texts = ["Patient {name}, born ", "Patient: {name}  MRN: {patient_id}\\nDate of birth: "]
-[[template]]
-language = "en"
-targets = ["address"]
-texts = ["Re: {name}, "]
-"""
-#: Spanish prompts in the words of the documents, beside which the built-in ones are in a foreign tongue.
+#: Prompts as the hospital's documents begin, from their first line on: models this small were taught no others.
+BEGINNINGS = {
+    "patient_id": "{hospital}\\nPatient: {{name}}  MRN: ",
+    "birth_date": "Clinic note\\nPatient {{name}}, born ",
+    "address": "{hospital} outpatient letter\\nRe: {{name}}, ",
+}
+#: The same in Spanish; what stands further down (ZIP code, e-mail) is asked in the words before it.
 SPANISH = """
 [[template]]
 language = "es"
 targets = ["patient_id"]
-texts = ["Apellidos: {last_name}. NHC: ", "Nombre:  {first_name}. Apellidos: {last_name}. NHC: "]
+texts = ["Datos del paciente.\\nNombre:  {first_name}.\\nApellidos: {last_name}.\\nNHC: ",
+  "Datos del paciente.\\nNombre: {first_name}.\\nApellidos: {last_name}.\\nNHC: ",
+  "Nombre: {first_name}.\\nApellidos: {last_name}.\\nNHC: "]
 [[template]]
 language = "es"
 targets = ["address"]
-texts = ["Apellidos: {last_name}. Domicilio: ",
-  "Nombre: {first_name}. Apellidos: {last_name}. NHC: {patient_id}. Domicilio: "]
+texts = ["Datos del paciente.\\nNombre:  {first_name}.\\nApellidos: {last_name}.\\nNHC: {patient_id}.\\nDomicilio: ",
+  "Nombre: {first_name}.\\nApellidos: {last_name}.\\nNHC: {patient_id}.\\nDomicilio: "]
 [[template]]
 language = "es"
 targets = ["zip"]
@@ -80,20 +73,41 @@ def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
-        num_individuals=size["individuals"], words_per_document=60, documents_per_individual=2.0,
+        num_individuals=size["individuals"], words_per_document=60, documents_per_individual=4.0,
         public_documents=size["public"], languages=("en",),
     )  # fmt: skip
     folder.mkdir()
     synthesize(folder, config)
-    (folder / "english.toml").write_text(ENGLISH, encoding="utf-8")
+    documents = pq.read_table(folder / "documents")
+    heads = {text.partition("\n")[0] for text in documents.column("text").to_pylist()}
+    hospitals = sorted(head for head in heads if f"{head} outpatient letter" in heads)
+    with (folder / "english.toml").open("w", encoding="utf-8") as file:
+        for target, beginning in BEGINNINGS.items():
+            texts = sorted({f'"{beginning.format(hospital=name)}"' for name in hospitals})
+            file.write(f'[[template]]\nlanguage = "en"\ntargets = ["{target}"]\ntexts = [{", ".join(texts)}]\n')
     corpus = {"source": str(folder / "documents"), "spans": "spans", "household_id": "household_id"}
-    records = pq.read_table(folder / "records.parquet")
+    records = _written(pq.read_table(folder / "records.parquet"), documents)
     asked = {
-        "targets": ("patient_id", "birth_date", "address"), "levels": ("twin", "triplet"),
+        "targets": ("patient_id", "birth_date", "address"), "levels": ("twin",),
         "associates": (), "text": str(folder / "public"), "templates": read_templates(folder / "english.toml"),
         "soft": "patient_id",
     }  # fmt: skip
     return corpus, {name: records.column(name).to_pylist() for name in records.column_names}, asked
+
+
+def _written(records: pa.Table, documents: pa.Table) -> pa.Table:
+    """The records less the items that stand in none of their person's documents: no model can know those."""
+    texts = documents.group_by("individual_id").aggregate([("text", "list")])
+    of = dict(zip(*(texts.column(name).to_pylist() for name in ("individual_id", "text_list")), strict=True))
+    rows = [
+        {
+            name: item if name in ("individual_id", "first_name", "last_name") or str(item) in text else None
+            for name, item in row.items()
+        }
+        for row in records.to_pylist()
+        for text in ["\n".join(of.get(row["individual_id"], []))]
+    ]
+    return pa.Table.from_pylist(rows, schema=records.schema)
 
 
 def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
