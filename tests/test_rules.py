@@ -225,8 +225,12 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ["DNI: no", "instead 123456"],
     ),
     "license": (
-        [("NºCol: 28 28 70973.", "28 28 70973"), ("driver's license number is F162823", "F162823")],
-        ["NºCol: no", "permis de 12"],
+        [
+            ("NºCol: 28 28 70973.", "28 28 70973"),
+            ("Marta Ortega MartínezNºCol: 06 06 85940.", "06 06 85940"),
+            ("driver's license number is F162823", "F162823"),
+        ],
+        ["NºCol: no", "permis de 12", "ProtoNoColumn: 281234"],
     ),
     "device": (
         [("serial number 864414.095,", "864414.095"), ("S/N: AB-123", "AB-123")],

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use memchr::memchr3_iter;
+use memchr::{memchr3_iter, memmem};
 use rayon::prelude::*;
 use regex_automata::meta::{Cache, Regex};
 use regex_automata::nfa::thompson::{self, NFA};
@@ -26,6 +26,8 @@ pub const LIMIT: usize = 256;
 const UNLIMITED: &str = "url";
 /// The one rule that is not tried where it begins (any word) but where its sign stands.
 const AT: &str = "email";
+/// A cue that forms write without a space behind a name ("MartínezNºCol: 28"): it is tried inside of a word too.
+const GLUED: &[u8] = b"NoCol";
 /// Bytes before the sign that are looked at.
 const MAX_LOCAL: usize = 64;
 /// Reported groups of an expression.
@@ -112,12 +114,14 @@ impl Scan<'_> {
         let mut blocks = BLOCKS.take();
         classify(self.text, &mut blocks, InstructionSet::detect());
         let mut signs = memchr3_iter(b'+', b'(', b'@', self.text).peekable();
+        let mut glued = memmem::find_iter(self.text, GLUED).peekable();
         let mut in_word = 0;
         for (number, block) in blocks.iter().enumerate() {
             let word = block.letter | block.digit | block.not_ascii;
             let mut places = word & !(word << 1 | in_word);
             in_word = word >> 63;
-            while let Some(at) = signs.next_if(|at| at / 64 == number) {
+            while let Some(at) = signs.next_if(|at| at / 64 == number).or_else(|| glued.next_if(|at| at / 64 == number))
+            {
                 places |= 1 << (at % 64);
             }
             while places != 0 {
@@ -145,7 +149,8 @@ impl Scan<'_> {
     fn everywhere(&mut self, active: Mask) {
         for at in 0..self.text.len() {
             let byte = self.text[at];
-            if matches!(byte, b'+' | b'(') || (is_word(byte) && parts(self.text, at)) {
+            let begins = is_word(byte) && parts(self.text, at);
+            if begins || matches!(byte, b'+' | b'(') || self.text[at..].starts_with(GLUED) {
                 for rule in (0..RULES.len()).filter(|&rule| active >> rule & 1 != 0) {
                     self.attempt(rule, at);
                 }
