@@ -122,7 +122,8 @@ def best_attack(
     draws = np.stack([own for _, own in measured.values()])
     draws = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
-    varies = (spread > 0) & (values > 0) & (values < 1)
+    fewest = np.array([_fewest(scores[name], is_member) for name in names])
+    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # one alone is the same in every draw
     reach = 0.0
     if varies.any():
         steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
@@ -133,7 +134,7 @@ def best_attack(
         if varies[number]:
             low, high = value - reach * spread[number], value + reach * spread[number]
         elif estimate.method == EXACT:
-            low, high = certain_auc_bounds(value, _fewest(scores[name], is_member), level)
+            low, high = certain_auc_bounds(value, int(fewest[number]), level)
         else:
             low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
         bounds.append((max(low, 0.0), min(high, 1.0)))
