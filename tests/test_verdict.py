@@ -86,6 +86,18 @@ def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
     assert outcome(verdict(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
+def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound() -> None:
+    found = evidence(STRONG)
+    sides = {"members": estimate(0.01, 0.0, 0.03, n=297), "heldout": estimate(0.0, 0.0, 0.6, n=3)}
+    found["models"][-1]["excess"]["both"] |= sides
+    found["models"][-1]["membership"]["loss"] |= {"num_members": 297, "num_nonmembers": 3}
+    gates = [gate("membership_auc", 0.6), gate("membership_auc", 0.1), gate("excess_leakage", 0.05)]
+    rows = verdict(found, gates)["results"]
+    assert [(row["outcome"], row["n"], row["upper"]) for row in rows] == [(NO_POWER, 3, None)] * 3
+    found["models"][-1]["membership"]["loss"] |= {"num_members": 295, "num_nonmembers": 5}
+    assert outcome(verdict(found, [gate("membership_auc", 0.6)])) == (PASS, False)
+
+
 def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:
     found = verdict(evidence(STRONG), [gate("membership_tpr", 0.05)])
     assert outcome(found) == (NO_POWER, False)

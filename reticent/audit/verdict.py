@@ -38,12 +38,14 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One number to judge, whether an attack that should succeed did, its name, and why the attack says nothing."""
+    """One number to judge, whether an attack that should succeed did, its name, why the attack says nothing, and people
+    on the smaller side where two are compared."""
 
     estimate: Mapping[str, Any] | None
     control: bool | None
     about: dict[str, Any]
     invalid: str | None = None
+    fewest: int | None = None
 
 
 def judge(
@@ -136,6 +138,9 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             elif outcome == FAIL and found.invalid:
                 reason += f", by an attack that is invalid: {found.invalid}"
             estimate = found.estimate or {"n": 0, "high": None}
+            if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
+                outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
+                estimate = {"n": found.fewest, "high": None}
             yield {
                 "model": name,
                 "recipe": recipe,
@@ -179,7 +184,8 @@ def _measured(gate: Mapping[str, Any], own: Pair, plain: Pair | None) -> Iterato
             twins = [] if plain is None else list(_estimates(gate, plain))
             control = next((shows for other, _, shows in twins if other == about), None)
             attack = own[0]["membership"].get(about.get("attack"), {})
-            yield _Measured(estimate, control, about, attack["why"] if attack.get("verdict") == INVALID else None)
+            invalid = attack["why"] if attack.get("verdict") == INVALID else None
+            yield _Measured(estimate, control, about, invalid, _fewest(gate, own[0], attack))
 
 
 def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, Any], Any, bool | None]]:
@@ -200,6 +206,16 @@ def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, 
             row = max(rows, key=lambda r: (r["prefix_tokens"], r["num_queries"] or 0))
             about = {"prefix_tokens": row["prefix_tokens"], "num_queries": row["num_queries"]}
             yield about, row["members"], _above(row["excess"], 0.0)
+
+
+def _fewest(gate: Mapping[str, Any], model: Mapping[str, Any], attack: Mapping[str, Any]) -> int | None:
+    """People on the smaller of the two sides that a number compares; None where it does not."""
+    if gate["measure"] == "excess_leakage":
+        part = model["excess"].get(gate["part"]) or {}
+        sides = [part[side]["n"] for side in ("members", "heldout") if side in part]
+    else:
+        sides = [attack[side] for side in ("num_members", "num_nonmembers") if side in attack]
+    return min(sides, default=None)
 
 
 def _epsilon(gate: Mapping[str, Any], own: Pair) -> Iterator[_Measured]:
