@@ -32,6 +32,7 @@ from reticent.audit.report import (
 )
 from reticent.audit.shadow import SHADOW_ATTACKS
 from reticent.audit.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
+from reticent.audit.validity import judged
 from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
 
@@ -810,6 +811,17 @@ def test_an_invalid_attack_neither_tells_apart_nor_reassures() -> None:
     assert "even the causal base model, which saw nobody, tells members from strangers" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
+
+
+@pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not told apart")])
+def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
+    models = judged([entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)])
+    assert {attack["verdict"] for attack in models[1]["membership"].values()} == {verdict}
+    said = findings(*models)
+    weak = verdict == "no power"
+    assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
+    assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
+    assert "cannot measurably be told: " in said["found"]
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:

@@ -104,6 +104,12 @@ def _only_invalid(model: Model) -> bool:
     return bool(attacks) and all(attack.get("verdict") == INVALID for attack in attacks)
 
 
+def _without_power(model: Model) -> bool:
+    """Whether no attack on it has shown that it would find anybody: a quiet one then says nothing."""
+    verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
+    return verdicts == {NO_POWER}
+
+
 def _utility(model: Model) -> float | None:
     measured = model["utility"]["heldout"].get(UTILITY[model["objective"]])
     return measured["value"] if has_value(measured) else None
@@ -154,7 +160,11 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
     if told:
         yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
     elif any(_strongest(m) for _, m in trained):
-        yield "Who was in the data could not be told better than by guessing."
+        weak = [r for r, m in trained if _without_power(m)]
+        opening = "Who was in the data could not be told better than by guessing"
+        if weak:
+            opening += f"; of {_listed(weak)} this says little, as no attack has shown that it would find anybody"
+        yield opening + "."
     unsaid = [r for r, m in trained if _only_invalid(m)]
     if unsaid:
         yield f"Who was in the data of {_listed(unsaid)} was not measured: the two sides differ without any model."
@@ -190,7 +200,11 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
     for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
                           (False, "Who took part cannot measurably be told")):  # fmt: skip
-        rows = [f"{r} {_area(a)}" for r, m in trained.items() if (a := _strongest(m)) and _told_apart(m) is told]
+        rows = [
+            f"{r} {_area(a)}{'' if told or not _without_power(m) else ', without power'}"
+            for r, m in trained.items()
+            if (a := _strongest(m)) and _told_apart(m) is told
+        ]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
     unsaid = [r for r, m in trained.items() if _only_invalid(m)]
