@@ -87,6 +87,8 @@ def test_the_best_attack_is_found_and_said_of_how_many() -> None:
     alone = clustered_auc(scores["strong"], np.arange(200), is_member, num_bootstrap=300)[0]
     assert best["auc"]["value"] == alone.value
     assert best["auc"]["high"] - best["auc"]["low"] > alone.high - alone.low  # type: ignore[operator]
+    assert best["intervals"]["strong"] == [best["auc"]["low"], best["auc"]["high"]]
+    assert best["intervals"]["weak"][0] < 0.5 < best["intervals"]["weak"][1]
 
 
 def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:

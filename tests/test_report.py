@@ -834,6 +834,19 @@ def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     assert "zlib" not in said["found"]
 
 
+def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> None:
+    one = entry("clm", excess=0.2, auc=0.65)  # by itself told apart
+    one["membership"]["loss"]["auc"] = estimate(0.65, 0.51, 0.8)
+    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": "invalid"}
+    intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
+    one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
+    said = findings(one)
+    assert "clm 65 % (48.0 to 82.0, attack loss)" in said["found"]
+    assert "can be told better than by guessing" not in said["short"]
+    kept = published({**tiny_audit(), "models": [one]})["models"][0]["best_attack"]["intervals"]
+    assert set(kept) == {"loss", "zlib"}, "an attack that is not published has no interval"
+
+
 def test_gates_and_canaries_stand_first() -> None:
     outcomes = ["fail", "no power", "no power", "pass"]
     audit = {**tiny_audit(), "verdict": {"results": [{"outcome": outcome} for outcome in outcomes]}}

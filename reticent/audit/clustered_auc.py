@@ -108,7 +108,8 @@ def best_attack(
 
     Returns
     -------
-    {"attack", "num_attacks", "auc": estimate}, or None where no attack has an area.
+    {"attack", "num_attacks", "auc": estimate, "intervals": attack -> [low, high]}, or None where no attack has an area.
+    The intervals hold at once, so also for the best of some of the attacks.
     """
     measured = {
         name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
@@ -146,7 +147,8 @@ def best_attack(
         n=measured[names[best]][0].n,
         method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
     )
-    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict()}
+    intervals = {name: [float(low), float(high)] for name, (low, high) in zip(names, bounds, strict=True)}
+    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict(), "intervals": intervals}
 
 
 def _fewest(scores: np.ndarray, is_member: np.ndarray) -> int:

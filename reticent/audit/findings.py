@@ -89,7 +89,13 @@ def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[s
     best = model.get("best_attack")
     if best and best["attack"] in attacks and has_value(best["auc"]):  # its interval holds for the best of several
         return best["attack"], best["auc"]
-    measured = [(name, attack["auc"]) for name, attack in attacks.items() if has_value(attack["auc"])]
+    # The best of those that are left is picked too: its interval is of those that hold at once.
+    ends = (best or {}).get("intervals") or {}
+    measured = [
+        (name, {**attack["auc"], **dict(zip(("low", "high"), ends.get(name, ()), strict=False))})
+        for name, attack in attacks.items()
+        if has_value(attack["auc"])
+    ]
     return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
 
 

@@ -213,6 +213,9 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
             measured["worst_group"] = None
     if model.get("best_attack") and model["best_attack"]["attack"] not in result["membership"]:
         result["best_attack"] = None
+    elif model.get("best_attack") and "intervals" in model["best_attack"]:
+        kept = {n: ends for n, ends in model["best_attack"]["intervals"].items() if n in result["membership"]}
+        result["best_attack"] = {**model["best_attack"], "intervals": kept}
     for name in ("blind", "blind_fresh"):
         if name in model and not _enough(model[name], cell):
             del result[name]
