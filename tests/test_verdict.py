@@ -119,6 +119,19 @@ def test_a_gate_about_nothing_has_no_power() -> None:
     assert outcome(verdict(evidence(STRONG), [])) == (None, False)
 
 
+@pytest.mark.parametrize("recipes", [None, ["ppclm", "dp-clm"]])
+def test_a_model_that_the_gates_attack_left_out_does_not_pass_in_silence(recipes: list[str] | None) -> None:
+    found = evidence(STRONG)
+    found["models"].append(model("dp-clm", 4, STRONG, estimate(0.0, -0.1, 0.1)))
+    for other in found["models"][1:-1]:
+        other["membership"]["rmia"] = other["membership"]["loss"]
+    result = verdict(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
+    rows = [(row["recipe"], row["attack"], row["outcome"]) for row in result["results"]]
+    assert rows == [("ppclm", "rmia", PASS), ("dp-clm", "rmia", NO_POWER)]
+    assert result["outcome"] == NO_POWER
+    assert "rmia" in verdict_lines(result)[1]
+
+
 def canaries(at_least: float, most: float, missed_low: float, protected: dict[str, Any]) -> dict[str, Any]:
     arms = {
         "protected": {"exposure": {"included": protected}, "excess_exposure": estimate(0.0, -1.0, 1.0),

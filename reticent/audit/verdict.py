@@ -131,7 +131,23 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             continue
         twin = next((other for other in last if other[0] == name and other[1] in PLAIN and other[2] == seed), None)
         plain = None if twin is None else (last[twin], canaries.get(twin))
-        for found in _measured(gate, (model, canaries.get(key)), plain):
+        rows = list(_measured(gate, (model, canaries.get(key)), plain))
+        if not rows and (
+            wanted or any(gate["attack"] in other["membership"] for k, other in last.items() if k[0] == name)
+        ):
+            # Named, or attacked beside it: silence would read as a pass.
+            yield {
+                "model": name,
+                "recipe": recipe,
+                "seed": seed,
+                "epoch": model["epoch"],
+                "n": 0,
+                "upper": None,
+                **({"attack": gate["attack"]} if gate["attack"] else {}),
+                "outcome": NO_POWER,
+                "reason": "this model is not measured so",
+            }
+        for found in rows:
             outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
             if outcome == PASS and found.invalid:
                 outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
