@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reticent.audit.extraction_page import extraction_html
 from reticent.audit.statistics import clopper_pearson
 from reticent.audit.validity import INVALID
 from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
@@ -150,6 +151,17 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
     found = verdict(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
     assert outcome(found)[0] == expected
     assert found["results"][0]["unit"] == "guesses"
+    row = found["results"][0]
+    assert (row["upper"], row["at_least"]) == (None, at_least), "a lower bound is not shown as an upper one"
+    assert (
+        f"of all that carries one canary (protected) at most 2 - ppclm of m, at least {at_least:.3g}, n = 40"
+        in (verdict_lines(found)[0])
+    )
+    assert "upper bound" not in verdict_lines(found)[0]
+    reasons = {PASS: "from above nothing is bounded", FAIL: "beyond the threshold", NO_POWER: "so few coins could not"}
+    assert reasons[expected] in row["reason"]
+    page = extraction_html({"verdict": {**found, "fixed_before_training": True}, "small_cell": 5})
+    assert f"<td>–<small>at least {at_least:.2f}</small></td>" in page
 
 
 @pytest.mark.parametrize(("missed_low", "expected"), [(5.0, PASS), (-0.5, NO_POWER)])

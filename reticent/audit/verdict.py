@@ -32,8 +32,11 @@ TITLES = {
     "extraction": "extraction rate",
     "np_extraction": "(n, p)-extraction rate",
     "exposure": "canary exposure in bits",
-    "epsilon": "empirical epsilon",
+    "epsilon": "empirical epsilon of all that carries one canary",
 }
+#: Of a lower bound on epsilon: why it passes, and why it could not.
+LOWER_BOUND = "more was not shown, though the coins could have shown it; from above nothing is bounded"
+TOO_FEW_COINS = "so few coins could not have shown more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ def verdict_lines(found: Mapping[str, Any]) -> list[str]:
         whose = " of ".join(str(row[key]) for key in ("recipe", "model") if row.get(key))
         what = " ".join(str(row[key]) for key in ("attack", "arm", "part") if row.get(key))
         upper = "" if row["upper"] is None else f", upper bound {row['upper']:.3g}"
+        if row.get("at_least") is not None:
+            upper = f", at least {row['at_least']:.3g}"
         line = f"{row['outcome']}: {TITLES[row['measure']]}{f' ({what})' if what else ''} at most {row['at_most']:g}"
         seed = "" if row.get("seed") is None else f", seed {row['seed']}"
         lines.append(f"{line}{f' - {whose}' if whose else ''}{seed}{upper}, n = {row['n']:,}: {row['reason']}")
@@ -157,17 +162,22 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
                 outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
                 estimate = {"n": found.fewest, "high": None}
+            bound: dict[str, Any] = {"upper": estimate["high"]}
+            if gate["measure"] == "epsilon":  # it is bounded from below only
+                bound = {"upper": None, "at_least": estimate["high"]}
+                few = outcome == NO_POWER and found.control is False
+                reason = LOWER_BOUND if outcome == PASS else TOO_FEW_COINS if few else reason
             yield {
                 "model": name,
                 "recipe": recipe,
                 "seed": seed,
                 "epoch": model["epoch"],
                 **found.about,
+                **bound,
                 "outcome": outcome,
                 "reason": reason,
                 "n": estimate["n"],
                 "unit": estimate.get("unit", "individuals"),
-                "upper": estimate["high"],
             }
 
 
