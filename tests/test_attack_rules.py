@@ -87,6 +87,8 @@ def test_the_best_attack_is_found_and_said_of_how_many() -> None:
     alone = clustered_auc(scores["strong"], np.arange(200), is_member, num_bootstrap=300)[0]
     assert best["auc"]["value"] == alone.value
     assert best["auc"]["high"] - best["auc"]["low"] > alone.high - alone.low  # type: ignore[operator]
+    assert best["intervals"]["strong"] == [best["auc"]["low"], best["auc"]["high"]]
+    assert best["intervals"]["weak"][0] < 0.5 < best["intervals"]["weak"][1]
 
 
 def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
@@ -96,6 +98,15 @@ def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
     assert (best["attack"], best["auc"]["value"], best["num_attacks"]) == ("a", 1.0, 1)
     assert best["auc"]["low"] == pytest.approx(0.05 ** (1 / 20))
     assert best_attack({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5) is None
+
+
+def test_one_individual_on_a_side_makes_no_attack_the_best() -> None:
+    is_member = np.arange(41) < 40
+    scores = {"a": np.arange(41.0)[::-1], "b": np.random.default_rng(0).normal(size=41)}
+    scores["a"][[38, 40]] = scores["a"][[40, 38]]  # an area of 0.95, and the one stranger is the same in every draw
+    best = best_attack(scores, np.arange(41), is_member, num_bootstrap=100)
+    assert best is not None
+    assert (best["auc"]["low"], best["auc"]["high"]) == (0.0, 1.0)
 
 
 # ------------------------------------------------------------------ groups of people

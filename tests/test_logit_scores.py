@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -96,6 +99,18 @@ def test_rows_are_shared_out_to_threads_without_a_difference() -> None:
             torch.set_num_threads(before)
     for other in found[1:]:
         assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+def test_a_fork_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    logits, true = torch.ones(8, 5), torch.zeros(8, dtype=torch.int64)
+    logit_scores._in_numba(logits, true)  # the threads are there
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        logit_scores._in_numba(logits, true)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_half_precision_goes_through_torch() -> None:

@@ -32,6 +32,7 @@ from reticent.audit.report import (
 )
 from reticent.audit.shadow import SHADOW_ATTACKS
 from reticent.audit.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
+from reticent.audit.validity import judged
 from reticent.engine.protect import POLICIES
 from reticent.errors import ArtifactError
 
@@ -535,6 +536,77 @@ def test_an_attack_on_few_people_is_left_out() -> None:
     assert set(published(audit)["models"][0]["membership"]) == {"loss"}
 
 
+def two_sides(members: dict[str, Any], heldout: dict[str, Any], n: int) -> dict[str, Any]:
+    excess = (members["value"] or 0) - (heldout["value"] or 0)
+    return {"members": members, "heldout": heldout, "excess": estimate(excess, excess - 0.1, excess + 0.1, n)}
+
+
+def test_a_side_that_is_closed_is_not_the_sum_of_the_other_and_the_difference() -> None:
+    few = two_sides(estimate(0.5, 0.1, 0.9, 2), estimate(0.1, 0.0, 0.2, 60), 62)
+    audit = tiny_audit()
+    audit["models"] = [model("clm", "clm", 16, leaked=20)]
+    audit["models"][0] |= {"excess": {"both": few}, "generated": {"num_prompts": {}, "excess": {"both": few}}}
+    rates = [{"measure": "discoverable", "asked": "all", **few}]
+    passages = {"num_passages": {}, "num_short": {}, "rates": rates}
+    audit["extraction"] = {"models": [{"passages": passages, "canaries": None}]}
+    found = published(audit)
+    for part in (
+        found["models"][0]["excess"]["both"],
+        found["models"][0]["generated"]["excess"]["both"],
+        found["extraction"]["models"][0]["passages"]["rates"][0],
+    ):
+        assert (part["members"]["value"], part["excess"]["value"], part["excess"]["n"]) == (None, None, None)
+        assert part["heldout"]["value"] == 0.1
+    assert published(found) == found
+
+
+def test_the_rate_of_a_category_in_which_few_leaked_is_not_in_its_excess() -> None:
+    own = {**estimate(0.99, 0.9, 1.0, 40), "num_identifiers": 200, "num_leaked": 2}
+    strangers = {"heldout": estimate(0.1, 0.0, 0.2, 40), "excess": estimate(-0.09, -0.2, 0.0, 80)}
+    audit = tiny_audit()
+    audit["models"][0]["by_category"] = {"NAME": {**own, "excess": strangers}}
+    found = published(audit)["models"][0]["by_category"]["NAME"]
+    assert (found["num_leaked"], found["bound"], found["excess"]["excess"]["value"]) == (None, "above", None)
+    audit["models"][0]["by_category"]["NAME"] |= {"num_leaked": 20, "value": 0.9}
+    assert published(audit)["models"][0]["by_category"]["NAME"]["excess"] == strangers
+
+
+def test_few_identifiers_that_were_told_are_not_in_the_difference() -> None:
+    top1 = two_sides(estimate(0.05, 0.0, 0.1, 30), estimate(0.2, 0.1, 0.3, 30), 60)
+    audit = tiny_audit()
+    audit["models"][0]["inversion"] = {
+        "direct": {"num_targets": {"members": 40, "heldout": 40}, "all": {"top1": top1}, "ordinary": {"top1": top1}}
+    }
+    found = published(audit)["models"][0]["inversion"]["direct"]["all"]["top1"]
+    assert (found["members"]["bound"], found["members"]["value"], found["excess"]["value"]) == ("below", 0.125, None)
+
+
+def test_a_passage_or_two_of_many_that_came_back_are_not_counted() -> None:
+    """Of 100 people with 10 passages each one came back: a rate of 0.001 is less than that of one person."""
+    pages = []
+    for back in (1, 4, 12, 30):
+        sides = two_sides(estimate(back / 1000, 0.0, 0.0, 100), estimate(0.0, 0.0, 0.03, 80), 180)
+        passages = {
+            "num_passages": {"members": 1000, "heldout": 800}, "num_short": {"members": 0, "heldout": 0},
+            "rates": [{"measure": "k_extractable", "asked": "all", **sides}],
+        }  # fmt: skip
+        audit = {**tiny_audit(), "extraction": {"models": [{"passages": passages, "canaries": None}]}}
+        pages.append(json.dumps(published(audit)["extraction"]))
+    assert len(set(pages)) == 1
+
+
+def test_few_members_named_at_a_low_false_positive_rate_are_not_counted() -> None:
+    pages = []
+    for named in (1, 4):
+        audit = tiny_audit()
+        attack = audit["models"][0]["membership"]["loss"]
+        attack["tpr_at_fpr"] = {"0.01": estimate(named / attack["num_members"], 0.0, 0.0, 1040), "0.001": None}
+        found = published(audit)["models"][0]["membership"]["loss"]["tpr_at_fpr"]
+        pages.append(json.dumps(found))
+        assert found["0.01"]["bound"] == "below"
+    assert len(set(pages)) == 1
+
+
 def test_the_threshold_is_the_jobs() -> None:
     audit = tiny_audit()
     audit["models"] = [model("ppclm", "clm", 4, leaked=6)]
@@ -741,6 +813,17 @@ def test_an_invalid_attack_neither_tells_apart_nor_reassures() -> None:
     assert "no attack of this audit succeeded" not in said["next"]
 
 
+@pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not told apart")])
+def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
+    models = judged([entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)])
+    assert {attack["verdict"] for attack in models[1]["membership"].values()} == {verdict}
+    said = findings(*models)
+    weak = verdict == "no power"
+    assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
+    assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
+    assert "cannot measurably be told: " in said["found"]
+
+
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one = entry("clm", excess=0.2, auc=0.6)
     (name, attack), *_ = one["membership"].items()
@@ -749,6 +832,19 @@ def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     said = findings(one)
     assert f"clm 60 % (50.0 to 70.0, attack {name})" in said["found"] or "cannot measurably be told" in said["found"]
     assert "zlib" not in said["found"]
+
+
+def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> None:
+    one = entry("clm", excess=0.2, auc=0.65)  # by itself told apart
+    one["membership"]["loss"]["auc"] = estimate(0.65, 0.51, 0.8)
+    one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": "invalid"}
+    intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
+    one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
+    said = findings(one)
+    assert "clm 65 % (48.0 to 82.0, attack loss)" in said["found"]
+    assert "can be told better than by guessing" not in said["short"]
+    kept = published({**tiny_audit(), "models": [one]})["models"][0]["best_attack"]["intervals"]
+    assert set(kept) == {"loss", "zlib"}, "an attack that is not published has no interval"
 
 
 def test_gates_and_canaries_stand_first() -> None:

@@ -36,6 +36,22 @@ def test_a_mean_keeps_the_individuals_and_tells_the_range_of_the_trainings() -> 
     assert found["seeds"] == {"n": 3, "low": 0.2, "high": 0.7, "sd": pytest.approx(0.2645751)}
 
 
+def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
+    def training(seed: int, best: str, loss: float, zlib: float) -> Entry:
+        areas = {"loss": loss, "zlib": zlib}
+        ends = {name: [area - 0.2, area + 0.2] for name, area in areas.items()}
+        auc = {**estimate(areas[best], *ends[best]), "method": "max-statistic"}
+        membership = {name: {"auc": estimate(area, area - 0.1, area + 0.1)} for name, area in areas.items()}
+        found = {"attack": best, "num_attacks": 2, "auc": auc, "intervals": ends}
+        return entry(seed, estimate(0.5, 0.4, 0.6), membership=membership, best_attack=found)
+
+    (merged,) = over_seeds([training(0, "loss", 0.7, 0.6), training(1, "zlib", 0.6, 0.9)])
+    best = merged["best_attack"]
+    assert (best["attack"], best["num_attacks"], best["auc"]["method"]) == ("zlib", 2, "max-statistic")
+    assert best["auc"]["value"] == merged["membership"]["zlib"]["auc"]["value"] == pytest.approx(0.75)
+    assert (best["auc"]["low"], best["auc"]["high"]) == (pytest.approx(0.55), pytest.approx(0.95))
+
+
 def test_one_training_stays_as_it_is() -> None:
     models = [entry(None, estimate(0.5, 0.4, 0.6), recipe="base", epoch=0), entry(3, estimate(0.5, 0.4, 0.6))]
     assert over_seeds(models) == models

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reticent.audit.extraction_page import extraction_html
 from reticent.audit.statistics import clopper_pearson
 from reticent.audit.validity import INVALID
 from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
@@ -86,6 +87,18 @@ def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
     assert outcome(verdict(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
+def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound() -> None:
+    found = evidence(STRONG)
+    sides = {"members": estimate(0.01, 0.0, 0.03, n=297), "heldout": estimate(0.0, 0.0, 0.6, n=3)}
+    found["models"][-1]["excess"]["both"] |= sides
+    found["models"][-1]["membership"]["loss"] |= {"num_members": 297, "num_nonmembers": 3}
+    gates = [gate("membership_auc", 0.6), gate("membership_auc", 0.1), gate("excess_leakage", 0.05)]
+    rows = verdict(found, gates)["results"]
+    assert [(row["outcome"], row["n"], row["upper"]) for row in rows] == [(NO_POWER, 3, None)] * 3
+    found["models"][-1]["membership"]["loss"] |= {"num_members": 295, "num_nonmembers": 5}
+    assert outcome(verdict(found, [gate("membership_auc", 0.6)])) == (PASS, False)
+
+
 def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:
     found = verdict(evidence(STRONG), [gate("membership_tpr", 0.05)])
     assert outcome(found) == (NO_POWER, False)
@@ -107,6 +120,19 @@ def test_a_gate_about_nothing_has_no_power() -> None:
     assert outcome(verdict(evidence(STRONG), [])) == (None, False)
 
 
+@pytest.mark.parametrize("recipes", [None, ["ppclm", "dp-clm"]])
+def test_a_model_that_the_gates_attack_left_out_does_not_pass_in_silence(recipes: list[str] | None) -> None:
+    found = evidence(STRONG)
+    found["models"].append(model("dp-clm", 4, STRONG, estimate(0.0, -0.1, 0.1)))
+    for other in found["models"][1:-1]:
+        other["membership"]["rmia"] = other["membership"]["loss"]
+    result = verdict(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
+    rows = [(row["recipe"], row["attack"], row["outcome"]) for row in result["results"]]
+    assert rows == [("ppclm", "rmia", PASS), ("dp-clm", "rmia", NO_POWER)]
+    assert result["outcome"] == NO_POWER
+    assert "rmia" in verdict_lines(result)[1]
+
+
 def canaries(at_least: float, most: float, missed_low: float, protected: dict[str, Any]) -> dict[str, Any]:
     arms = {
         "protected": {"exposure": {"included": protected}, "excess_exposure": estimate(0.0, -1.0, 1.0),
@@ -125,6 +151,17 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
     found = verdict(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
     assert outcome(found)[0] == expected
     assert found["results"][0]["unit"] == "guesses"
+    row = found["results"][0]
+    assert (row["upper"], row["at_least"]) == (None, at_least), "a lower bound is not shown as an upper one"
+    assert (
+        f"of all that carries one canary (protected) at most 2 - ppclm of m, at least {at_least:.3g}, n = 40"
+        in (verdict_lines(found)[0])
+    )
+    assert "upper bound" not in verdict_lines(found)[0]
+    reasons = {PASS: "from above nothing is bounded", FAIL: "beyond the threshold", NO_POWER: "so few coins could not"}
+    assert reasons[expected] in row["reason"]
+    page = extraction_html({"verdict": {**found, "fixed_before_training": True}, "small_cell": 5})
+    assert f"<td>–<small>at least {at_least:.2f}</small></td>" in page
 
 
 @pytest.mark.parametrize(("missed_low", "expected"), [(5.0, PASS), (-0.5, NO_POWER)])

@@ -108,7 +108,8 @@ def best_attack(
 
     Returns
     -------
-    {"attack", "num_attacks", "auc": estimate}, or None where no attack has an area.
+    {"attack", "num_attacks", "auc": estimate, "intervals": attack -> [low, high]}, or None where no attack has an area.
+    The intervals hold at once, so also for the best of some of the attacks.
     """
     measured = {
         name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
@@ -122,7 +123,8 @@ def best_attack(
     draws = np.stack([own for _, own in measured.values()])
     draws = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = draws.std(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(len(names))
-    varies = (spread > 0) & (values > 0) & (values < 1)
+    fewest = np.array([_fewest(scores[name], is_member) for name in names])
+    varies = (spread > 0) & (values > 0) & (values < 1) & (fewest > 1)  # one alone is the same in every draw
     reach = 0.0
     if varies.any():
         steps = np.abs(draws[varies] - values[varies, None]) / spread[varies, None]
@@ -133,7 +135,7 @@ def best_attack(
         if varies[number]:
             low, high = value - reach * spread[number], value + reach * spread[number]
         elif estimate.method == EXACT:
-            low, high = certain_auc_bounds(value, _fewest(scores[name], is_member), level)
+            low, high = certain_auc_bounds(value, int(fewest[number]), level)
         else:
             low, high = estimate.low or 0.0, 1.0 if estimate.high is None else estimate.high
         bounds.append((max(low, 0.0), min(high, 1.0)))
@@ -145,7 +147,8 @@ def best_attack(
         n=measured[names[best]][0].n,
         method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
     )
-    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict()}
+    intervals = {name: [float(low), float(high)] for name, (low, high) in zip(names, bounds, strict=True)}
+    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict(), "intervals": intervals}
 
 
 def _fewest(scores: np.ndarray, is_member: np.ndarray) -> int:

@@ -89,7 +89,13 @@ def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[s
     best = model.get("best_attack")
     if best and best["attack"] in attacks and has_value(best["auc"]):  # its interval holds for the best of several
         return best["attack"], best["auc"]
-    measured = [(name, attack["auc"]) for name, attack in attacks.items() if has_value(attack["auc"])]
+    # The best of those that are left is picked too: its interval is of those that hold at once.
+    ends = (best or {}).get("intervals") or {}
+    measured = [
+        (name, {**attack["auc"], **dict(zip(("low", "high"), ends.get(name, ()), strict=False))})
+        for name, attack in attacks.items()
+        if has_value(attack["auc"])
+    ]
     return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
 
 
@@ -102,6 +108,12 @@ def _only_invalid(model: Model) -> bool:
     """Whether no attack on it says anything about membership, since the two sides differ without it."""
     attacks = (model.get("membership") or {}).values()
     return bool(attacks) and all(attack.get("verdict") == INVALID for attack in attacks)
+
+
+def _without_power(model: Model) -> bool:
+    """Whether no attack on it has shown that it would find anybody: a quiet one then says nothing."""
+    verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
+    return verdicts == {NO_POWER}
 
 
 def _utility(model: Model) -> float | None:
@@ -154,7 +166,11 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
     if told:
         yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
     elif any(_strongest(m) for _, m in trained):
-        yield "Who was in the data could not be told better than by guessing."
+        weak = [r for r, m in trained if _without_power(m)]
+        opening = "Who was in the data could not be told better than by guessing"
+        if weak:
+            opening += f"; of {_listed(weak)} this says little, as no attack has shown that it would find anybody"
+        yield opening + "."
     unsaid = [r for r, m in trained if _only_invalid(m)]
     if unsaid:
         yield f"Who was in the data of {_listed(unsaid)} was not measured: the two sides differ without any model."
@@ -190,7 +206,11 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
     for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
                           (False, "Who took part cannot measurably be told")):  # fmt: skip
-        rows = [f"{r} {_area(a)}" for r, m in trained.items() if (a := _strongest(m)) and _told_apart(m) is told]
+        rows = [
+            f"{r} {_area(a)}{'' if told or not _without_power(m) else ', without power'}"
+            for r, m in trained.items()
+            if (a := _strongest(m)) and _told_apart(m) is told
+        ]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
     unsaid = [r for r, m in trained.items() if _only_invalid(m)]

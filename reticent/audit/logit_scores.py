@@ -8,6 +8,7 @@ exponential a logit; elsewhere, and in another precision, it is torch. Both have
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -73,6 +74,10 @@ def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tens
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(num_threads, thread_name_prefix="reticent-logits")
+
+
+# A fork has none of the threads, and would wait for them for ever.
+os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @_jit

@@ -54,9 +54,7 @@ def _publish_passages(model: dict[str, Any], cell: int) -> dict[str, Any]:
     rows = []
     for row in model["passages"]["rates"]:
         sides = {side: _share(row[side], row[side]["n"], cell) for side in ("members", "heldout")}
-        closed = any("bound" in side for side in sides.values())
-        excess = {**row["excess"], "value": None, "low": None, "high": None} if closed else row["excess"]
-        rows.append({**row, **sides, "excess": excess})
+        rows.append(_close_difference({**row, **sides}, cell))
     counts = {
         name: {side: _small(count, cell) for side, count in model["passages"][name].items()}
         for name in ("num_passages", "num_short")
@@ -79,8 +77,21 @@ def _clean(value: Any, cell: int) -> Any:
         for claim in FORBIDDEN:
             value = re.sub(re.escape(claim), "(withheld)", value, flags=re.IGNORECASE)
     elif isinstance(value, dict) and {"value", "low", "high", "n"} <= value.keys() and 0 < (value["n"] or 0) < cell:
-        return {**value, "value": None, "low": None, "high": None, "n": None, "method": f"fewer than {cell}"}
+        return _closed(value, cell)
+    elif isinstance(value, dict):
+        return _close_difference(value, cell)
     return value
+
+
+def _closed(estimate: dict[str, Any], cell: int) -> dict[str, Any]:
+    return {**estimate, "value": None, "low": None, "high": None, "n": None, "method": f"fewer than {cell}"}
+
+
+def _close_difference(found: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Two sides and their difference: where one is closed, the other and the difference would add up to it."""
+    sides = [side for name in ("members", "heldout") if isinstance(side := found.get(name), dict)]
+    closed = any("bound" in side or side.get("n", 0) is None for side in sides)
+    return {**found, "excess": _closed(found["excess"], cell)} if closed and "excess" in found else found
 
 
 def _without_folders(value: Any) -> Any:
@@ -106,10 +117,11 @@ def _share(estimate: dict[str, Any], total: int | None, cell: int) -> dict[str, 
     """A share of ``total`` people: closed at both ends, few who are and few who are not."""
     if estimate["value"] is None or not total:
         return estimate
+    # Of passages or other things that a person has several of, a rate can be less than one person's.
     count = round(estimate["value"] * total)
-    if 0 < count < cell:
+    if estimate["value"] > 0 and count < cell:
         return _bounded(estimate, cell / total, "below")
-    if 0 < total - count < cell:
+    if estimate["value"] < 1 and total - count < cell:
         return _bounded(estimate, 1 - cell / total, "above")
     return estimate
 
@@ -180,7 +192,7 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
         rows = [_publish_calls(row, cell) for row in model["low_cost"].get("by_graph_share", [])]
         result["low_cost"] = {**_publish_calls(model["low_cost"], cell), "by_graph_share": rows}
     if "by_category" in model:
-        result["by_category"] = {name: _publish_leaks(p, p, cell) for name, p in model["by_category"].items()}
+        result["by_category"] = {name: _publish_category(p, cell) for name, p in model["by_category"].items()}
     if "all_occurrences" in model:
         again = model["all_occurrences"]
         result["all_occurrences"] = {
@@ -192,7 +204,7 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
     if "inversion" in model:
         result["inversion"] = {name: _publish_exchanged(p, cell) for name, p in model["inversion"].items()}
     result["membership"] = {
-        name: {**measured, "roc": _without_few(measured, cell)}
+        name: {**measured, "roc": _without_few(measured, cell), **_low_rates(measured, cell)}
         for name, measured in (model.get("membership") or {}).items()
         if _enough(measured, cell)
     }
@@ -201,6 +213,9 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
             measured["worst_group"] = None
     if model.get("best_attack") and model["best_attack"]["attack"] not in result["membership"]:
         result["best_attack"] = None
+    elif model.get("best_attack") and "intervals" in model["best_attack"]:
+        kept = {n: ends for n, ends in model["best_attack"]["intervals"].items() if n in result["membership"]}
+        result["best_attack"] = {**model["best_attack"], "intervals": kept}
     for name in ("blind", "blind_fresh"):
         if name in model and not _enough(model[name], cell):
             del result[name]
@@ -232,8 +247,23 @@ def _publish_exchanged(found: dict[str, Any], cell: int) -> dict[str, Any]:
         if words in found:
             top1 = found[words]["top1"]
             sides = {side: _share(top1[side], found["num_targets"][side], cell) for side in ("members", "heldout")}
-            result[words] = {**found[words], "top1": {**top1, **sides}}
+            result[words] = {**found[words], "top1": _close_difference({**top1, **sides}, cell)}
     return result
+
+
+def _publish_category(found: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Privacy of a category, whose leak rate is also what strangers' and the excess add up to."""
+    result = _publish_leaks(found, found, cell)
+    if result["value"] is None or "bound" in result:
+        result["excess"] = {**result["excess"], "excess": _closed(result["excess"]["excess"], cell)}
+    return result
+
+
+def _low_rates(measured: dict[str, Any], cell: int) -> dict[str, Any]:
+    """Shares of the members that are named at low false-positive rates: no few of them."""
+    rates = measured.get("tpr_at_fpr") or {}
+    closed = {fpr: rate and _share(rate, measured["num_members"], cell) for fpr, rate in rates.items()}
+    return {"tpr_at_fpr": closed} if "tpr_at_fpr" in measured else {}
 
 
 def _publish_leaks(part: dict[str, Any], types: dict[str, Any], cell: int, key: str = "") -> dict[str, Any]:

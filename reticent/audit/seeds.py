@@ -47,10 +47,28 @@ def _merged(entries: Models, cell: int) -> dict[str, Any]:
         if key not in ("model", "seed", "name", "recipe", "objective", "epoch", "ledger")
     }
     merged |= {key: first[key] for key in ("model", "name", "recipe", "objective", "epoch") if key in first}
+    found = [entry.get("best_attack") or {} for entry in entries]
+    if len({best.get("attack") for best in found}) > 1:
+        merged["best_attack"] = _best_attack(found, merged.get("membership") or {})
     ledgers = [entry["ledger"] for entry in entries if entry.get("ledger")]
     merged["ledger"] = {key: sum(ledger[key] for ledger in ledgers) for key in ledgers[0]} if ledgers else None
     merged["seeds"] = [entry.get("seed") for entry in entries]
     return merged
+
+
+def _best_attack(found: Sequence[dict[str, Any]], membership: dict[str, Any]) -> dict[str, Any] | None:
+    """The best of the means, where each training has another best attack: a mean over these would be of no attack."""
+    of_all = [best.get("intervals") or {} for best in found]
+    known = [name for name, attack in membership.items() if attack["auc"]["value"] is not None]
+    names = [name for name in known if all(name in intervals for intervals in of_all)]
+    if not names:
+        return None
+    ends = {
+        name: [statistics.fmean(side) for side in zip(*(own[name] for own in of_all), strict=True)] for name in names
+    }
+    best = max(names, key=lambda name: ends[name][0])
+    auc = {**membership[best]["auc"], "low": ends[best][0], "high": ends[best][1], "method": found[0]["auc"]["method"]}
+    return {**found[0], "attack": best, "auc": auc, "intervals": ends}
 
 
 def _mean(values: Sequence[Any], cell: int) -> Any:

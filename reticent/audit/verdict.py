@@ -32,18 +32,23 @@ TITLES = {
     "extraction": "extraction rate",
     "np_extraction": "(n, p)-extraction rate",
     "exposure": "canary exposure in bits",
-    "epsilon": "empirical epsilon",
+    "epsilon": "empirical epsilon of all that carries one canary",
 }
+#: Of a lower bound on epsilon: why it passes, and why it could not.
+LOWER_BOUND = "more was not shown, though the coins could have shown it; from above nothing is bounded"
+TOO_FEW_COINS = "so few coins could not have shown more"
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One number to judge, whether an attack that should succeed did, its name, and why the attack says nothing."""
+    """One number to judge, whether an attack that should succeed did, its name, why the attack says nothing, and people
+    on the smaller side where two are compared."""
 
     estimate: Mapping[str, Any] | None
     control: bool | None
     about: dict[str, Any]
     invalid: str | None = None
+    fewest: int | None = None
 
 
 def judge(
@@ -113,6 +118,8 @@ def verdict_lines(found: Mapping[str, Any]) -> list[str]:
         whose = " of ".join(str(row[key]) for key in ("recipe", "model") if row.get(key))
         what = " ".join(str(row[key]) for key in ("attack", "arm", "part") if row.get(key))
         upper = "" if row["upper"] is None else f", upper bound {row['upper']:.3g}"
+        if row.get("at_least") is not None:
+            upper = f", at least {row['at_least']:.3g}"
         line = f"{row['outcome']}: {TITLES[row['measure']]}{f' ({what})' if what else ''} at most {row['at_most']:g}"
         seed = "" if row.get("seed") is None else f", seed {row['seed']}"
         lines.append(f"{line}{f' - {whose}' if whose else ''}{seed}{upper}, n = {row['n']:,}: {row['reason']}")
@@ -129,24 +136,48 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             continue
         twin = next((other for other in last if other[0] == name and other[1] in PLAIN and other[2] == seed), None)
         plain = None if twin is None else (last[twin], canaries.get(twin))
-        for found in _measured(gate, (model, canaries.get(key)), plain):
+        rows = list(_measured(gate, (model, canaries.get(key)), plain))
+        if not rows and (
+            wanted or any(gate["attack"] in other["membership"] for k, other in last.items() if k[0] == name)
+        ):
+            # Named, or attacked beside it: silence would read as a pass.
+            yield {
+                "model": name,
+                "recipe": recipe,
+                "seed": seed,
+                "epoch": model["epoch"],
+                "n": 0,
+                "upper": None,
+                **({"attack": gate["attack"]} if gate["attack"] else {}),
+                "outcome": NO_POWER,
+                "reason": "this model is not measured so",
+            }
+        for found in rows:
             outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
             if outcome == PASS and found.invalid:
                 outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
             elif outcome == FAIL and found.invalid:
                 reason += f", by an attack that is invalid: {found.invalid}"
             estimate = found.estimate or {"n": 0, "high": None}
+            if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
+                outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
+                estimate = {"n": found.fewest, "high": None}
+            bound: dict[str, Any] = {"upper": estimate["high"]}
+            if gate["measure"] == "epsilon":  # it is bounded from below only
+                bound = {"upper": None, "at_least": estimate["high"]}
+                few = outcome == NO_POWER and found.control is False
+                reason = LOWER_BOUND if outcome == PASS else TOO_FEW_COINS if few else reason
             yield {
                 "model": name,
                 "recipe": recipe,
                 "seed": seed,
                 "epoch": model["epoch"],
                 **found.about,
+                **bound,
                 "outcome": outcome,
                 "reason": reason,
                 "n": estimate["n"],
                 "unit": estimate.get("unit", "individuals"),
-                "upper": estimate["high"],
             }
 
 
@@ -179,7 +210,8 @@ def _measured(gate: Mapping[str, Any], own: Pair, plain: Pair | None) -> Iterato
             twins = [] if plain is None else list(_estimates(gate, plain))
             control = next((shows for other, _, shows in twins if other == about), None)
             attack = own[0]["membership"].get(about.get("attack"), {})
-            yield _Measured(estimate, control, about, attack["why"] if attack.get("verdict") == INVALID else None)
+            invalid = attack["why"] if attack.get("verdict") == INVALID else None
+            yield _Measured(estimate, control, about, invalid, _fewest(gate, own[0], attack))
 
 
 def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, Any], Any, bool | None]]:
@@ -200,6 +232,16 @@ def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, 
             row = max(rows, key=lambda r: (r["prefix_tokens"], r["num_queries"] or 0))
             about = {"prefix_tokens": row["prefix_tokens"], "num_queries": row["num_queries"]}
             yield about, row["members"], _above(row["excess"], 0.0)
+
+
+def _fewest(gate: Mapping[str, Any], model: Mapping[str, Any], attack: Mapping[str, Any]) -> int | None:
+    """People on the smaller of the two sides that a number compares; None where it does not."""
+    if gate["measure"] == "excess_leakage":
+        part = model["excess"].get(gate["part"]) or {}
+        sides = [part[side]["n"] for side in ("members", "heldout") if side in part]
+    else:
+        sides = [attack[side] for side in ("num_members", "num_nonmembers") if side in attack]
+    return min(sides, default=None)
 
 
 def _epsilon(gate: Mapping[str, Any], own: Pair) -> Iterator[_Measured]:
