@@ -794,6 +794,15 @@ def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
     assert "No unprotected causal model was trained beside the others" in said["sure"]
 
 
+def test_no_seed_is_published_from_which_the_sides_could_be_drawn_again() -> None:
+    audit = tiny_audit()
+    audit["settings"] = {**audit["settings"], "seed": 77, "canaries": {"num": 3, "seed": 78}, "train": {"seeds": [1]}}
+    settings = published(audit)["settings"]
+    assert "seed" not in settings
+    assert settings["canaries"] == {"num": 3}
+    assert settings["train"] == {"seeds": [1]}
+
+
 def invalid(model: dict[str, Any]) -> dict[str, Any]:
     attacks = {name: attack | {"verdict": "invalid"} for name, attack in model["membership"].items()}
     return {**model, "membership": attacks}

@@ -31,7 +31,8 @@ __all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "new_surface
 class GenerationConfig:
     """What is given and how it is continued: ``[audit.generation]``.
 
-    ``num_prompts`` documents of each side are begun with ``prefix_tokens`` tokens and continued ``num_samples`` times;
+    Up to ``num_prompts`` documents of the larger side, and the same share of the other, are begun with
+    ``prefix_tokens`` tokens and continued ``num_samples`` times;
     temperature 0 is greedy.
     """
 
@@ -52,7 +53,10 @@ class GenerationConfig:
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
-    """Return documents that are longer than a prompt, up to ``num_prompts`` of each side, int64, ascending.
+    """Return documents that are longer than a prompt, up to ``num_prompts`` of the larger side, int64, ascending.
+
+    Of both sides the same share is drawn: a document's beginning draws out its own words, and rates are over everybody,
+    so a side that is asked more densely would seem to leak more.
 
     Parameters
     ----------
@@ -60,11 +64,9 @@ def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfi
     """
     random = generator(seed, 23)
     long_enough = np.diff(store.doc_offsets) > config.prefix_tokens
-    drawn = []
-    for side in (members, ~members):
-        usable = np.flatnonzero(side & long_enough)
-        drawn.append(random.permutation(usable)[: config.num_prompts])
-    return np.sort(np.concatenate(drawn))
+    sides = [np.flatnonzero(side & long_enough) for side in (members, ~members)]
+    share = min(1.0, config.num_prompts / max(1, *map(len, sides)))
+    return np.sort(np.concatenate([random.permutation(side)[: round(share * len(side))] for side in sides]))
 
 
 def new_surfaces(
@@ -120,7 +122,7 @@ def generated_leakage(
     ----------
     slots, true : words of the store and their surfaces, numbered by ``table``
 
-    Cost: 2 x num_prompts x num_samples continuations of num_tokens tokens.
+    Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
     documents = draw_prompts(store, members, config, seed)
     prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)

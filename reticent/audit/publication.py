@@ -19,7 +19,8 @@ FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-co
 
 
 def published(audit: dict[str, Any]) -> dict[str, Any]:
-    """Return the audit as it may leave: small cells closed, single people out of distributions, paths shortened.
+    """Return the audit as it may leave: small cells closed, single people out of distributions, paths shortened,
+    seeds kept back.
 
     A count from 1 to below the threshold becomes None. A rate that would give it away becomes the rate the threshold
     itself would give, marked ``"bound": "above"`` or ``"below"``, with an interval that reaches to 1 or 0. A rate over
@@ -30,7 +31,7 @@ def published(audit: dict[str, Any]) -> dict[str, Any]:
     return {
         **audit,
         "small_cell": cell,
-        "settings": _every(audit["settings"], _without_folders),
+        "settings": _every(audit["settings"], lambda value: _without_seeds(_without_folders(value))),
         "corpus": published_corpus(audit["corpus"], cell),
         "models": [_publish_model(model, cell) for model in audit["models"]],
         **({"extraction": _publish_extraction(audit["extraction"], cell)} if "extraction" in audit else {}),
@@ -99,6 +100,11 @@ def _without_folders(value: Any) -> Any:
     if isinstance(value, str) and re.match(r"(?:[a-z]+://|\.{0,2}/|~|[A-Za-z]:[\\/])", value):
         return "…/" + re.split(r"[\\/]", value.rstrip("\\/"))[-1]
     return value
+
+
+def _without_seeds(value: Any) -> Any:
+    """The sides, and the coins of canaries, are functions of seed and ids: who had both would know who was a member."""
+    return {key: inner for key, inner in value.items() if key != "seed"} if isinstance(value, dict) else value
 
 
 def _small(count: int | None, cell: int) -> int | None:

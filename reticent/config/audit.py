@@ -42,7 +42,7 @@ class GenerationSection(Section):
     job has this section.
     """
 
-    num_prompts: int = Field(default=200, ge=1, description="documents of each side")
+    num_prompts: int = Field(default=200, ge=1, description="documents of the larger side; of the other the same share")
     prefix_tokens: int = Field(default=16, ge=1)
     num_tokens: int = Field(default=64, ge=1)
     num_samples: int = Field(default=1, ge=1)
