@@ -31,6 +31,7 @@ __all__ = [
     "load_tokenizer",
     "logits_at",
     "logits_of",
+    "max_positions",
     "special_ids",
     "tokenizer_json_of",
 ]
@@ -208,9 +209,15 @@ def check_fit(
             raise TrainingError(
                 "the tokens were made with another tokenizer than the model's; run protect again for it"
             )
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if positions is not None and window_length > positions:
-        raise TrainingError(f"window_length {window_length} is longer than the model's {positions} positions")
+    if window_length > max_positions(model):
+        raise TrainingError(
+            f"window_length {window_length} is longer than the model's {max_positions(model)} positions"
+        )
+
+
+def max_positions(model: PreTrainedModel) -> int:
+    """Return how many tokens a model reads at once; a number beyond all texts where it sets no limit."""
+    return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:
