@@ -58,6 +58,7 @@ if kill.available():
     result["every change"] = counted(kill.kill_at_every_change(artefact["artefact"]))
     result["full disk"] = counted(kill.fill_all(artefact))
 engine = kill.make_cases(folder, ("engine",))
+result["imported"] = {"by the engine": {name: name in sys.modules for name in ("pyarrow", "torch", "transformers")}}
 result["killed"] = counted(kill.kill_all(engine, 21, seed=0))
 result["unwiped"] = sabotaged("_mend", lambda path: None, one)
 result["forgetful"] = sabotaged("is_current", lambda *_, **__: False, one)
@@ -108,6 +109,11 @@ def test_a_run_killed_at_any_moment_ends_as_one_that_was_not(trials: Tables) -> 
     assert counts(trials, "killed")["trials"] >= 20
     assert counts(trials, "killed").get("already done", 0) < 10  # or they were not killed
     assert len(trials["killed"]["rows"]) == 3  # over nothing, over an old result, and back to it
+
+
+def test_tokens_are_protected_without_importing_torch(trials: Tables) -> None:
+    imported = trials["imported"]["by the engine"]  # before any trial this process imports all that the job did
+    assert imported == {"pyarrow": True, "torch": False, "transformers": False}
 
 
 @needs_watching

@@ -33,7 +33,6 @@ __all__ = [
     "logits_of",
     "max_positions",
     "special_ids",
-    "tokenizer_json_of",
 ]
 
 
@@ -159,14 +158,6 @@ def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
         if present:
             found[role] = present[0]
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **found)
-
-
-def tokenizer_json_of(source: str | Path) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
-    file = Path(source) / "tokenizer.json"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    return load_tokenizer(source).backend_tokenizer.to_str()
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
