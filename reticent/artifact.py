@@ -29,6 +29,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -426,14 +427,8 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
         file.chmod(0o600)
         _sync(file)
         files[str(file.relative_to(folder))] = {"sha256": _hash_file(file), "num_bytes": file.stat().st_size}
-    versions = {}
-    for name in ("reticent", *PACKAGES):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": _format_of(kind), "config": config}
-    content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions}
+    content |= {"inputs": inputs, "files": files, "counts": counts, "versions": _versions()}
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)
@@ -441,6 +436,16 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
     for directory in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         directory.chmod(0o700)
         _sync(directory)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
+    found = {}
+    for name in ("reticent", *PACKAGES):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _replace(path: Path, temporary: Path) -> None:

@@ -33,7 +33,8 @@ class Run(Preparation):
     def execute(self, until: str = "report", *, alone: bool = False) -> Path:
         """Run every stage up to and including ``until``; returns the run folder.
 
-        With ``alone`` only deduplication goes before it: what looks at documents one by one needs no split.
+        With ``alone`` only deduplication goes before it: what looks at documents one by one needs no split, unless
+        canaries are planted in some of them.
         """
         if until not in STAGES:
             raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
@@ -56,6 +57,7 @@ class Run(Preparation):
 
             read_labels(self.whole_corpus, self.job)
         self.prepare_folder()
+        alone = alone and self.job.canaries is None
         with ExitStack() as stack:
             for stage in ("dedup", until) if alone else STAGES[: STAGES.index(until) + 1]:
                 if stage == "train":

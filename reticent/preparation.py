@@ -322,7 +322,7 @@ class Preparation(RunFolder):
         return {"base": self.fingerprint_at(Path(base)) if Path(base).exists() else base}
 
     def _tokenizer_json(self, model: ModelSection) -> str:
-        from reticent.trainer.models import tokenizer_json_of
+        from reticent.trainer.tokenizer_json import tokenizer_json_of
 
         return tokenizer_json_of(self._base(model))
 

@@ -34,14 +34,15 @@ def scrub_documents(
 ) -> dict[str, Any]:
     """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
 
-    Copies that the job's deduplication leaves out and documents in quarantine are not among them.
+    Copies that the job's deduplication leaves out and documents in quarantine are not among them; canaries of the job
+    do not stand in them, and documents that it holds back from training do.
 
     Parameters
     ----------
     in_run_folder : bool
-        The spans of the run folder ``job.out`` are taken, and brought up to date first. Otherwise the job's detectors
-        run in a folder inside the unfinished artefact, and their spans, which tell where the identifiers were, are
-        wiped.
+        The spans of the run folder ``job.out`` are taken, and brought up to date first. Otherwise, or where the job
+        trains on other documents than it was given, its detectors run in a folder inside the unfinished artefact, and
+        their spans, which tell where the identifiers were, are wiped.
     key : 32 bytes, optional
         By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
 
@@ -58,7 +59,7 @@ def scrub_documents(
     from reticent.job import Run
 
     out = Path(out)
-    if job.split.fresh:  # what a training holds back is handed on scrubbed like the rest, and nothing is planted
+    if job.split.fresh or job.canaries is not None:  # documents as they were given: none held back, nothing planted
         job, in_run_folder = job.model_copy(update={"split": SplitSection(), "canaries": None}), False
     run = Run(job, progress)
     place = os.path.realpath(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError
+from reticent.trainer.windows import SpecialIds
 from tests.test_inversion import (
     CAUSAL,
     CONDITIONS,
@@ -120,6 +122,42 @@ def test_a_masked_model_is_asked_for_the_whole_term_at_once() -> None:
     assert scores == pytest.approx(np.full((PEOPLE, 8), -np.log(len(VOCABULARY))), abs=1e-4)
     assert len(seen) == PEOPLE * 8
     assert all(row[-3:] == [ID["[MASK]"], ID["."], ID["[SEP]"]] for row in seen)
+
+
+@pytest.mark.parametrize(("special", "room"), [(CAUSAL, 5), (MASKED, 6)])
+def test_pairs_whose_sentences_the_model_has_no_room_for_are_left_out_and_counted(
+    special: SpecialIds, room: int
+) -> None:
+    """The sentences of odd individuals have one token more than the model has positions."""
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    causal, size = special is CAUSAL, len(tokenizer())
+    no_ends = {"bos_token_id": None, "eos_token_id": None}
+    tiny = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model: Any = (
+        GPT2LMHeadModel(GPT2Config(vocab_size=size, n_embd=16, n_layer=1, n_head=2, n_positions=room, **no_ends))
+        if causal
+        else BertForMaskedLM(BertConfig(vocab_size=size, max_position_embeddings=room, **tiny))
+    ).eval()
+    store, pairs = drawn()
+    is_odd = pairs.individuals % 2 == 1
+    pairs = replace(pairs, name_lengths=np.where(is_odd, 2, 1))
+    of_one, of_all = (
+        association(model, store, pairs, tokenizer(), special, TEMPLATES, causal=causal, batch_size=batch_size)
+        for batch_size in (1, 1000)
+    )
+    of_two = association(
+        model, store, pairs, tokenizer(), special, ["{name} {term}", "patient {name} {term} ."], causal=causal
+    )
+    for scores in (of_one, of_all, of_two):
+        assert np.array_equal(np.isnan(scores), np.repeat(is_odd[:, None], 8, axis=1))
+    assert of_one == pytest.approx(of_all, nan_ok=True, abs=1e-5)
+    found = pair_rates(pairs, of_all, ~is_odd, num_bootstrap=100, seed=0)
+    assert found["num_terms"] == {"members": PEOPLE // 2, "heldout": 0}
+    assert found["num_too_long"] == PEOPLE // 2
+    assert found["rate"]["members"]["value"] is not None
+    assert found["rate"]["heldout"]["value"] is None
 
 
 def test_built_in_templates_put_the_name_before_the_term() -> None:

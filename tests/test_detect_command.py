@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.engine.schema import SPAN_TYPE
+from reticent.engine.synthetic import SynthConfig, synthesize
 from tests.command import command
 
 SECRET = "Zyxwvut"
@@ -132,6 +133,20 @@ def test_spans_are_kept_in_a_run_folder_that_other_commands_go_on_with(
     job.write_text(f'out = "{tmp_path / "other"}"\n[corpus]\nsource = "{documents}"\nspans = "marks"\n')
     assert found(job, "--evaluate")["evaluation"]["missed"] == {"NAME": 2}
     assert (tmp_path / "other" / "spans" / "spans.parquet").exists()
+
+
+def test_a_job_with_canaries_has_them_planted_before_anything_is_looked_for(
+    tmp_path: Path, found: Callable[..., Any]
+) -> None:
+    synthesize(tmp_path, SynthConfig(num_individuals=80, words_per_document=20))
+    run, job = tmp_path / "run", tmp_path / "job.toml"
+    job.write_text(f'out = "{run}"\ncorpus.source = "{tmp_path / "documents"}"\ncanaries.num = 4\n')
+    first = found(job)
+    spans = (run / "spans" / "spans.parquet").stat()
+    assert (run / "canaries").is_dir()
+    assert command("run", job, "--until", "detect", "-q") == 0
+    assert (run / "spans" / "spans.parquet").stat() == spans  # the same spans serve the job
+    assert found(job) == first
 
 
 @pytest.mark.parametrize(

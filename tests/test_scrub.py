@@ -204,6 +204,21 @@ def test_run_folder_gives_its_spans_and_columns(synth: Path, tmp_path: Path) -> 
     assert command("scrub", run, "--out", out, "--detector", "rules") == 2
 
 
+def test_what_a_job_plants_or_holds_back_changes_nothing_that_is_scrubbed(synth: Path, tmp_path: Path) -> None:
+    job, more = tmp_path / "job.toml", '[detect]\ndetectors = ["gold"]\n'
+    corpus = f'[corpus]\nsource = "{synth}"\nspans = "spans"\nhousehold_id = "household_id"\nlabel = "label"\n'
+    for name, own in (("plain", ""), ("planted", "[canaries]\nnum = 4\n"), ("held-back", "[split]\nfresh = 0.5\n")):
+        run = tmp_path / name
+        job.write_text(f'out = "{run}"\n' + corpus + more + own)
+        for number in range(2):  # where the run folder has nothing, and where it has what the job trains on
+            out = tmp_path / f"{name}-{number}"
+            assert command("scrub", job, "--out", out, "--style", "tag", "-q") == 0
+            assert rows_of(out / "documents") == rows_of(tmp_path / "plain-0" / "documents")
+            if number == 0:
+                assert command("run", job, "--until", "detect", "-q") == 0
+        assert (run / "canaries").exists() == (name == "planted")
+
+
 def write(path: Path, texts: list[str], spans: list[list[dict[str, Any]]]) -> Path:
     table = {
         "doc_id": [f"d{row}" for row in range(len(texts))],

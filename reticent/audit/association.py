@@ -28,6 +28,7 @@ from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError, TrainingError
+from reticent.trainer.models import max_positions
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -182,8 +183,9 @@ def association(
 ) -> np.ndarray:
     """Return log p(term | name, template), the mean over templates; float64, shape (P, m + 1).
 
-    A masked model is asked for all tokens of the term at once. Cost: a forward pass a term, candidate and template;
-    texts are tokenised in batches of ``batch_size``.
+    NaN in the row of a pair that makes a sentence longer than the model's positions, whichever name it has. A masked
+    model is asked for all tokens of the term at once. Cost: a forward pass a term, candidate and template; texts are
+    tokenised in batches of ``batch_size``.
     """
     mask = special.mask
     if not causal and mask is None:
@@ -203,8 +205,16 @@ def association(
             texts = [b + t + after for b, t in zip(before, terms.tolist(), strict=True)]
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
             ids, groups, attention = _dress(backend.encode_batch(texts, add_special_tokens=False), spans, special)
+            lengths = attention.sum(axis=1)
+            # A term is compared among its names: where one has no room, the others say nothing.
+            fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
+            width = int(lengths[fits].max(initial=1))
+            ids, groups, attention = (array[fits, :width] for array in (ids, groups, attention))
             read = ids if causal or mask is None else np.where(groups >= 0, mask, ids)
-            found = sum_log_probs(model, read, ids, groups, causal=causal, attention=None if causal else attention)
+            found = np.full((len(fits), 1), np.nan)
+            found[fits] = sum_log_probs(
+                model, read, ids, groups, causal=causal, attention=None if causal else attention
+            )  # fmt: skip
             scores[rows] += found.reshape(-1, num_candidates) / len(templates)
     return scores
 
@@ -240,15 +250,18 @@ def pair_rates(pairs: Pairs, scores: np.ndarray, is_member: np.ndarray, **option
 
     Parameters
     ----------
-    scores : shape (P, m + 1), of `association`; is_member : bool array, shape (P,)
+    scores : shape (P, m + 1), of `association`; rows of NaN are left out and counted
+    is_member : bool array, shape (P,)
     options : num_bootstrap, seed
     """
-    scores = np.round(scores, DIGITS)
+    fits = ~np.isnan(scores).any(axis=1)
+    scores, individuals, is_member = np.round(scores[fits], DIGITS), pairs.individuals[fits], is_member[fits]
     below, ties = ((compare(scores[:, 1:], scores[:, :1])).mean(axis=1) for compare in (np.less, np.equal))
     return {
-        "rate": two_sides(below + ties / 2, pairs.individuals, is_member, limit=1.0, **options),
+        "rate": two_sides(below + ties / 2, individuals, is_member, limit=1.0, **options),
         "num_decoys": scores.shape[1] - 1,
         "num_terms": {"members": int(is_member.sum()), "heldout": int((~is_member).sum())},
         "num_eligible": pairs.num_eligible,
         "num_unmatched": pairs.num_unmatched,
+        "num_too_long": int(np.count_nonzero(~fits)),
     }

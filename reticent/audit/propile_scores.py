@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from reticent.errors import PolicyError, TrainingError
-from reticent.trainer.models import head_alone, logits_at, special_ids
+from reticent.trainer.models import head_alone, logits_at, max_positions, special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -83,10 +83,6 @@ def encode_pairs(
     return Pairs(left, right, len(mixed))
 
 
-def _max_positions(model: PreTrainedModel) -> int:
-    return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
-
-
 def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
     """Rows of one length at a time, those of equal ``ties`` side by side, as many as ``budget`` tokens hold of
     ``length + more`` each."""
@@ -130,7 +126,7 @@ def score_causal_pairs(
     num_targets = pairs.num_target_tokens
     num_soft = 0 if soft is None else len(soft)
     scores = np.full(len(pairs), np.nan)
-    fits = (lengths + num_targets + num_soft <= _max_positions(model)) & (num_targets > 0) & (lengths + num_soft > 0)
+    fits = (lengths + num_targets + num_soft <= max_positions(model)) & (num_targets > 0) & (lengths + num_soft > 0)
     usable, done = np.flatnonzero(fits), 0
     longest = int(num_targets.max(initial=0)) + num_soft
     for chosen in _batches(lengths[usable], prompt_of[usable], longest, batch_tokens or BATCH_TOKENS[kind]):
@@ -246,7 +242,7 @@ def score_masked_pairs(
     suffix = [] if special.suffix is None else [special.suffix]
     scores, guesses = np.full(len(pairs), np.nan), [[-1] * len(target) for target in pairs.targets]
     lengths = np.array([len(p) + len(t) for p, t in zip(pairs.prompts, pairs.targets, strict=True)]) + len(suffix)
-    usable = np.flatnonzero((pairs.num_target_tokens > 0) & (lengths <= _max_positions(model)))
+    usable = np.flatnonzero((pairs.num_target_tokens > 0) & (lengths <= max_positions(model)))
     scores[usable] = 0.0
     # A row for each pair, or for each token of its target.
     if masking == "together":
@@ -307,7 +303,7 @@ def generate_texts(
     num_soft = 0 if soft is None else len(soft)
     texts = [""] * len(distinct)
     kind = "cuda" if device.type == "cuda" else "cpu"
-    room = _max_positions(model) - num_soft
+    room = max_positions(model) - num_soft
     usable = np.flatnonzero((lengths > 0) & (lengths < room))
     budget, done = max(1, (batch_tokens or BATCH_TOKENS[kind]) // num_beams), 0
     for chosen in _batches(lengths[usable], usable, max_new_tokens + num_soft, budget):

@@ -246,7 +246,7 @@ def _publish_exchanged(found: dict[str, Any], cell: int) -> dict[str, Any]:
     for key in ("num_targets", "num_terms"):
         if key in found:
             result[key] = {side: _small(count, cell) for side, count in found[key].items()}
-    for key in ("num_eligible", "num_unmatched", "num_rows", "num_unused"):
+    for key in ("num_eligible", "num_unmatched", "num_too_long", "num_rows", "num_unused"):
         if key in found:
             result[key] = _small(found[key], cell)
     for words in ("all", "ordinary"):

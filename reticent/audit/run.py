@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from reticent.audit.blind import blind_baseline
-from reticent.audit.clustered_auc import best_attack
 from reticent.audit.forward import TokenScores, score_causal, score_masked
-from reticent.audit.fresh import FreshDocuments
 from reticent.audit.generated import GenerationConfig, generated_leakage
 from reticent.audit.inversion import InversionConfig
 from reticent.audit.inversion_run import InversionAudit
@@ -28,18 +24,8 @@ from reticent.audit.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.membership import (
-    ATTACKS,
-    NEEDS_BASE,
-    NEEDS_LOWERCASE,
-    NEEDS_SIZES,
-    ONLY_MASKED,
-    USER_INFERENCE,
-    attack,
-    individual_scores,
-    user_inference_score,
-)
-from reticent.audit.people_groups import people_groups, worst_group
+from reticent.audit.membership import ATTACKS, USER_INFERENCE, user_inference_score
+from reticent.audit.membership_run import MembershipAudit
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
 from reticent.audit.validity import judged
@@ -202,13 +188,9 @@ class Auditor:
         self.true = self.table.surfaces(audit.input_ids, self.slots)
         self.slot_member = members[self.slots.documents]
         self.train_slots = slots_of(train)
-        self.lowercase = _lowercase(lowercase, audit) if NEEDS_LOWERCASE & set(config.attacks) else None
-        self.codes, first = np.unique(audit.individual, return_index=True)
-        self.code_member = members[first]
-        wants_fresh = USER_INFERENCE in config.attacks
-        self.fresh = FreshDocuments.beside(audit, members, fresh) if wants_fresh else None
-        self.groups = people_groups(audit, groups)
-        self.zlib_bytes = _zlib_bytes(audit) if NEEDS_SIZES & set(config.attacks) else None
+        self.membership = MembershipAudit(
+            audit, members, self.slots, self.true, self.table, config, lowercase=lowercase, fresh=fresh, groups=groups
+        )
         self.categories = None
         if categories is not None:
             self.categories = (categories.of_slots(audit, self.slots), categories.names)
@@ -244,16 +226,19 @@ class Auditor:
 
     def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
         """Run a model over the documents in lower case; None where no attack asks for it."""
-        return None if self.lowercase is None else self._score(entry, self.lowercase)
+        own = self.membership.lowercase
+        return None if own is None else self._score(entry, own)
 
     def score_fresh(self, entry: ModelEntry) -> TokenScores | None:
         """Run a model over the fresh documents; None where no attack asks for it."""
-        return None if self.fresh is None else self._score(entry, self.fresh.store)
+        own = self.membership.fresh
+        return None if own is None else self._score(entry, own.store)
 
     def infer_users(self, entry: ModelEntry, base: TokenScores) -> np.ndarray:
         """Return the scores of `user_inference_score`, one a fresh document; ``base`` are the base's of these."""
-        assert self.fresh is not None
-        return user_inference_score(self._score(entry, self.fresh.store), base)
+        own = self.membership.fresh
+        assert own is not None
+        return user_inference_score(self._score(entry, own.store), base)
 
     def _score(
         self,
@@ -366,9 +351,7 @@ class Auditor:
                 self.train_slots, self.true[of_members], predicted[of_members], (self.slots, predicted), **options
             ),
             "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
-            **self._membership(
-                self._attacks(entry, scores, base, lowercase) | dict(further or {}), base is None, options
-            ),
+            **self.membership.measure(entry.objective, scores, base, lowercase, further),
             "low_cost": low_cost_membership(
                 self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
             ),
@@ -383,59 +366,3 @@ class Auditor:
             "privacy": privacy(self.train_slots, self.true[mine], predicted[mine], everywhere, **options),
             "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
         }
-
-    def _attacks(
-        self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
-    ) -> dict[str, np.ndarray]:
-        """The document scores of every attack on these scores; the base compared with itself says nothing."""
-        return {
-            name: ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
-            for name in self.config.attacks
-            if name in ATTACKS
-            and not (name in NEEDS_BASE and base is None)
-            and (entry.objective == "mlm" or name not in ONLY_MASKED)
-        }
-
-    def _membership(self, scores: Mapping[str, np.ndarray], is_base: bool, options: dict[str, Any]) -> dict[str, Any]:
-        """Every attack with its worst group, the best attack, and (of the base) what words alone tell."""
-        results: dict[str, Any] = {}
-        by_code: dict[str, np.ndarray] = {}
-        for name, document_scores in scores.items():
-            asked = self.fresh if name == USER_INFERENCE and self.fresh else self
-            codes, means = individual_scores(document_scores, asked.store.individual)
-            by_code[name] = np.full(len(self.codes), np.nan)
-            by_code[name][np.searchsorted(self.codes, codes)] = means
-            results[name] = attack(document_scores, asked.store.individual, asked.members, **options)
-            results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
-        blind = {}
-        if is_base and results:
-            blind["blind"] = blind_baseline(self.slots, self.true, self.members, seed=self.config.seed)
-        if is_base and self.fresh is not None:
-            blind["blind_fresh"] = self.fresh.blind(self.table, seed=self.config.seed)
-        return {
-            "membership": results,
-            "best_attack": best_attack(by_code, self.codes, self.code_member, **options),
-            **blind,
-        }
-
-
-def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
-    if lowercase is None:
-        raise ArtifactError("the lowercase attack needs the tokens of the texts in lower case")
-    if not lowercase.doc_ids.equals(audit.doc_ids):
-        raise ArtifactError("the documents in lower case are not the documents of the audit")
-    return lowercase
-
-
-def _zlib_bytes(store: TokenStore) -> np.ndarray:
-    """Bytes of each text after zlib, as the engine wrote them beside the tokens."""
-    path = store.tokenizer_path.parent / "text_sizes.parquet"
-    try:
-        sizes = pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(
-            f"{path}: not readable ({type(error).__name__}); the zlib attack needs the sizes of the texts"
-        ) from None
-    if len(sizes) != store.num_documents:
-        raise ArtifactError(f"{path}: {len(sizes)} sizes for {store.num_documents} documents")
-    return sizes

@@ -31,8 +31,8 @@ __all__ = [
     "load_tokenizer",
     "logits_at",
     "logits_of",
+    "max_positions",
     "special_ids",
-    "tokenizer_json_of",
 ]
 
 
@@ -160,14 +160,6 @@ def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **found)
 
 
-def tokenizer_json_of(source: str | Path) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
-    file = Path(source) / "tokenizer.json"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    return load_tokenizer(source).backend_tokenizer.to_str()
-
-
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
     """Return what windows are dressed with: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
@@ -208,9 +200,15 @@ def check_fit(
             raise TrainingError(
                 "the tokens were made with another tokenizer than the model's; run protect again for it"
             )
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if positions is not None and window_length > positions:
-        raise TrainingError(f"window_length {window_length} is longer than the model's {positions} positions")
+    if window_length > max_positions(model):
+        raise TrainingError(
+            f"window_length {window_length} is longer than the model's {max_positions(model)} positions"
+        )
+
+
+def max_positions(model: PreTrainedModel) -> int:
+    """Return how many tokens a model reads at once; a number beyond all texts where it sets no limit."""
+    return int(getattr(model.config, "max_position_embeddings", None) or 1 << 30)
 
 
 def freeze_embeddings(model: PreTrainedModel) -> None:

@@ -1,0 +1,150 @@
+"""Membership attacks on every model of an audit: what they need beside a model's scores, and what they say together.
+
+The audit's own documents are attacked, and for ``user_inference`` those that were held back; the tokens of the texts in
+lower case and the sizes of the texts after zlib are asked for only where an attack needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reticent.audit.blind import blind_baseline
+from reticent.audit.clustered_auc import best_attack
+from reticent.audit.forward import TokenScores
+from reticent.audit.fresh import FreshDocuments
+from reticent.audit.membership import (
+    ATTACKS,
+    NEEDS_BASE,
+    NEEDS_LOWERCASE,
+    NEEDS_SIZES,
+    ONLY_MASKED,
+    USER_INFERENCE,
+    attack,
+    individual_scores,
+)
+from reticent.audit.people_groups import people_groups, worst_group
+from reticent.audit.slots import Slots, SurfaceTable
+from reticent.engine.store import TokenStore
+from reticent.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from reticent.audit.run import AuditConfig
+
+__all__ = ["MembershipAudit"]
+
+
+class MembershipAudit:
+    """Who is attacked, and with what beside the scores; see `measure`.
+
+    Parameters
+    ----------
+    store : tokens of both sides
+    members : bool array, shape (store.num_documents,)
+    slots, surfaces, table : of ``store``
+    lowercase, fresh, groups : as `audit_models` takes them; only what an attack of ``config`` needs is looked at
+
+    Raises
+    ------
+    ArtifactError
+        What an attack needs is not there, or is of other documents.
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        members: np.ndarray,
+        slots: Slots,
+        surfaces: np.ndarray,
+        table: SurfaceTable,
+        config: AuditConfig,
+        *,
+        lowercase: TokenStore | None = None,
+        fresh: TokenStore | None = None,
+        groups: Mapping[str, np.ndarray] | None = None,
+    ):
+        self.store, self.members, self.config = store, members, config
+        self.slots, self.surfaces, self.table = slots, surfaces, table
+        attacks = set(config.attacks)
+        self.lowercase = _lowercase(lowercase, store) if NEEDS_LOWERCASE & attacks else None
+        self.fresh = FreshDocuments.beside(store, members, fresh) if USER_INFERENCE in attacks else None
+        self.zlib_bytes = _zlib_bytes(store) if NEEDS_SIZES & attacks else None
+        self.codes, first = np.unique(store.individual, return_index=True)
+        self.code_member = members[first]
+        self.groups = people_groups(store, groups)
+
+    def measure(
+        self,
+        objective: str,
+        scores: TokenScores,
+        base: TokenScores | None,
+        lowercase: TokenScores | None = None,
+        further: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, Any]:
+        """Return every attack with its worst group, the best attack, and (of the base) what words alone tell.
+
+        Parameters
+        ----------
+        base : None for the base itself
+        lowercase : scores of the documents in lower case
+        further : as `Auditor.measure` takes it
+        """
+        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
+        results: dict[str, Any] = {}
+        by_code: dict[str, np.ndarray] = {}
+        for name, attacked in document_scores.items():
+            asked = self.fresh if name == USER_INFERENCE and self.fresh else self
+            codes, means = individual_scores(attacked, asked.store.individual)
+            by_code[name] = np.full(len(self.codes), np.nan)
+            by_code[name][np.searchsorted(self.codes, codes)] = means
+            results[name] = attack(attacked, asked.store.individual, asked.members, **options)
+            results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
+        blind = {}
+        if base is None and results:
+            blind["blind"] = blind_baseline(self.slots, self.surfaces, self.members, seed=self.config.seed)
+        if base is None and self.fresh is not None:
+            blind["blind_fresh"] = self.fresh.blind(self.table, seed=self.config.seed)
+        return {
+            "membership": results,
+            "best_attack": best_attack(by_code, self.codes, self.code_member, **options),
+            **blind,
+        }
+
+    def _attacks(
+        self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
+    ) -> dict[str, np.ndarray]:
+        """The document scores of every attack on these scores; the base compared with itself says nothing."""
+        return {
+            name: ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
+            for name in self.config.attacks
+            if name in ATTACKS
+            and not (name in NEEDS_BASE and base is None)
+            and (objective == "mlm" or name not in ONLY_MASKED)
+        }
+
+
+def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
+    if lowercase is None:
+        raise ArtifactError("the lowercase attack needs the tokens of the texts in lower case")
+    if not lowercase.doc_ids.equals(audit.doc_ids):
+        raise ArtifactError("the documents in lower case are not the documents of the audit")
+    return lowercase
+
+
+def _zlib_bytes(store: TokenStore) -> np.ndarray:
+    """Bytes of each text after zlib, as the engine wrote them beside the tokens."""
+    path = store.tokenizer_path.parent / "text_sizes.parquet"
+    try:
+        sizes = pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(
+            f"{path}: not readable ({type(error).__name__}); the zlib attack needs the sizes of the texts"
+        ) from None
+    if len(sizes) != store.num_documents:
+        raise ArtifactError(f"{path}: {len(sizes)} sizes for {store.num_documents} documents")
+    return sizes
