@@ -139,7 +139,7 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
     (folder / "spanish.toml").write_text(SPANISH, encoding="utf-8")
     asked = {
-        "targets": ("patient_id", "address", "zip", "email"), "levels": ("triplet",), "associates": (),
+        "targets": ("patient_id", "address", "zip", "email"), "levels": ("triplet", "quadruplet"), "associates": (),
         "text": "reference", "templates": read_templates(folder / "spanish.toml"), "soft": "zip",
     }  # fmt: skip
     corpus = {"source": str(folder / "documents.parquet"), "spans": "spans"}
