@@ -58,13 +58,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_job_file_is_valid() -> None:
-    job, options, training = map(tomllib.loads, blocks("toml"))
+    job, options, training, attacks = map(tomllib.loads, blocks("toml"))
     assert parse_job(job).model[0].recipes == ["mlm", "ppmlm"]
     causal = [{"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["ppclm-surrogates", "dp-clm"]}]
     trained = parse_job(job | training | {"model": causal, "train": job["train"] | training["train"]})
     assert trained.recipe("ppclm-surrogates").context == "surrogate"
     assert trained.train.dp is not None
     assert trained.train.dp.unit == "individual"
+    plain = [{"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["clm", "ppclm"]}]
+    attacked = parse_job(job | attacks | {"model": plain})
+    assert attacked.audit.shadow is not None
+    assert attacked.gate[0].attack in attacked.audit.shadow.attacks
     assert parse_job(job | options).detect.options.keys() == {"rules", "records", "gazetteer", "spacy"}
 
 

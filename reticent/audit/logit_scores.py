@@ -73,7 +73,7 @@ def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tens
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(num_threads, thread_name_prefix="reticent-logits")
+    return ThreadPoolExecutor(num_threads, thread_name_prefix="logits")
 
 
 # A fork has none of the threads, and would wait for them for ever.
