@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import markdown, write_record
+from benchmarks.record_io import estimate_text, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {"individuals": 60, "canaries": 10, "repetitions": 1, "hidden": 32, "layers": 1, "epochs": 1, "base": 1},
@@ -111,20 +111,16 @@ def _row(evidence: dict[str, Any], way: str) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return a row a way of training."""
-
-    def shown(estimate: dict[str, Any]) -> str:
-        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
-
     heads = ["DP", "perplexity, held out", "extracted", "exposure, in", "exposure, left out", "epsilon at least"]
     return markdown(
         heads,
         [
             [
                 row["way"],
-                shown(row["perplexity"]),
-                shown(row["canaries"]["extracted"]["included"]),
-                shown(row["canaries"]["exposure"]["included"]),
-                shown(row["canaries"]["exposure"]["excluded"]),
+                estimate_text(row["perplexity"], 2),
+                estimate_text(row["canaries"]["extracted"]["included"], 2),
+                estimate_text(row["canaries"]["exposure"]["included"], 2),
+                estimate_text(row["canaries"]["exposure"]["excluded"], 2),
                 f"{row['canaries']['one_run']['at_least'] or 0:.2f}",
             ]
             for row in rows

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.attacks import attack_rows, attack_table
-from benchmarks.record_io import DATA, markdown, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, write_record
 from reticent.audit.summary import UTILITY, UTILITY_ALL
 from reticent.progress import Progress
 
@@ -294,21 +294,13 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
 
 def table(result: dict[str, Any]) -> str:
     """Return a row a recipe; the attacks have a table of their own."""
-
-    def shown(value: dict[str, Any] | None) -> str:
-        if not value or value.get("value") is None:
-            return "-"
-        if value.get("low") is None:
-            return f"{value['value']:.3f}"
-        return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
-
     rows = [
         [
             f"{row['model']} {row['recipe']}",
             str(row["epoch"] or "-"),
-            shown(row["utility_heldout"]),
-            shown((row["privacy"].get("both") or {}).get("types")),
-            shown((row["excess"] or {}).get("excess")),
+            estimate_text(row["utility_heldout"]),
+            estimate_text((row["privacy"].get("both") or {}).get("types")),
+            estimate_text((row["excess"] or {}).get("excess")),
             row["training"].get("privacy") or "-",
         ]
         for row in result["recipes"]

@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import markdown, write_record
+from benchmarks.record_io import estimate_text, markdown, write_record
 
 #: Our name -> what differs from ppclm.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -97,31 +98,23 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _shown(estimate: dict[str, Any] | None, digits: int = 2) -> str:
-    if estimate is None or estimate["value"] is None:
-        return "–"
-    if estimate["low"] is None or estimate["high"] is None:
-        return f"{estimate['value']:.{digits}f}"
-    return f"{estimate['value']:.{digits}f} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
-
-
 def table(result: dict[str, Any]) -> str:
     """Return the one table: a row a recipe."""
     heads = [
         "recipe", "held-out utility", "direct top-1, members", "held-out", "excess", "by ordinary words: excess",
         "indirect: excess", "name and term, members", "held-out", "rows moved (input)",
     ]  # fmt: skip
-    rows = []
+    rows, shown = [], partial(estimate_text, digits=2)
     for model in result["models"]:
         found = model["inversion"]
         direct, indirect = (found[kind]["all"]["top1"] for kind in ("direct", "indirect"))
         pair = found.get("association", {}).get("rate", {})
         rows.append([
-            model["recipe"], _shown(model["utility"]["heldout"]["ordinary_token_accuracy"], 3),
-            _shown(direct["members"]), _shown(direct["heldout"]), _shown(direct["excess"]),
-            _shown(found["direct"]["ordinary"]["top1"]["excess"]), _shown(indirect["excess"]),
-            _shown(pair.get("members")), _shown(pair.get("heldout")),
-            _shown(found.get("embedding_shift", {}).get("input")),
+            model["recipe"], estimate_text(model["utility"]["heldout"]["ordinary_token_accuracy"]),
+            shown(direct["members"]), shown(direct["heldout"]), shown(direct["excess"]),
+            shown(found["direct"]["ordinary"]["top1"]["excess"]), shown(indirect["excess"]),
+            shown(pair.get("members")), shown(pair.get("heldout")),
+            shown(found.get("embedding_shift", {}).get("input")),
         ])  # fmt: skip
     return markdown(heads, rows)
 

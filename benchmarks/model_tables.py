@@ -6,19 +6,14 @@ from typing import Any
 
 from benchmarks import canary_lab, dp_baseline, foundation_models, inversion, probes, taggers, training
 from benchmarks.attacks import attack_table
-from benchmarks.record_io import markdown
+from benchmarks.record_io import machine_line, markdown
 
 __all__ = ["MODEL_TABLES"]
 
 
-def _about(record: dict[str, Any]) -> str:
-    machine = record["machine"]
-    return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}."
-
-
 def _training(record: dict[str, Any]) -> str:
     parts = [training.tables(kind, found) for kind, found in record["models"].items()]
-    return f"### Training\n\n{_about(record)}\n\n" + "\n".join(parts)
+    return f"### Training\n\n{machine_line(record)}\n\n" + "\n".join(parts)
 
 
 def _scoring(record: dict[str, Any]) -> str:
@@ -26,7 +21,7 @@ def _scoring(record: dict[str, Any]) -> str:
     rows += [(f"{goal['what']} (P12)", f"{goal['value']['median']:.2f}") for goal in record["goals"]]
     return (
         f"### Scoring pass\n\n{record['texts']:,} texts, {record['tokens']:,} tokens, {record['precision']} on "
-        f"{record['device']}; tokens a second, median of {record['goals'][0]['value']['n']}. {_about(record)}\n\n"
+        f"{record['device']}; tokens a second, median of {record['goals'][0]['value']['n']}. {machine_line(record)}\n\n"
         + markdown(("way", "tokens/s, or ratio"), rows)
     )
 
@@ -34,7 +29,7 @@ def _scoring(record: dict[str, Any]) -> str:
 def _dp(record: dict[str, Any]) -> str:
     return (
         f"### DP-SGD, naive and tuned\n\n{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
-        f"least to most. {_about(record)}\n\n" + dp_baseline.table(record)
+        f"least to most. {machine_line(record)}\n\n" + dp_baseline.table(record)
     )
 
 
@@ -43,7 +38,7 @@ def _foundation(record: dict[str, Any]) -> str:
     seconds = ", ".join(f"{name} {value:,.0f}" for name, value in record["seconds_per_stage"].items() if value >= 60)
     return (
         f"### Foundation models on MTSamples\n\n{people['members']} members, {people['heldout']} held-out individuals; "
-        f"{record['cut']}. {_about(record)}\n\n{foundation_models.table(record)}\n"
+        f"{record['cut']}. {machine_line(record)}\n\n{foundation_models.table(record)}\n"
         f"{attack_table(record['attacks'])}\nSeconds of the longest stages: {seconds}.\n"
     )
 
@@ -54,7 +49,7 @@ def _attacks(record: dict[str, Any]) -> str:
     return (
         f"### Attacks by recipe, small models on MTSamples\n\n{people['members']} members, {people['heldout']} "
         f"held-out individuals; {record['cut']}; epochs: {epochs}; {record['num_shadows']} shadow models. "
-        f"{_about(record)}\n\n" + attack_table(record["rows"])
+        f"{machine_line(record)}\n\n" + attack_table(record["rows"])
     )
 
 
@@ -62,7 +57,7 @@ def _inversion(record: dict[str, Any]) -> str:
     people = record["num_individuals"]
     return (
         f"### Inversion and association\n\n{people['members']} members, {people['heldout']} held-out individuals; "
-        f"{record['settings']['decoys']} decoys. {_about(record)}\n\n" + inversion.table(record)
+        f"{record['settings']['decoys']} decoys. {machine_line(record)}\n\n" + inversion.table(record)
     )
 
 
@@ -70,13 +65,13 @@ def _canaries(record: dict[str, Any]) -> str:
     people = record["individuals"]
     return (
         f"### Canary lab\n\n{people['members']} members, each canary {record['repetitions']} times, {record['epochs']} "
-        f"epochs. {_about(record)}\n\n" + canary_lab.table(record["rows"])
+        f"epochs. {machine_line(record)}\n\n" + canary_lab.table(record["rows"])
     )
 
 
 def _taggers(record: dict[str, Any]) -> str:
     rows = [taggers.cells(row) for row in record["rows"]]
-    return f"### Taggers\n\n{_about(record)}\n\n" + markdown(taggers.HEADS, rows)
+    return f"### Taggers\n\n{machine_line(record)}\n\n" + markdown(taggers.HEADS, rows)
 
 
 #: Record -> its table, in the order of the page.

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -66,6 +66,22 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table, figures to the right."""
     lines = [heads, ["---" if number == 0 else "---:" for number in range(len(heads))], *rows]
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def estimate_text(estimate: Mapping[str, Any] | None, digits: int = 3) -> str:
+    """Return an estimate with its interval, as far as there are such: ``0.500 [0.400, 0.600]``, ``0.500``, ``-``."""
+    if not estimate or estimate["value"] is None:
+        return "-"
+    value = f"{estimate['value']:.{digits}f}"
+    if estimate["low"] is None:
+        return value
+    return f"{value} [{estimate['low']:.{digits}f}, {estimate['high']:.{digits}f}]"
+
+
+def machine_line(record: Mapping[str, Any]) -> str:
+    """Return the machine and the commit of a record, a sentence."""
+    machine = record["machine"]
+    return f"{machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}."
 
 
 def write_record(name: str, result: dict[str, Any], size: str) -> Path:

@@ -15,7 +15,7 @@ from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table
 from benchmarks.engine_goals import shape_rows
 from benchmarks.model_tables import MODEL_TABLES
-from benchmarks.record_io import RECORD, markdown
+from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 
 PAGE = Path(__file__).parent / "README.md"
 START = "<!-- what follows is written by benchmarks.tables -->\n"
@@ -71,17 +71,16 @@ def _identifiers(records: dict[str, dict[str, Any]]) -> str:
 
 def _leak_table(name: str, record: dict[str, Any]) -> str:
     split = record["split"]
-    machine = record["machine"]
     rows = [
         (
             row["recipe"],
             row["epoch"] or "-",
-            _shown(row["utility_heldout"]),
-            _shown(row["privacy"]["both"]["types"]),
-            _shown(row["privacy"]["both"]["occurrences"]),
-            _shown(row["excess"]["excess"]),
-            _shown(row["membership_auc"].get("loss")),
-            _shown(row["membership_auc"].get("reference")),
+            estimate_text(row["utility_heldout"]),
+            estimate_text(row["privacy"]["both"]["types"]),
+            estimate_text(row["privacy"]["both"]["occurrences"]),
+            estimate_text(row["excess"]["excess"]),
+            estimate_text(row["membership_auc"].get("loss")),
+            estimate_text(row["membership_auc"].get("reference")),
         )
         for row in record["leak_table"]
     ]
@@ -89,13 +88,13 @@ def _leak_table(name: str, record: dict[str, Any]) -> str:
     heads = ("recipe", "epoch", "utility", "privacy", "of occurrences", "excess", "AUC loss", "AUC reference")
     return (
         f"### Leaks: {name}\n\n{split['members']} members, {split['heldout']} held-out individuals, "
-        f"{split['reference']} in the reference. {machine['cpu']}, {machine['cores']} cores, "
-        f"commit {machine['commit']}.\n\n" + markdown(heads, rows) + f"\nSeconds: {seconds}.\n"
+        f"{split['reference']} in the reference. {machine_line(record)}\n\n"
+        + markdown(heads, rows)
+        + f"\nSeconds: {seconds}.\n"
     )
 
 
 def _classes(name: str, record: dict[str, Any]) -> str:
-    machine = record["machine"]
     rows, sizes = [], next(iter(record["models"].values()))
     for model, found in record["models"].items():
         for row in found["rows"]:
@@ -107,10 +106,10 @@ def _classes(name: str, record: dict[str, Any]) -> str:
                     f"{model}, {row['start']}" if row["setting"] else row["start"],
                     row["epoch"] or "-",
                     row["setting"] or "-",
-                    _shown(row["macro_f1"]),
+                    estimate_text(row["macro_f1"]),
                     f"{seeds['low']:.3f} to {seeds['high']:.3f}" if seeds["n"] > 1 else "-",
-                    _shown(row["micro_f1"]),
-                    _shown(row.get("macro_f1_less_base")),
+                    estimate_text(row["micro_f1"]),
+                    estimate_text(row.get("macro_f1_less_base")),
                 )
             )
     heads = ("start", "epoch", "setting", "macro F1", "over seeds", "micro F1", "macro F1 less base")
@@ -118,16 +117,15 @@ def _classes(name: str, record: dict[str, Any]) -> str:
         f"### Classification: {name}\n\n{sizes['classes']} classes, {sizes['train']['documents']:,} documents of "
         f"{sizes['train']['individuals']:,} members, {sizes['heldout']['documents']:,} of "
         f"{sizes['heldout']['individuals']:,} held-out individuals; {record['num_seeds']} seeds, intervals of the "
-        f"first. {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n" + markdown(heads, rows)
+        f"first. {machine_line(record)}\n\n" + markdown(heads, rows)
     )
 
 
 def _engine(record: dict[str, Any]) -> str:
-    machine = record["machine"]
     made = "made by reticent synth" if record["generated"] else "of a given corpus"
     return (
         f"### Engine\n\n{record['documents']:,} documents {made}, {record['num_bytes'] / 1e6:,.0f} MB; median of "
-        f"{record['rounds']}. {machine['cpu']}, {machine['cores']} cores, commit {machine['commit']}.\n\n"
+        f"{record['rounds']}. {machine_line(record)}\n\n"
         + "\n".join(
             [
                 markdown(*goal_table(record)),
@@ -213,12 +211,12 @@ def _dedup(record: dict[str, Any]) -> str:
 
 
 def _scrub(record: dict[str, Any]) -> str:
-    machine, wall, cpu = record["machine"], record["mb_per_second"], record["mb_per_core_second"]
+    wall, cpu = record["mb_per_second"], record["mb_per_core_second"]
     rows = [(name, *(f"{speed[name]['median']:.0f}" for speed in (wall, cpu))) for name in wall]
     return (
         f"### Scrubbing\n\n{record['documents']:,} documents, {record['bytes'] / 1e6:.0f} MB, {record['spans']:,} "
-        f"spans; median of {next(iter(wall.values()))['n']}. {machine['cpu']}, {machine['cores']} cores, commit "
-        f"{machine['commit']}.\n\n" + markdown(("", "MB/s", "MB a core second"), rows)
+        f"spans; median of {next(iter(wall.values()))['n']}. {machine_line(record)}\n\n"
+        + markdown(("", "MB/s", "MB a core second"), rows)
     )
 
 
@@ -233,14 +231,6 @@ def _guard(record: dict[str, Any]) -> str:
         f'of {record["tokens"]} tokens; "added": within a round. {machine["cpu"]}, commit {machine["commit"]}.\n\n'
         + markdown(("generation", "CPU µs a token", "range"), rows)
     )
-
-
-def _shown(estimate: dict[str, Any] | None) -> str:
-    if estimate is None or estimate["value"] is None:
-        return "-"
-    if estimate["low"] is None:
-        return f"{estimate['value']:.3f}"
-    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
 def _read(name: str) -> dict[str, Any] | None:
