@@ -56,11 +56,19 @@ class IndexBuilder:
         *,
         max_n: int = 1,
         surface: _Surface | str = "exact",
+        documents_per_unit: NDArray[np.uint32] | None = None,
         num_threads: int = 0,
         memory_limit: int | None = None,
         folder: Path | str | None = None,
     ) -> IndexBuilder:
-        """``memory_limit``: bytes beside what the process uses now; the rest goes to a nameless file in ``folder``."""
+        """Parameters
+        ----------
+        documents_per_unit : uint32, shape (num_units,), optional
+            How many documents of each unit will be added. Saves time and memory where a unit's documents come in one
+            call, next to each other.
+        memory_limit : int, optional
+            Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
+        """
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
         """Add documents, each owned by its unit (individual or household); returns the number of words.
 

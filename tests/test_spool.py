@@ -41,10 +41,24 @@ corpora = st.lists(st.tuples(documents, st.integers(0, 12)), max_size=12)
 
 
 def limited(
-    corpus: list[tuple[str, int]], limit: int, *, max_n: int, min_support: int = 2, batch: int = 40
+    corpus: list[tuple[str, int]],
+    limit: int | None,
+    *,
+    max_n: int,
+    min_support: int = 2,
+    batch: int = 40,
+    surface: str = "exact",
+    known: bool = False,
 ) -> _rust.NgramIndex:
-    """An index of documents added in batches; a dictionary is closed after each."""
-    builder = _rust.IndexBuilder(max_n=max_n, num_threads=2, memory_limit=limit)
+    """An index of documents added in batches; a dictionary is closed after each. ``known``: the builder is told how many
+    documents each unit has."""
+    builder = _rust.IndexBuilder(
+        max_n=max_n,
+        surface=surface,
+        documents_per_unit=np.bincount([unit for _, unit in corpus]).astype(np.uint32) if known else None,
+        num_threads=2,
+        memory_limit=limit,
+    )
     for start in range(0, len(corpus), batch):
         texts, units = zip(*corpus[start : start + batch], strict=True)
         builder.add(pa.array(texts, pa.string()), np.array(units, dtype=np.uint32))
@@ -64,6 +78,27 @@ def test_a_limit_does_not_change_the_index(
 ) -> None:
     index = limited(corpus, limit, max_n=max_n, min_support=min_support, batch=batch)
     assert tables(index) == tables(build(corpus, max_n=max_n, min_support=min_support))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    corpora.filter(len),
+    st.sampled_from([None, 0, 40_000]),
+    st.integers(1, 3),
+    st.sampled_from([1, 3, 40]),
+    st.sampled_from(["exact", "casefold", "fold"]),
+    st.booleans(),
+)
+def test_knowing_how_many_documents_a_unit_has_does_not_change_the_index(
+    corpus: list[tuple[str, int]], limit: int | None, max_n: int, batch: int, surface: str, by_unit: bool
+) -> None:
+    if by_unit:  # most units' documents come in one call, next to each other
+        corpus = sorted(corpus, key=lambda document: document[1])
+    index, known = (
+        limited(corpus, limit, max_n=max_n, batch=batch, surface=surface, known=known) for known in (False, True)
+    )
+    assert tables(known) == tables(index)
+    assert (known.num_units, known.num_documents) == (index.num_units, index.num_documents)
 
 
 #: 40 individuals; half the words are one individual's own.
@@ -180,7 +215,8 @@ def test_memory_stays_within_the_limit_and_the_files_are_the_same_bytes(tmp_path
         assert done.returncode == 0, done.stderr
         result = json.loads(done.stdout)
         assert result["seen"] == []
-        assert (result["spilled"] > 0) == (allowed > 0)
+        # Words alone are counted as they come and fit into the limit.
+        assert (result["spilled"] > 0) == (allowed > 0 and max_n > 1)
         peaks[max_n, allowed] = result["peak"]
         if allowed:
             assert result["peak"] <= 1.1 * result["limit"]

@@ -117,6 +117,7 @@ def count_documents(
         builder = _rust.IndexBuilder(
             max_n=config.max_n,
             surface=config.surface,
+            documents_per_unit=np.bincount(units[keep]).astype(np.uint32),
             num_threads=config.num_threads,
             memory_limit=limit,
             folder=config.spill_folder,

@@ -5,12 +5,15 @@
 //! unit (individual or household), words are counted, and level after level of pairs (`levels`). The result depends on the
 //! documents alone: not on threads, batches, their order, or the memory limit.
 //!
-//! For words alone (`max_n` 1) only the distinct words of neighbouring documents of one unit are written down.
+//! A unit whose documents all come in one call, next to each other, counts for the support of its words while they are looked
+//! up; the others' are counted from the stream at the end. So for words alone (`max_n` 1) only those others' are written
+//! down, and once for each stretch of neighbours.
 //!
 //! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk, and
 //! dictionaries that have grown too large are closed and merged at the end.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::classes::InstructionSet;
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Counted, Dictionary, Visit};
 use crate::error::{Error, Result};
 use crate::index::{MAX_N, NgramIndex, check_min_support};
 use crate::levels::{Plan, Share, count_level};
@@ -34,12 +37,16 @@ struct Document {
     unit: u32,
     len: u32,
     start: u64,
+    /// Whether its words have been counted for support.
+    counted: bool,
 }
 
 /// What one dictionary holds the words of.
 struct Run {
     stream: Spool<u32>,
     documents: Vec<Document>,
+    /// Units and documents of which nothing had to be written down.
+    num_gone: (u64, u64),
 }
 
 struct Worker {
@@ -56,7 +63,7 @@ impl Worker {
     fn new(store: &Arc<Store>) -> Self {
         Self {
             dictionary: Dictionary::default(),
-            run: Run { stream: Spool::new(store), documents: Vec::new() },
+            run: Run { stream: Spool::new(store), documents: Vec::new(), num_gone: (0, 0) },
             scanner: Scanner::new(InstructionSet::detect()),
             bounds: Vec::new(),
             ids: Vec::new(),
@@ -64,22 +71,33 @@ impl Worker {
         }
     }
 
-    fn add(&mut self, texts: &Texts, units: &[u32], distinct: bool) -> Result<usize> {
+    /// Add the neighbouring documents `rows`, all of one unit; `only`: it has no others. Returns the number of words.
+    fn add(&mut self, texts: &Texts, rows: Range<usize>, unit: u32, only: bool, words_alone: bool) -> Result<usize> {
+        let number = self.visit.checked_add(1);
+        self.visit = number.ok_or_else(|| Error::Corpus("more than 4 294 967 295 documents".into()))?;
+        let visit = Visit { number: self.visit, only };
         let mut num_words = 0;
-        for (row, &unit) in units.iter().enumerate() {
+        for row in rows.clone() {
             let text = texts.get(row);
             self.bounds.clear();
             self.scanner.words(text, &mut self.bounds);
             num_words += self.bounds.len();
-            if self.run.documents.last().is_none_or(|last| last.unit != unit) {
-                let next = self.visit.checked_add(1);
-                self.visit = next.ok_or_else(|| Error::Corpus("more than 4 294 967 295 documents".into()))?;
-            }
             self.ids.clear();
-            self.dictionary.intern(text, &self.bounds, self.visit, distinct, &mut self.ids);
+            match words_alone {
+                true if only => {
+                    self.dictionary.count(text, &self.bounds, visit);
+                    continue;
+                }
+                true => self.dictionary.intern_new(text, &self.bounds, visit, &mut self.ids),
+                false => self.dictionary.intern(text, &self.bounds, visit, &mut self.ids),
+            }
             let start = self.run.stream.len() as u64;
             self.run.stream.extend(&self.ids)?;
-            self.run.documents.push(Document { unit, len: self.ids.len() as u32, start });
+            self.run.documents.push(Document { unit, len: self.ids.len() as u32, start, counted: only });
+        }
+        if words_alone && only {
+            self.run.num_gone.0 += 1;
+            self.run.num_gone.1 += rows.len() as u64;
         }
         Ok(num_words)
     }
@@ -96,6 +114,8 @@ pub struct Limit {
 pub struct IndexBuilder {
     max_n: usize,
     surface: Surface,
+    /// How many documents each unit has in all; empty where nobody knows.
+    documents_of: Vec<u32>,
     limit: Option<Limit>,
     store: Arc<Store>,
     idle: Mutex<Vec<Worker>>,
@@ -106,7 +126,8 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    pub fn new(max_n: usize, surface: Surface, limit: Option<Limit>) -> Result<Self> {
+    /// `documents_of[u]` is how many documents of unit `u` will be added in all, which saves time and memory; it may be empty.
+    pub fn new(max_n: usize, surface: Surface, documents_of: Vec<u32>, limit: Option<Limit>) -> Result<Self> {
         if !(1..=MAX_N).contains(&max_n) {
             return Err(Error::Policy(format!("max_n: expected 1 to {MAX_N}, got {max_n}")));
         }
@@ -118,6 +139,7 @@ impl IndexBuilder {
         Ok(Self {
             max_n,
             surface,
+            documents_of,
             limit,
             store,
             idle: Mutex::default(),
@@ -141,7 +163,13 @@ impl IndexBuilder {
             self.num_workers.fetch_add(1, Ordering::Relaxed);
             Worker::new(&self.store)
         });
-        let num_words = worker.add(texts, units, self.max_n == 1)?;
+        let (mut num_words, mut first) = (0, 0);
+        for unit in units.chunk_by(|a, b| a == b) {
+            let rows = first..first + unit.len();
+            let only = self.are_all(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
+            num_words += worker.add(texts, rows.clone(), unit[0], only, self.max_n == 1)?;
+            first = rows.end;
+        }
         // An eighth for all dictionaries: a growing table is there twice for a moment, and a closing one is sorted.
         let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
         if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 8 / num_workers) {
@@ -150,6 +178,11 @@ impl IndexBuilder {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
+    }
+
+    /// Whether these documents of one unit are all it has.
+    fn are_all(&self, unit: &[u32]) -> bool {
+        self.documents_of.get(unit[0] as usize).is_some_and(|&all| all as usize == unit.len())
     }
 
     /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
@@ -190,7 +223,8 @@ impl IndexBuilder {
             sorted.push(dictionary);
             runs.push(run);
         }
-        let Vocabulary { words, occurrences, mut merged } = Vocabulary::merge(sorted, &self.store)?;
+        let Vocabulary { counted: Counted { words, occurrences, mut support }, mut merged } =
+            Vocabulary::merge(sorted, &self.store)?;
         let spooled = merged.split_off(1);
         let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
         numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
@@ -200,15 +234,16 @@ impl IndexBuilder {
             let runs = runs[num_in_memory..].par_iter_mut();
             runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
         }
+        let num_gone = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.num_gone.0, sum.1 + run.num_gone.1));
         let (streams, order) = order_by_unit(runs);
-        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count();
+        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
         // A share counts words in a table of its own, of 8 bytes a word.
         let affordable = self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / words.len().max(1));
         let shares = split_by_unit(&order, rayon::current_num_threads().min(affordable.max(1)));
-        let support = count_words(words.len(), &streams, &shares, &numbers, self.max_n == 1)?;
+        count_words(&mut support, &streams, &shares, &numbers, self.max_n == 1)?;
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
-        index.num_units = num_units as u64;
-        index.num_documents = order.len() as u64;
+        index.num_units = num_units + num_gone.0;
+        index.num_documents = order.len() as u64 + num_gone.1;
         (index.support, index.occurrences) = (support, occurrences);
         if self.max_n > 1 {
             self.release_memory();
@@ -289,6 +324,7 @@ struct Placed {
     run: u32,
     start: u64,
     len: u32,
+    counted: bool,
 }
 
 /// The table of a run; the last runs have one together.
@@ -301,8 +337,8 @@ fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
     let mut streams = Vec::new();
     for (number, run) in runs.into_iter().enumerate() {
         let place = |document: &Document| {
-            let &Document { unit, len, start } = document;
-            Placed { unit, run: number as u32, start, len }
+            let &Document { unit, len, start, counted } = document;
+            Placed { unit, run: number as u32, start, len, counted }
         };
         order.extend(run.documents.iter().map(place));
         streams.push(run.stream);
@@ -334,21 +370,27 @@ fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     shares
 }
 
-/// Exact support of each word: every share by itself, then their sum, as no unit is in two shares.
+/// Add to the support of each word the units whose documents have not been counted: every share by itself, then their sum, as
+/// no unit is in two shares.
 fn count_words(
-    num_words: usize,
+    support: &mut [u32],
     streams: &[Spool<u32>],
     shares: &[&[Placed]],
     numbers: &[Vec<u32>],
     last: bool,
-) -> Result<Vec<u32>> {
+) -> Result<()> {
+    let num_words = support.len();
     let parts: Vec<Vec<u32>> = shares
         .par_iter()
         .with_max_len(1)
         .map(|share| {
+            let share: Vec<Placed> = share.iter().filter(|document| !document.counted).copied().collect();
+            if share.is_empty() {
+                return Ok(Vec::new());
+            }
             // Last unit that raised the count, and the count.
             let mut counts = vec![(0u32, 0u32); num_words];
-            Words { share, streams, numbers, last }.documents(|unit, ids| {
+            Words { share: &share, streams, numbers, last }.documents(|unit, ids| {
                 let unit = unit + 1;
                 for &id in ids {
                     let entry = &mut counts[id as usize];
@@ -361,12 +403,10 @@ fn count_words(
             Ok(counts.into_iter().map(|entry| entry.1).collect())
         })
         .collect::<Result<_>>()?;
-    let mut parts = parts.into_iter();
-    let mut support = parts.next().unwrap_or_else(|| vec![0; num_words]);
     for part in parts {
         support.iter_mut().zip(part).for_each(|(support, more)| *support += more);
     }
-    Ok(support)
+    Ok(())
 }
 
 /// Documents as numbers of words; with `last` they are not read again.

@@ -1,5 +1,8 @@
 //! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
 //!
+//! A visit is what one unit's neighbouring documents are. Where a unit has no others, its visit raises the support of each of
+//! its words by one, here and now.
+//!
 //! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
 //! one by one, while the places of the next `AHEAD` are fetched into the cache.
 
@@ -19,8 +22,10 @@ const AHEAD: usize = 16;
 #[repr(C, align(32))]
 struct Slot {
     key: Key,
-    /// Times seen; 0: the slot is free.
-    count: u64,
+    /// Times seen since the last `settle`; 0: the slot is free.
+    count: u32,
+    /// Visits counted.
+    support: u32,
     id: u32,
     /// The visit that saw it last.
     visit: u32,
@@ -32,7 +37,39 @@ unsafe impl Zero for Slot {}
 struct Long {
     id: u32,
     visit: u32,
+    support: u32,
     count: u64,
+}
+
+/// One visit, told from the others by its number.
+#[derive(Clone, Copy, Default)]
+pub struct Visit {
+    pub number: u32,
+    /// Whether it is the only one of its unit, and raises the support of its words.
+    pub only: bool,
+}
+
+/// Words, and for each how often it was seen and how many visits were counted.
+#[derive(Clone, Default)]
+pub struct Counted {
+    pub words: Strings,
+    pub occurrences: Vec<u64>,
+    pub support: Vec<u32>,
+}
+
+impl Counted {
+    /// Add a word, or add to the last one where it is the same; returns its number.
+    pub fn take(&mut self, word: &str, occurrences: u64, support: u32) -> usize {
+        if self.words.is_empty() || self.words.get(self.words.len() - 1) != word {
+            self.words.push(word);
+            self.occurrences.push(0);
+            self.support.push(0);
+        }
+        let last = self.words.len() - 1;
+        self.occurrences[last] += occurrences;
+        self.support[last] += support;
+        last
+    }
 }
 
 pub struct Dictionary {
@@ -40,8 +77,11 @@ pub struct Dictionary {
     num_short: usize,
     long: HashTable<Long>,
     words: Strings,
-    /// How often words were seen by dictionaries taken in, by id, less once each; shorter than the words.
-    absorbed: Vec<u64>,
+    /// Words seen since the last `settle`.
+    num_seen: u64,
+    /// What is known of words beside what the tables say; shorter than the words.
+    occurrences: Vec<u64>,
+    support: Vec<u32>,
 }
 
 impl Default for Dictionary {
@@ -51,7 +91,9 @@ impl Default for Dictionary {
             num_short: 0,
             long: HashTable::new(),
             words: Strings::new(),
-            absorbed: Vec::new(),
+            num_seen: 0,
+            occurrences: Vec::new(),
+            support: Vec::new(),
         }
     }
 }
@@ -70,14 +112,45 @@ impl Dictionary {
         self.slots.len() * size_of::<Slot>() + self.long.len() * 2 * size_of::<Long>() + self.words.num_bytes()
     }
 
-    /// Append the ids of words given by their bounds in `text`, in order; with `distinct` only of those this visit has not
-    /// seen.
-    pub fn intern(&mut self, text: &str, bounds: &[(u32, u32)], visit: u32, distinct: bool, ids: &mut Vec<u32>) {
-        let num_ids = ids.len();
-        ids.resize(num_ids + bounds.len(), 0);
+    /// Append the ids of words given by their bounds in `text`, in order.
+    pub fn intern(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit, ids: &mut Vec<u32>) {
+        let first = ids.len();
+        ids.resize(first + bounds.len(), 0);
+        let mut out = ids[first..].iter_mut();
+        self.each(text, bounds, visit, |id, _| {
+            if let Some(out) = out.next() {
+                *out = id;
+            }
+        });
+    }
+
+    /// Append the ids of the words that this visit has not seen.
+    pub fn intern_new(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit, ids: &mut Vec<u32>) {
+        let first = ids.len();
+        ids.resize(first + bounds.len(), 0);
         // Every id is written, and stays where the next one is not written over it: whether a word is new to the visit is
         // what a processor guesses wrong.
-        let (out, mut num_new) = (&mut ids[num_ids..], 0);
+        let (out, mut num_new) = (&mut ids[first..], 0);
+        self.each(text, bounds, visit, |id, is_new| {
+            out[num_new] = id;
+            num_new += usize::from(is_new);
+        });
+        ids.truncate(first + num_new);
+    }
+
+    /// Count words and support; nobody asks for the ids.
+    pub fn count(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit) {
+        self.each(text, bounds, visit, |_, _| ());
+    }
+
+    /// Call `found` with the id of each word and whether this visit has not seen it.
+    #[inline(always)]
+    fn each(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit, mut found: impl FnMut(u32, bool)) {
+        self.num_seen += bounds.len() as u64;
+        if self.num_seen >= u64::from(u32::MAX) {
+            self.settle();
+            self.num_seen += bounds.len() as u64;
+        }
         let mut fetched = [(Key::default(), 0u32); AHEAD];
         for chunk in bounds.chunks(1 << 10) {
             // Each chunk may add words: grow before places are computed.
@@ -94,33 +167,43 @@ impl Dictionary {
                     fetched[at % AHEAD] = self.fetch(text, word);
                 }
                 let mut place = place as usize;
-                let (id, is_new);
                 if key == Key::default() {
-                    (id, is_new) = self.intern_long(&text[start as usize..end as usize], visit);
-                } else {
-                    let slot = loop {
-                        let slot = &mut self.slots[place & mask];
-                        if slot.key == key {
-                            break slot;
-                        }
-                        if slot.count == 0 {
-                            let id = self.words.len() as u32;
-                            self.words.push(&text[start as usize..end as usize]);
-                            self.num_short += 1;
-                            *slot = Slot { key, count: 0, id, visit: visit.wrapping_sub(1) };
-                            break slot;
-                        }
-                        place += 1;
-                    };
-                    slot.count += 1;
-                    (id, is_new) = (slot.id, slot.visit != visit);
-                    slot.visit = visit;
+                    let (id, is_new) = self.see_long(&text[start as usize..end as usize], visit);
+                    found(id, is_new);
+                    continue;
                 }
-                out[num_new] = id;
-                num_new += usize::from(is_new | !distinct);
+                let slot = loop {
+                    let slot = &mut self.slots[place & mask];
+                    if slot.key == key {
+                        break slot;
+                    }
+                    if slot.count == 0 {
+                        let id = self.words.len() as u32;
+                        self.words.push(&text[start as usize..end as usize]);
+                        self.num_short += 1;
+                        *slot = Slot { key, count: 0, support: 0, id, visit: visit.number.wrapping_sub(1) };
+                        break slot;
+                    }
+                    place += 1;
+                };
+                let is_new = slot.visit != visit.number;
+                slot.count += 1;
+                slot.support += u32::from(is_new & visit.only);
+                slot.visit = visit.number;
+                found(slot.id, is_new);
             }
         }
-        ids.truncate(num_ids + num_new);
+    }
+
+    /// Write down how often words were seen, before the numbers in the slots run over; a slot that is taken stays so.
+    #[cold]
+    fn settle(&mut self) {
+        self.occurrences.resize(self.words.len(), 0);
+        for slot in self.slots.iter_mut().filter(|slot| slot.count > 0) {
+            self.occurrences[slot.id as usize] += u64::from(slot.count - 1);
+            slot.count = 1;
+        }
+        self.num_seen = 1;
     }
 
     /// Key of a word, and where the table is looked at first, which is fetched into the cache.
@@ -134,21 +217,21 @@ impl Dictionary {
     }
 
     /// Id of a word of 16 bytes or more, and whether this visit has not seen it.
-    fn intern_long(&mut self, word: &str, visit: u32) -> (u32, bool) {
+    fn see_long(&mut self, word: &str, visit: Visit) -> (u32, bool) {
         let hash = FixedState::default().hash_one(word);
         let words = &self.words;
         if let Some(found) = self.long.find_mut(hash, |long| words.get(long.id as usize) == word) {
+            let is_new = found.visit != visit.number;
             found.count += 1;
-            let is_new = found.visit != visit;
-            found.visit = visit;
+            found.support += u32::from(is_new & visit.only);
+            found.visit = visit.number;
             return (found.id, is_new);
         }
         let id = self.words.len() as u32;
         self.words.push(word);
         let words = &self.words;
-        self.long.insert_unique(hash, Long { id, visit, count: 1 }, |long| {
-            FixedState::default().hash_one(words.get(long.id as usize))
-        });
+        let long = Long { id, visit: visit.number, support: u32::from(visit.only), count: 1 };
+        self.long.insert_unique(hash, long, |long| FixedState::default().hash_one(words.get(long.id as usize)));
         (id, true)
     }
 
@@ -169,7 +252,7 @@ impl Dictionary {
 
     /// Take another dictionary in; returns what its ids are here.
     pub fn absorb(&mut self, other: Self) -> Vec<u32> {
-        let (words, counts) = other.into_words();
+        let Counted { words, occurrences, support } = other.into_counted();
         let mut ids = Vec::with_capacity(words.len());
         let mut bounds = Vec::new();
         while ids.len() < words.len() {
@@ -184,30 +267,38 @@ impl Dictionary {
                 }
                 bounds.push((start as u32, end as u32));
             }
-            self.intern(text, &bounds, 0, false, &mut ids);
+            self.intern(text, &bounds, Visit::default(), &mut ids);
         }
-        self.absorbed.resize(self.words.len(), 0);
-        ids.iter().zip(counts).for_each(|(&id, count)| self.absorbed[id as usize] += count - 1);
+        self.occurrences.resize(self.words.len(), 0);
+        self.support.resize(self.words.len(), 0);
+        for (other, &id) in ids.iter().enumerate() {
+            // Once it has just been seen.
+            self.occurrences[id as usize] += occurrences[other] - 1;
+            self.support[id as usize] += support[other];
+        }
         ids
     }
 
-    /// The words by id, and how often each was seen.
-    pub fn into_words(self) -> (Strings, Vec<u64>) {
-        let mut counts = self.absorbed;
-        counts.resize(self.words.len(), 0);
-        for slot in self.slots.iter().filter(|slot| slot.count > 0) {
-            counts[slot.id as usize] += slot.count;
+    /// The words by id, and what was counted.
+    pub fn into_counted(self) -> Counted {
+        let Self { slots, long, words, mut occurrences, mut support, .. } = self;
+        occurrences.resize(words.len(), 0);
+        support.resize(words.len(), 0);
+        for slot in slots.iter().filter(|slot| slot.count > 0) {
+            occurrences[slot.id as usize] += u64::from(slot.count);
+            support[slot.id as usize] += slot.support;
         }
-        for long in &self.long {
-            counts[long.id as usize] += long.count;
+        for long in &long {
+            occurrences[long.id as usize] += long.count;
+            support[long.id as usize] += long.support;
         }
-        (self.words, counts)
+        Counted { words, occurrences, support }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     use super::*;
 
@@ -229,29 +320,38 @@ mod tests {
                 Some((start, *at - 1))
             })
             .collect();
+        let (first, second) = (Visit { number: 1, only: true }, Visit { number: 2, only: false });
         let mut dictionary = Dictionary::default();
         let (mut ids, mut distinct) = (Vec::new(), Vec::new());
-        dictionary.intern(&text, &bounds, 1, false, &mut ids);
-        dictionary.intern(&text, &bounds, 2, true, &mut distinct);
+        dictionary.intern(&text, &bounds, first, &mut ids);
+        dictionary.settle();
+        dictionary.intern_new(&text, &bounds, second, &mut distinct);
+        dictionary.count(&text, &bounds[..100], Visit { number: 3, only: true });
         let mut other = Dictionary::default();
-        let (first, mut others) = (&bounds[..10_000], Vec::new());
-        other.intern("nowhere else", &[(0, 7)], 1, false, &mut others);
-        other.intern(&text, first, 1, false, &mut others);
+        let (some, mut others) = (&bounds[..10_000], Vec::new());
+        other.intern("nowhere else", &[(0, 7)], second, &mut others);
+        other.intern(&text, some, first, &mut others);
         let here = dictionary.absorb(other);
-        let (words, counts) = dictionary.into_words();
-        let mut expected = HashMap::from([("nowhere", 1)]);
+        let Counted { words, occurrences, support } = dictionary.into_counted();
+        let mut expected = HashMap::from([("nowhere", (1, 0))]);
+        let mut visit = |bounds: &[(u32, u32)], only: bool| {
+            let mut seen = HashSet::new();
+            for &(start, end) in bounds {
+                let word = &text[start as usize..end as usize];
+                let entry = expected.entry(word).or_default();
+                *entry = (entry.0 + 1, entry.1 + u32::from(only && seen.insert(word)));
+            }
+        };
+        [(&bounds[..], true), (&bounds, false), (&bounds[..100], true), (some, true)]
+            .map(|(some, only)| visit(some, only));
         for (&(start, end), &id) in bounds.iter().zip(&ids) {
-            let word = &text[start as usize..end as usize];
-            assert_eq!(words.get(id as usize), word);
-            *expected.entry(word).or_default() += 2;
+            assert_eq!(words.get(id as usize), &text[start as usize..end as usize]);
         }
-        for (&(start, end), &id) in first.iter().zip(&others[1..]) {
-            let word = &text[start as usize..end as usize];
-            assert_eq!(words.get(here[id as usize] as usize), word);
-            *expected.entry(word).or_default() += 1;
+        for (&(start, end), &id) in some.iter().zip(&others[1..]) {
+            assert_eq!(words.get(here[id as usize] as usize), &text[start as usize..end as usize]);
         }
         assert_eq!(words.len(), expected.len());
         assert_eq!(distinct.len() + 1, expected.len());
-        assert!((0..words.len()).all(|id| expected[words.get(id)] == counts[id]));
+        assert!((0..words.len()).all(|id| expected[words.get(id)] == (occurrences[id], support[id])));
     }
 }

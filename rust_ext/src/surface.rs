@@ -52,6 +52,12 @@ impl Surface {
             }
         }
     }
+
+    /// Whether each word of a text is its own surface, as far as can be told fast.
+    pub fn keeps(self, text: &str) -> bool {
+        // Everything under U+0300 stays as it is under NFC, whatever stands beside it; its first bytes are under 0xCC.
+        self == Self::Exact && (text.bytes().fold(0, u8::max) < 0xcc || is_nfc(text))
+    }
 }
 
 fn casefold(text: &str) -> String {
@@ -124,5 +130,16 @@ mod tests {
         assert_eq!(Surface::Fold.apply("Du\u{ad}po\u{200b}nt"), "dupont");
         assert_eq!(Surface::Fold.apply("Ｄｕｐｏｎｔ"), "dupont");
         assert_eq!(Surface::Fold.apply("Élodie"), "elodie");
+    }
+
+    #[test]
+    fn every_word_of_a_text_that_is_kept_is_its_own_surface() {
+        assert!(Surface::Exact.keeps("L’été, naïve Čapek à ŁóDŹ") && !Surface::Casefold.keeps("a"));
+        assert!(!Surface::Exact.keeps("e\u{301}te") && !Surface::Exact.keeps("5 \u{2126}"));
+        for c in (0..0x300).filter_map(char::from_u32) {
+            let word = String::from_iter(['a', c, 'b', c]);
+            assert!(Surface::Exact.keeps(&word));
+            assert_eq!(Surface::Exact.apply(&word), word);
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Counted, Dictionary};
 use crate::error::{Error, Result};
 use crate::spool::{Reader, Spool, Store};
 use crate::strings::Strings;
@@ -47,14 +47,14 @@ impl Numbers {
 }
 
 enum Names {
-    Memory(Strings, Vec<u64>),
-    /// Length and bytes of each surface, one after the other; and how often each was seen.
-    Spooled(Spool<u8>, Spool<u64>),
+    Memory(Counted),
+    /// Length and bytes of each surface, one after the other; how often each was seen; and its support so far.
+    Spooled(Spool<u8>, Spool<u64>, Spool<u32>),
 }
 
 impl Sorted {
     pub fn new(dictionary: Dictionary, surface: Surface) -> Self {
-        let (words, counts) = dictionary.into_words();
+        let Counted { words, occurrences, support } = dictionary.into_counted();
         let words = surfaces(words, surface);
         let mut order: Vec<(u64, u32)> =
             (0..words.len()).map(|id| (prefix(words.get(id).as_bytes()), id as u32)).collect();
@@ -66,36 +66,30 @@ impl Sorted {
             Some(_) => order.par_sort_unstable_by(compare),
             None => order.sort_unstable_by(compare),
         }
-        let mut sorted = Strings::new();
-        let mut seen: Vec<u64> = Vec::new();
+        let mut sorted = Counted::default();
         let mut places = vec![0u32; words.len()];
         for (_, id) in order {
             let word = words.get(id as usize);
-            if sorted.is_empty() || sorted.get(sorted.len() - 1) != word {
-                sorted.push(word);
-                seen.push(0);
-            }
-            let last = sorted.len() - 1;
-            seen[last] += counts[id as usize];
-            places[id as usize] = last as u32;
+            places[id as usize] = sorted.take(word, occurrences[id as usize], support[id as usize]) as u32;
         }
-        Self { names: Names::Memory(sorted, seen), places: Numbers::Memory(places) }
+        Self { names: Names::Memory(sorted), places: Numbers::Memory(places) }
     }
 
     /// Move all to pages of a store.
     pub fn spool(self, store: &Arc<Store>) -> Result<Self> {
-        let (Names::Memory(words, counts), Numbers::Memory(numbers)) = (&self.names, &self.places) else {
+        let (Names::Memory(counted), Numbers::Memory(numbers)) = (&self.names, &self.places) else {
             return Ok(self);
         };
         let mut places = Spool::new(store);
         places.extend(numbers)?;
-        let (mut bytes, mut seen) = (Spool::new(store), Spool::new(store));
-        for word in words.iter() {
+        let (mut bytes, mut occurrences, mut support) = (Spool::new(store), Spool::new(store), Spool::new(store));
+        for word in counted.words.iter() {
             bytes.extend(&(word.len() as u64).to_le_bytes())?;
             bytes.extend(word.as_bytes())?;
         }
-        seen.extend(counts)?;
-        Ok(Self { names: Names::Spooled(bytes, seen), places: Numbers::Spooled(places) })
+        occurrences.extend(&counted.occurrences)?;
+        support.extend(&counted.support)?;
+        Ok(Self { names: Names::Spooled(bytes, occurrences, support), places: Numbers::Spooled(places) })
     }
 }
 
@@ -119,10 +113,9 @@ fn prefix(word: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// All words in byte order with how often each was seen, and for each dictionary where its words went.
+/// All words in byte order with what was counted of each, and for each dictionary where its words went.
 pub struct Vocabulary {
-    pub words: Strings,
-    pub occurrences: Vec<u64>,
+    pub counted: Counted,
     pub merged: Vec<Merged>,
 }
 
@@ -145,9 +138,9 @@ impl Merged {
 impl Vocabulary {
     pub fn merge(mut parts: Vec<Sorted>, store: &Arc<Store>) -> Result<Self> {
         match parts.pop() {
-            Some(Sorted { names: Names::Memory(words, occurrences), places }) if parts.is_empty() => {
-                let global = Numbers::Memory((0..words.len() as u32).collect());
-                return Ok(Self { words, occurrences, merged: vec![Merged { places, global }] });
+            Some(Sorted { names: Names::Memory(counted), places }) if parts.is_empty() => {
+                let global = Numbers::Memory((0..counted.words.len() as u32).collect());
+                return Ok(Self { counted, merged: vec![Merged { places, global }] });
             }
             last => parts.extend(last),
         }
@@ -158,8 +151,10 @@ impl Vocabulary {
                 Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
             };
             sources.push(match part.names {
-                Names::Memory(words, counts) => Source::Memory(words, counts),
-                Names::Spooled(bytes, counts) => Source::Spooled(bytes.into_reader(), counts.into_reader()),
+                Names::Memory(counted) => Source::Memory(counted),
+                Names::Spooled(bytes, occurrences, support) => {
+                    Source::Spooled(bytes.into_reader(), occurrences.into_reader(), support.into_reader())
+                }
             });
             merged.push(Merged { places: part.places, global });
         }
@@ -168,28 +163,21 @@ impl Vocabulary {
         for (number, cursor) in cursors.iter_mut().enumerate() {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
         }
-        let mut words = Strings::new();
-        let mut occurrences: Vec<u64> = Vec::new();
+        let mut counted = Counted::default();
         while let Some(mut first) = heap.peek_mut() {
-            let Reverse((Next { word, count, .. }, number)) = &*first;
+            let Reverse((Next { word, occurrences, support, .. }, number)) = &*first;
             let number = *number;
-            if words.is_empty() || words.get(words.len() - 1).as_bytes() != &**word {
-                if words.len() == u32::MAX as usize {
-                    return Err(Error::Corpus("more than 4 294 967 295 distinct words".into()));
-                }
-                // The bytes were a `str` when they went in.
-                words.push(&String::from_utf8_lossy(word));
-                occurrences.push(0);
-            }
-            let last = words.len() - 1;
-            occurrences[last] += count;
-            merged[number].global.push(last as u32)?;
+            // The bytes were a `str` when they went in.
+            let last = counted.take(&String::from_utf8_lossy(word), *occurrences, *support);
+            let last = u32::try_from(last).ok().filter(|&last| last < u32::MAX);
+            let last = last.ok_or_else(|| Error::Corpus("more than 4 294 967 295 distinct words".into()))?;
+            merged[number].global.push(last)?;
             match cursors[number].next()? {
                 Some(next) => *first = Reverse((next, number)),
                 None => drop(PeekMut::pop(first)),
             }
         }
-        Ok(Self { words, occurrences, merged })
+        Ok(Self { counted, merged })
     }
 }
 
@@ -199,48 +187,52 @@ struct Next<'a> {
     /// Decides most comparisons without a look at the word.
     prefix: u64,
     word: Cow<'a, [u8]>,
-    count: u64,
+    occurrences: u64,
+    support: u32,
 }
 
 /// The words of one dictionary.
 enum Source {
-    Memory(Strings, Vec<u64>),
-    Spooled(Reader<u8>, Reader<u64>),
+    Memory(Counted),
+    Spooled(Reader<u8>, Reader<u64>, Reader<u32>),
 }
 
 /// The words of one dictionary, one after the other.
 enum Cursor<'a> {
-    Memory(&'a Strings, &'a [u64], usize),
-    Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>),
+    Memory(&'a Counted, usize),
+    Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>, &'a mut Reader<u32>),
 }
 
 impl<'a> Cursor<'a> {
     fn new(source: &'a mut Source) -> Self {
         match source {
-            Source::Memory(words, counts) => Self::Memory(words, counts, 0),
-            Source::Spooled(bytes, counts) => Self::Spooled(bytes, counts),
+            Source::Memory(counted) => Self::Memory(counted, 0),
+            Source::Spooled(bytes, occurrences, support) => Self::Spooled(bytes, occurrences, support),
         }
     }
 
     fn next(&mut self) -> Result<Option<Next<'a>>> {
-        let (word, count) = match self {
-            Self::Memory(words, counts, at) => {
-                if *at == words.len() {
+        let (word, occurrences, support) = match self {
+            Self::Memory(counted, at) => {
+                if *at == counted.words.len() {
                     return Ok(None);
                 }
                 *at += 1;
-                (Cow::Borrowed(words.get(*at - 1).as_bytes()), counts[*at - 1])
+                let at = *at - 1;
+                (Cow::Borrowed(counted.words.get(at).as_bytes()), counted.occurrences[at], counted.support[at])
             }
-            Self::Spooled(bytes, counts) => {
-                let Some(count) = counts.take()? else { return Ok(None) };
+            Self::Spooled(bytes, occurrences, support) => {
+                let (Some(occurrences), Some(support)) = (occurrences.take()?, support.take()?) else {
+                    return Ok(None);
+                };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
                 bytes.read(8, &mut length)?;
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
-                (Cow::Owned(word), count)
+                (Cow::Owned(word), occurrences, support)
             }
         };
-        Ok(Some(Next { prefix: prefix(&word), word, count }))
+        Ok(Some(Next { prefix: prefix(&word), word, occurrences, support }))
     }
 }
 
@@ -249,6 +241,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::dictionary::Visit;
 
     #[test]
     fn merged_dictionaries_match_a_map_in_memory_and_on_disk() {
@@ -266,7 +259,7 @@ mod tests {
                 let mut names = BTreeMap::new();
                 for word in words(d) {
                     ids.clear();
-                    dictionary.intern(&word, &[(0, word.len() as u32)], 0, false, &mut ids);
+                    dictionary.intern(&word, &[(0, word.len() as u32)], Visit { number: 0, only: true }, &mut ids);
                     let surface = Surface::Exact.apply(&word).into_owned();
                     *expected.entry(surface.clone()).or_default() += 1;
                     names.insert(ids[0], surface);
@@ -276,11 +269,12 @@ mod tests {
                 parts.push(if d < num_spooled { sorted.spool(&store).unwrap() } else { sorted });
             }
             let merged = Vocabulary::merge(parts, &store).unwrap();
-            assert!(merged.words.iter().eq(expected.keys().map(String::as_str)));
-            assert!(merged.occurrences.iter().eq(expected.values()));
+            let Counted { words, occurrences, support } = &merged.counted;
+            assert!(words.iter().eq(expected.keys().map(String::as_str)));
+            assert!(occurrences.iter().eq(expected.values()));
             assert_eq!(merged.merged.len(), named.len());
             for (part, names) in merged.merged.into_iter().zip(&named) {
-                assert!(part.numbers().unwrap().iter().map(|&number| merged.words.get(number as usize)).eq(names));
+                assert!(part.numbers().unwrap().iter().map(|&number| words.get(number as usize)).eq(names));
             }
             assert_eq!(store.spilled_bytes() > 0, num_spooled > 0);
         }
@@ -289,6 +283,6 @@ mod tests {
     #[test]
     fn nothing_merges_to_nothing() {
         let merged = Vocabulary::merge(Vec::new(), &Store::in_memory()).unwrap();
-        assert!(merged.words.is_empty() && merged.occurrences.is_empty() && merged.merged.is_empty());
+        assert!(merged.counted.words.is_empty() && merged.counted.occurrences.is_empty() && merged.merged.is_empty());
     }
 }

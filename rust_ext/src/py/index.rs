@@ -138,12 +138,14 @@ pub struct PyIndexBuilder {
 
 #[pymethods]
 impl PyIndexBuilder {
+    /// `documents_per_unit[u]`: how many documents of unit `u` will be added; support is counted sooner where it is known.
     /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to a nameless file in `folder`.
     #[new]
-    #[pyo3(signature = (*, max_n=1, surface="exact", num_threads=0, memory_limit=None, folder=None))]
+    #[pyo3(signature = (*, max_n=1, surface="exact", documents_per_unit=None, num_threads=0, memory_limit=None, folder=None))]
     fn new(
         max_n: usize,
         surface: &str,
+        documents_per_unit: Option<PyReadonlyArray1<'_, u32>>,
         num_threads: usize,
         memory_limit: Option<usize>,
         folder: Option<PathBuf>,
@@ -151,7 +153,11 @@ impl PyIndexBuilder {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
         let limit =
             memory_limit.map(|num_bytes| Limit { num_bytes, folder: folder.unwrap_or_else(std::env::temp_dir) });
-        let builder = IndexBuilder::new(max_n, surface, limit).map_err(to_py_err)?;
+        let documents_of = match &documents_per_unit {
+            Some(array) => array.as_slice()?.to_vec(),
+            None => Vec::new(),
+        };
+        let builder = IndexBuilder::new(max_n, surface, documents_of, limit).map_err(to_py_err)?;
         Ok(Self { builder: RwLock::new(Some(builder)), num_threads })
     }
 
