@@ -368,6 +368,7 @@ def _reading_pool() -> Iterator[pa.MemoryPool]:
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         with suppress(NotImplementedError):
             pool = pa.jemalloc_memory_pool()
+    before.release_unused()
     pa.set_memory_pool(pool)
     try:
         yield pool
