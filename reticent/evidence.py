@@ -12,8 +12,10 @@ import datetime
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +28,6 @@ from reticent.stages import corpus_section
 from reticent.workload import extraction_work, own_tokens, scoring_work
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from reticent.audit.forward import TokenScores
     from reticent.audit.run import AuditConfig, Auditor
     from reticent.config import ModelSection
     from reticent.job import Run
@@ -37,8 +36,12 @@ __all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "
 
 #: What a piece does not depend on: where and in which portions a model is run.
 NOT_IN_A_PIECE = ("device", "batch_size")
-#: What a base said of the documents, and of the fresh ones.
-SCORES, FRESH_SCORES = "scores.parquet", "fresh.parquet"
+#: Parts of the examination of a model that say how far they are -> what they are called, and in what they count.
+TASKS = {
+    "documents": ("score {}", "windows"),
+    "all occurrences": ("score {}, all occurrences masked", "windows"),
+    "inversion": ("invert {}", "identifiers"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,63 +120,23 @@ def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
 
 def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
     """Make the pieces of a model section that are not there yet; its stores are opened only for those."""
-    opened: dict[str, Any] = {}
+    from reticent.audit.base_scores import BaseScores
 
-    def auditor() -> Auditor:
-        if "auditor" not in opened:
-            opened["auditor"] = _open_auditor(run, model)
-        return opened["auditor"]
-
-    def base_scores(kept: str = SCORES) -> TokenScores:
-        from reticent.audit.forward import TokenScores
-
-        if kept not in opened:
-            opened[kept] = TokenScores.from_parquet(run.folder / Piece(model).name / kept)
-        return opened[kept]
-
-    def invert(folder: Path, piece: Piece, entry: Any, portion: tuple[float, float]) -> dict[str, Any]:
-        from reticent.audit.inversion_run import load_scores, save_scores
-
-        kept, base_path, base = "candidates.npz", None, None
-        if piece.training is not None:
-            base_path, base = Path(run._base(model)), load_scores(run.folder / Piece(model).name / kept)
-        with run.progress.task(f"invert {piece.recipe}", None, "identifiers", portion) as advance:
-            measured, scores = auditor().invert(entry, base_path, base, advance)
-        if piece.training is None:
-            save_scores(folder / kept, scores)
-        return measured
-
+    auditor = cache(lambda: _open_auditor(run, model))
+    base = cache(lambda: BaseScores.load(run.folder / Piece(model).name, Path(run._base(model)), audit_config(run)))
     for piece in pieces_of(run, model)[: 1 if only_base else None]:
 
         def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
             entry, work = _entry_of(run, piece), scoring_work(run, piece)
-            with run.progress.task(f"score {piece.recipe}", None, "windows", work.portion("documents")) as advance:
-                scores = auditor().score(entry, advance)
-                lowercase = auditor().score_lowercase(entry)
-            if piece.training is None:
-                scores.to_parquet(folder / SCORES)
-            further: dict[str, np.ndarray] = {}
-            about: dict[str, dict[str, Any]] = {}
-            if is_attacked(run, piece):
-                further, about = attack_with_shadows(run, piece, auditor(), scores, base_scores())
-            if "user_inference" in run.job.audit.attacks:
-                if piece.training is not None:
-                    further["user_inference"] = auditor().infer_users(entry, base_scores(FRESH_SCORES))
-                elif fresh := auditor().score_fresh(entry):
-                    fresh.to_parquet(folder / FRESH_SCORES)
-            base = None if piece.training is None else base_scores()
-            measured = auditor().measure(entry, scores, base, lowercase, further)
-            for name, said in about.items():
-                measured["membership"][name] |= said
-            if run.job.audit.all_occurrences and entry.objective == "mlm":
-                title, portion = f"score {piece.recipe}, all occurrences masked", work.portion("all occurrences")
-                with run.progress.task(title, None, "windows", portion) as advance:
-                    again = auditor().score(entry, advance, all_occurrences=True)
-                measured["all_occurrences"] = auditor().measure_all_occurrences(again)
-            if run.job.audit.generation is not None and entry.objective == "clm":
-                measured["generated"] = auditor().write(entry)
-            if run.job.audit.inversion is not None:
-                measured["inversion"] = invert(folder, piece, entry, work.portion("inversion"))
+
+            def task(part: str) -> AbstractContextManager[Callable[..., None]]:
+                title, unit = TASKS[part]
+                return run.progress.task(title.format(piece.recipe), None, unit, work.portion(part))
+
+            shadows = partial(attack_with_shadows, run, piece, auditor()) if is_attacked(run, piece) else None
+            measured, said = auditor().examine(entry, base if piece.training else None, shadows, task)
+            if said is not None:
+                said.save(folder)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
             counts["epoch"] = piece.epoch
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.validity import USER_INFERENCE
 from reticent.config import ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.run_folder import RunFolder
@@ -259,7 +260,7 @@ class Preparation(RunFolder):
                     "index": self.fingerprint_of(index_name),
                 }
                 self.make(f"tokens/{model.name}/{variant}", config, inputs, build, kind="tokens")
-            if "user_inference" in self.job.audit.attacks:
+            if USER_INFERENCE in self.job.audit.attacks:
                 self._tokenise_fresh(model, tokenizer)
 
     def _tokenise_fresh(self, model: ModelSection, tokenizer: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.validity import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Workload", "extraction_work", "own_tokens", "scoring_work"]
 
 #: Attacks that need tokens of their own, and the names of these.
-OWN_TOKENS = {"lowercase": "lowercase", "user_inference": "fresh"}
+OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "fresh"}
 #: Words of a template of association, with the name and the term; and templates of a language.
 WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.audit.inversion_run import load_scores
+from reticent.audit.base_scores import load_candidates
 from reticent.audit.slots import slots_of
 from reticent.config import parse_job
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
@@ -95,9 +95,9 @@ def test_every_direct_word_has_the_category_of_its_span(done: Run) -> None:
 def test_scores_of_the_base_are_private_and_plain(done: Run) -> None:
     path = done.folder / "measures/m/base/epoch-0000/candidates.npz"
     assert path.stat().st_mode & 0o077 == 0
-    assert set(load_scores(path)) == {"direct", "indirect", "association"}
+    assert set(load_candidates(path)) == {"direct", "indirect", "association"}
     with pytest.raises(ArtifactError, match="not readable"):
-        load_scores(path.parent / "measures.json")
+        load_candidates(path.parent / "measures.json")
 
 
 def test_a_wrong_setting_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,12 @@ import pytest
 from toy_models import toy_model, toy_tokenizer
 
 from reticent.artifact import read_manifest
+from reticent.audit.run import ModelEntry, audit_models
 from reticent.config import parse_job
+from reticent.engine.schema import MEMBERS
+from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.evidence import Piece, audit_config, plan_steps
+from reticent.evidence import Piece, audit_config, pieces_of, plan_steps
 from reticent.job import Run
 from reticent.plan import Plan
 from reticent.progress import Progress
@@ -171,3 +176,27 @@ def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
         assert shares == sorted(shares), name
         assert max(shares) <= 1.0
     assert max(seen["measures/clm/clm/epoch-0001"]) == 1.0
+
+
+@pytest.mark.parametrize("objective", ["clm", "mlm"])
+def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: str) -> None:
+    """All but what takes the categories of words, which a job alone knows."""
+    (base, piece) = pieces_of(run, next(model for model in run.job.model if model.name == objective))
+    stores = {name: open_tokens(run.folder / f"tokens/{objective}/{name}") for name in ("train", "audit", "fresh")}
+    path = run.checkpoints(piece.model, piece.recipe, None)[piece.epoch]
+    found = audit_models(
+        train_store=stores["train"],
+        audit_store=stores["audit"],
+        members=run.individuals.mask(MEMBERS)[stores["audit"].individual],
+        models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=piece.epoch, path=path)],
+        bases={objective: Path(run._base(piece.model))},
+        config=replace(audit_config(run), inversion=None),
+        lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
+        fresh_store=stores["fresh"],
+    )
+    for mine, theirs in zip((base, piece), json.loads(json.dumps(found["models"])), strict=True):
+        measured = json.loads((run.folder / mine.name / "measures.json").read_text())
+        assert "inversion" in measured
+        for attack in theirs["membership"].values():
+            del attack["verdict"], attack["why"]
+        assert {name: measured[name] for name in measured if name not in ("by_category", "inversion")} == theirs

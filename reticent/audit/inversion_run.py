@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +26,10 @@ from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+    from reticent.audit.base_scores import BaseScores
     from reticent.audit.run import AuditConfig, ModelEntry
 
-__all__ = ["InversionAudit", "load_scores", "save_scores"]
+__all__ = ["InversionAudit", "Scores"]
 
 #: What a model said of the candidates: a kind of identifiers or "association" -> sums.
 Scores = dict[str, np.ndarray]
@@ -123,8 +123,7 @@ class InversionAudit:
         entry: ModelEntry,
         special: SpecialIds,
         tokenizer: PreTrainedTokenizerFast,
-        base_path: Path | None,
-        base: Scores | None,
+        base: BaseScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[dict[str, Any], Scores]:
         """Return the entry's part of the evidence, and its scores; ``base`` None for the base itself.
@@ -132,7 +131,8 @@ class InversionAudit:
         The base is ranked by its own likelihoods: a control of what can be known without the documents.
         """
         drawn, causal = self.drawn(special, entry.objective), entry.objective == "clm"
-        if base is not None and any(len(base[kind]) != len(targets) for kind, targets in drawn.targets.items()):
+        known = None if base is None else base.candidates
+        if known is not None and any(len(known[kind]) != len(targets) for kind, targets in drawn.targets.items()):
             raise ArtifactError("inversion: the base was asked for other identifiers; measure it again")
         device = pick_device(self.config.device)
         model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
@@ -157,7 +157,7 @@ class InversionAudit:
             )
             before += len(targets)
             side = self.is_member[targets.individuals]
-            result[kind] = inversion(targets, scores[kind], None if base is None else base[kind], side, **options)
+            result[kind] = inversion(targets, scores[kind], None if known is None else known[kind], side, **options)
         if drawn.pairs is not None:
             templates = read_association_templates(self.settings.language)
             scores["association"] = association(
@@ -166,23 +166,8 @@ class InversionAudit:
             )  # fmt: skip
             side = self.is_member[drawn.pairs.individuals]
             result["association"] = pair_rates(drawn.pairs, scores["association"], side, **options)
-        if self.settings.embedding_shift and base_path is not None:
-            before_training: Any = load_model(base_path, entry.objective)
+        if self.settings.embedding_shift and base is not None:
+            before_training: Any = load_model(base.path, entry.objective)
             shift = embedding_shift(model.cpu(), before_training, self.train, tokenizer, **options)
             result["embedding_shift"] = shift
         return result, scores
-
-
-def save_scores(path: Path, scores: Scores) -> None:
-    """Write scores as plain arrays."""
-    with path.open("wb") as file:
-        np.savez(file, **scores)  # type: ignore[arg-type]
-
-
-def load_scores(path: Path) -> Scores:
-    """Read what `save_scores` wrote; `ArtifactError` where it cannot be."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise ArtifactError(f"{path}: not readable scores of an inversion ({type(error).__name__})") from None

@@ -16,6 +16,7 @@ import numpy as np
 from reticent.audit.clustered_auc import clustered_auc
 from reticent.audit.statistics import auc_estimate, roc_curve, tpr_at_fpr
 from reticent.audit.token_scores import TokenScores
+from reticent.audit.validity import USER_INFERENCE
 from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
 
 __all__ = [
@@ -136,10 +137,6 @@ NEEDS_SIZES = frozenset({"zlib"})
 NEEDS_LOWERCASE = frozenset({"lowercase"})
 #: Of masked models only.
 ONLY_MASKED = frozenset({"mlm_ratio"})
-
-
-#: The attack on fresh documents: it alone looks at others than the rest, so it has no row above.
-USER_INFERENCE = "user_inference"
 
 
 def user_inference_score(target: TokenScores, base: TokenScores) -> np.ndarray:

@@ -20,7 +20,7 @@ from reticent.audit.findings import at_most, percent, plain_findings, retention_
 from reticent.audit.publication import FORBIDDEN, published
 from reticent.audit.seeds import num_seeds, over_seeds
 from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
-from reticent.audit.validity import INVALID, NO_POWER, judged
+from reticent.audit.validity import INVALID, NO_POWER, USER_INFERENCE, judged
 from reticent.errors import ArtifactError
 
 __all__ = ["page_digest", "write_report"]
@@ -40,7 +40,7 @@ ATTACKS_ABOUT = {
     "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
     "wbc": "in many windows of a few tokens the model predicts it better than the base model does",
     "ez": "where the model expects another token it has still gained on the base model more than it has lost",
-    "user_inference": "of documents that were held back from training, the model predicts those of the person better "
+    USER_INFERENCE: "of documents that were held back from training, the model predicts those of the person better "
     "than the base model does: it asks whether the person is known, not the document",
     "mlm_ratio": "the model predicts masked words better than the base model does (difference of the summed losses)",
     "shadow": "a classifier, trained on models like this one of which it is known who is in them, calls it known",

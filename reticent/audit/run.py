@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent.audit.base_scores import BaseScores
 from reticent.audit.forward import TokenScores, score_causal, score_masked
 from reticent.audit.generated import GenerationConfig, generated_leakage
 from reticent.audit.inversion import InversionConfig
-from reticent.audit.inversion_run import InversionAudit
+from reticent.audit.inversion_run import InversionAudit, Scores
 from reticent.audit.leakage import (
     excess_leakage,
     excess_over_base,
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from reticent.word_categories import WordCategories
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
+
+#: Scores of a model and of its base -> the document scores of attacks by name, and what else there is to say of each.
+MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,29 +136,16 @@ def audit_models(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, fresh=fresh_store, groups=groups,
     )  # fmt: skip
-    results, done = [], 0
+    results: list[dict[str, Any]] = []
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
-        base_scores, base_fresh, base_candidates = audit.score(base_entry), audit.score_fresh(base_entry), None
+        base: BaseScores | None = None
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
-            scores = base_scores if entry is base_entry else audit.score(entry)
-            lowercase = audit.score_lowercase(entry)
-            further: dict[str, np.ndarray] = {}
-            if base_fresh is not None and entry is not base_entry:
-                further[USER_INFERENCE] = audit.infer_users(entry, base_fresh)
-            measured = audit.measure(entry, scores, None if entry is base_entry else base_scores, lowercase, further)
-            if config.all_occurrences and objective == "mlm":
-                measured["all_occurrences"] = audit.measure_all_occurrences(audit.score(entry, all_occurrences=True))
-            if config.generation is not None and objective == "clm":
-                measured["generated"] = audit.write(entry)
-            if config.inversion is not None:
-                own, base_path_of = entry is base_entry, None if entry is base_entry else Path(base_path)
-                measured["inversion"], found = audit.invert(entry, base_path_of, None if own else base_candidates)
-                base_candidates = found if own else base_candidates
+            measured, said = audit.examine(entry, base)
+            base = base or said
             results.append(measured)
-            done += 1
             if progress:
-                progress(done)
+                progress(len(results))
     return {"settings": asdict(config), "models": judged(results)}
 
 
@@ -211,6 +203,44 @@ class Auditor:
             self._tokenizers[key] = load_tokenizer(path)
         return self._tokenizers[key]
 
+    def examine(
+        self,
+        entry: ModelEntry,
+        base: BaseScores | Callable[[], BaseScores] | None = None,
+        more_attacks: MoreAttacks | None = None,
+        task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
+    ) -> tuple[dict[str, Any], BaseScores | None]:
+        """Return an entry of "models" in report.json with all that the settings ask, and what a base said (else None).
+
+        Parameters
+        ----------
+        base : what the base said, or what reads it, called once the model is scored; None for a base itself
+        more_attacks : gives what to attack with beside the settings' own attacks; not for a base
+        task : name of a part ("documents", "all occurrences", "inversion") -> the block it runs in, with its progress
+        """
+        with task("documents") as advance:
+            scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
+        compared = base() if callable(base) else base
+        further, about = more_attacks(scores, compared.documents) if more_attacks and compared else ({}, {})
+        fresh = self.score_fresh(entry)
+        if fresh and compared:
+            assert compared.fresh is not None  # the settings are the same
+            further[USER_INFERENCE], fresh = user_inference_score(fresh, compared.fresh), None
+        measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
+        for name, said in about.items():
+            measured["membership"][name] |= said
+        if self.config.all_occurrences and entry.objective == "mlm":
+            with task("all occurrences") as advance:
+                again = self.score(entry, advance, all_occurrences=True)
+            measured["all_occurrences"] = self.measure_all_occurrences(again)
+        if self.config.generation is not None and entry.objective == "clm":
+            measured["generated"] = self.write(entry)
+        candidates = None
+        if self.config.inversion is not None:
+            with task("inversion") as advance:
+                measured["inversion"], candidates = self.invert(entry, compared, advance)
+        return measured, None if compared else BaseScores(entry.path, scores, fresh, candidates)
+
     def score(
         self,
         entry: ModelEntry,
@@ -233,12 +263,6 @@ class Auditor:
         """Run a model over the fresh documents; None where no attack asks for it."""
         own = self.membership.fresh
         return None if own is None else self._score(entry, own.store)
-
-    def infer_users(self, entry: ModelEntry, base: TokenScores) -> np.ndarray:
-        """Return the scores of `user_inference_score`, one a fresh document; ``base`` are the base's of these."""
-        own = self.membership.fresh
-        assert own is not None
-        return user_inference_score(self._score(entry, own.store), base)
 
     def _score(
         self,
@@ -269,11 +293,10 @@ class Auditor:
     def invert(
         self,
         entry: ModelEntry,
-        base_path: Path | None,
-        base: dict[str, np.ndarray] | None,
+        base: BaseScores | None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return what `InversionAudit.measure` does; both of the base are None for the base itself."""
+    ) -> tuple[dict[str, Any], Scores]:
+        """Return what `InversionAudit.measure` does; ``base`` None for the base itself."""
         if self._inversion is None:
             self._inversion = InversionAudit(
                 self.store, self.train, self.members, self.slots, self.true, self.table, self.tokenizer,
@@ -281,7 +304,7 @@ class Auditor:
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
-        return self._inversion.measure(entry, special, tokenizer, base_path, base, progress)
+        return self._inversion.measure(entry, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> dict[str, Any]:
         """Return what a causal model leaks when it writes by itself; see `generated_leakage`."""

@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["INVALID", "NO_POWER", "QUIET", "TOLD_APART", "detectable_auc", "judged"]
+__all__ = ["INVALID", "NO_POWER", "QUIET", "TOLD_APART", "USER_INFERENCE", "detectable_auc", "judged"]
 
 INVALID, TOLD_APART, QUIET, NO_POWER = "invalid", "told apart", "not told apart", "no power"
+#: The attack on fresh documents: it alone looks at others than the rest, so it has no row in `membership.ATTACKS`.
+USER_INFERENCE = "user_inference"
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
 TO_DETECT = 1.959964 + 0.841621
 
@@ -84,7 +86,7 @@ def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -
     if base is None:
         return
     # Of the documents that the attack looks at.
-    blind = (base.get("blind_fresh" if name == "user_inference" else "blind") or {}).get("auc")
+    blind = (base.get("blind_fresh" if name == USER_INFERENCE else "blind") or {}).get("auc")
     if blind is not None and not _holds_half(blind):
         yield "words alone tell the two sides apart, without any model"
     control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself

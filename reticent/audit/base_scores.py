@@ -1,0 +1,56 @@
+"""What a base said of all that it was asked, which the models trained from it are compared with; and how it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reticent.audit.membership import USER_INFERENCE
+from reticent.audit.token_scores import TokenScores
+from reticent.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from reticent.audit.run import AuditConfig
+
+__all__ = ["BaseScores", "load_candidates"]
+
+DOCUMENTS, FRESH, CANDIDATES = "scores.parquet", "fresh.parquet", "candidates.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseScores:
+    """Scores of the documents, of the fresh ones, and sums of the candidates of the inversion by kind of identifiers
+    (or "association"); None where nothing asks for them. ``path`` is the model's.
+    """
+
+    path: Path
+    documents: TokenScores
+    fresh: TokenScores | None
+    candidates: dict[str, np.ndarray] | None
+
+    def save(self, folder: Path) -> None:
+        """Write a file of each that is there; they are secret like the tokens."""
+        self.documents.to_parquet(folder / DOCUMENTS)
+        if self.fresh is not None:
+            self.fresh.to_parquet(folder / FRESH)
+        if self.candidates is not None:
+            np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseScores:
+        """Read what an audit with these settings saved; `ArtifactError` where it cannot be."""
+        fresh = TokenScores.from_parquet(folder / FRESH) if USER_INFERENCE in config.attacks else None
+        candidates = None if config.inversion is None else load_candidates(folder / CANDIDATES)
+        return cls(path, TokenScores.from_parquet(folder / DOCUMENTS), fresh, candidates)
+
+
+def load_candidates(path: Path) -> dict[str, np.ndarray]:
+    """Return the sums of the candidates; `ArtifactError` where they cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise ArtifactError(f"{path}: not readable scores of an inversion ({type(error).__name__})") from None
