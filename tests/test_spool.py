@@ -50,8 +50,10 @@ def limited(
     surface: str = "exact",
     known: bool = False,
 ) -> _rust.NgramIndex:
-    """An index of documents added in batches; a dictionary is closed after each. ``known``: the builder is told how many
-    documents each unit has."""
+    """An index of documents added in batches; a dictionary is closed after each.
+
+    ``known``: the builder is told how many documents each unit has.
+    """
     builder = _rust.IndexBuilder(
         max_n=max_n,
         surface=surface,
