@@ -82,6 +82,7 @@ def audit_config(run: Run) -> AuditConfig:
         graph_shares=tuple(settings.graph_shares),
         seed=run.job.seed,
         device=run.job.train.device,
+        bf16=run.job.train.bf16,
         all_occurrences=settings.all_occurrences,
         generation=None if settings.generation is None else GenerationConfig(**settings.generation.model_dump()),
         inversion=inversion,

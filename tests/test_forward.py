@@ -288,6 +288,13 @@ def test_cuda_scores_are_those_of_the_processor(store: TokenStore) -> None:
         assert np.nanmean(np.abs(there.log_probs - here.log_probs)) < 0.05
 
 
+def test_bfloat16_on_a_cpu_is_near_float32_and_scores_the_same_tokens(store: TokenStore) -> None:
+    for score, model, special in ((score_causal, gpt2(), CAUSAL), (score_masked, bert(), MASKED)):
+        exact, near = (score(model, store, special, device="cpu", bf16=bf16) for bf16 in ("auto", "on"))  # type: ignore[operator]
+        np.testing.assert_array_equal(near.scored, exact.scored)
+        assert 0 < np.nanmean(np.abs(near.log_probs - exact.log_probs)) < 0.05
+
+
 def test_spread_of_an_unsure_model_keeps_its_digits(store: TokenStore) -> None:
     model = gpt2(spread=0.003)  # nearly uniform: the standard deviation is far smaller than the mean it is around
     scores = score_causal(model, store, CAUSAL, device="cpu")

@@ -66,6 +66,7 @@ def score_models(
     batch_size: int = 64,
     seed: int = 0,
     device: str = "auto",
+    bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
     world: World | None = None,
 ) -> list[TokenScores]:
@@ -80,6 +81,8 @@ def score_models(
         For "mlm": also mask every other occurrence of the masked words in their window, so that they cannot be copied.
     batch_size : int
         Windows of ``window_length`` a batch; a GPU takes more of shorter ones.
+    bf16 : {"auto", "on", "off"}
+        bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
     progress : called with the number of windows done, of all folds
     world : World, optional
         Processes that share the windows out; all of them get all scores. By default this one scores everything.
@@ -89,15 +92,14 @@ def score_models(
     TrainingError
         The logits of a model are not numbers, or "mlm" is asked of a tokenizer without a mask token.
 
-    Cost: one forward pass a model and window (times ``folds``), in bfloat16 on CUDA and float32 on a CPU; 24 bytes a
-    token and model.
+    Cost: one forward pass a model and window (times ``folds``); 24 bytes a token and model.
     """
     masked = objective == "mlm"
     if masked and special.mask is None:
         raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
     scorer = Scorer(
-        models, store, special, window_length=window_length, batch_size=batch_size, device=device, progress=progress,
-        world=world, passes=folds if masked else 1,
+        models, store, special, window_length=window_length, batch_size=batch_size, device=device, bf16=bf16,
+        progress=progress, world=world, passes=folds if masked else 1,
     )  # fmt: skip
     if not masked:
         for numbers, batch in scorer.batches():
@@ -155,6 +157,7 @@ class Scorer:
         window_length: int,
         batch_size: int,
         device: str,
+        bf16: str = "auto",
         progress: Callable[[int], None] | None = None,
         world: World | None = None,
         passes: int = 1,
@@ -166,6 +169,7 @@ class Scorer:
         self.store, self.batch_size = store, batch_size
         self.windows: Windows = cut_windows(store, window_length, special)
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
+        self._bf16 = bf16 == "on" or (bf16 == "auto" and self._kind == "cuda")
         self._max_cells = batch_size * window_length
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()
@@ -205,7 +209,7 @@ class Scorer:
             given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
             true = self._moved(self.store.input_ids[at].astype(np.int64))
             for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
-                with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self._kind == "cuda"):
+                with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
                     # The last hidden states where a head can be run on a few of them at a time, else the logits.
                     values = logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
                     columns = self._reduced(values, head, true, model.config.vocab_size)

@@ -33,8 +33,9 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
     """Return log p of the true token, entropy, standard deviation of log p, argmax, rank and log p of the argmax; shape
     (N,) each. NaN in log p where a logit of the row is no number.
     """
-    if logits_NV.device.type == "cpu" and logits_NV.dtype == torch.float32 and not logits_NV.requires_grad:
-        return _in_numba(logits_NV.contiguous(), true_N)
+    in_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
+    if logits_NV.device.type == "cpu" and in_float32 and not logits_NV.requires_grad:
+        return _in_numba(logits_NV.float().contiguous(), true_N)
     return _in_torch(logits_NV, true_N)
 
 

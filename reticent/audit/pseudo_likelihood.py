@@ -44,6 +44,7 @@ def score_pseudo(
     window_length: int = 512,
     batch_size: int = 64,
     device: str = "auto",
+    bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
     world: World | None = None,
 ) -> TokenScores:
@@ -63,8 +64,8 @@ def score_pseudo(
     if special.mask is None:
         raise TrainingError("masked scoring needs a mask token and the tokenizer has none")
     scorer = Scorer(
-        [model], store, special, window_length=window_length, batch_size=batch_size, device=device, progress=progress,
-        world=world,
+        [model], store, special, window_length=window_length, batch_size=batch_size, device=device, bf16=bf16,
+        progress=progress, world=world,
     )  # fmt: skip
     for numbers, batch in scorer.batches():
         positions = scorer.windows.token_positions(numbers, batch.input_ids.shape[1])

@@ -52,7 +52,8 @@ class AuditConfig:
     ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
     first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
     ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked, and
-    ``generation`` lets causal models write by themselves.
+    ``generation`` lets causal models write by themselves. ``bf16`` is as in `score_models`; what is ranked by small
+    differences (canaries, candidates of the inversion) is scored in float32 all the same.
     """
 
     attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
@@ -63,6 +64,7 @@ class AuditConfig:
     folds: int = 7
     seed: int = 0
     device: str = "auto"
+    bf16: str = "auto"
     all_occurrences: bool = False
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
@@ -279,6 +281,7 @@ class Auditor:
             "window_length": self.config.window_length,
             "batch_size": self.config.batch_size,
             "device": self.config.device,
+            "bf16": self.config.bf16,
         }
         if progress is not None:
             if special not in self._num_windows:
