@@ -1,8 +1,12 @@
 """How many canaries does a model give back, without and with differential privacy, and what does that cost?
 
 The lab of the field's textbooks: 1,000 texts, each of one person, about 50 of them with a canary (100 are drawn, a fair
-coin leaves out half, which are the control), 5 epochs, DP-SGD with epsilon none, 8 and 4 for each person. Beside the
-extraction rate stand exposure, the one-run bound on epsilon and the perplexity on people the model never saw.
+coin leaves out half, which are the control), DP-SGD with epsilon none, 8 and 4 for each person. Beside the extraction
+rate stand exposure, the one-run bound on epsilon and the perplexity on people the model never saw.
+
+The textbook trains GPT-2 for 5 epochs on canaries that stand once. A model small enough for a CPU learns none of them
+so: here a canary stands ten times in its person's text and training takes 40 epochs. DP-SGD draws half of the people a
+step, with the settings that `benchmarks.dp_baseline` found good.
 
     python -m benchmarks.canary_lab --size cpu
 """
@@ -15,11 +19,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.dp_baseline import LARGE, SAMPLE_RATE
 from benchmarks.record_io import estimate_text, markdown, write_record
 
 SIZES: dict[str, dict[str, Any]] = {
     "toy": {"individuals": 60, "canaries": 10, "repetitions": 1, "hidden": 32, "layers": 1, "epochs": 1, "base": 1},
-    "cpu": {"individuals": 1250, "canaries": 100, "repetitions": 4, "hidden": 128, "layers": 2, "epochs": 5, "base": 6},
+    "cpu": {
+        "individuals": 1250,
+        "canaries": 100,
+        "repetitions": 10,
+        "hidden": 192,
+        "layers": 2,
+        "epochs": 40,
+        "base": 6,
+    },
 }
 #: Name of the model section -> target epsilon; None trains without.
 WAYS: dict[str, float | None] = {"none": None, "epsilon-8": 8.0, "epsilon-4": 4.0}
@@ -85,8 +98,8 @@ def _lab_job(folder: Path, about: dict[str, Any], base: Path) -> dict[str, Any]:
     for way, epsilon in WAYS.items():
         model: dict[str, Any] = {"name": way, "base": str(base), "objective": "clm", "recipes": ["clm"]}
         if epsilon is not None:
-            dp = {"target_epsilon": epsilon, "unit": "individual", "max_documents": 1}
-            model |= {"recipes": ["dp-clm"], "train": {"dp": dp}}
+            dp = {"target_epsilon": epsilon, "unit": "individual", "max_documents": 1, "sample_rate": SAMPLE_RATE}
+            model |= {"recipes": ["dp-clm"], "train": {**LARGE, "dp": dp}}
         models.append(model)
     return {
         **_common(folder, "lab", about),
