@@ -252,14 +252,17 @@ def tables(kind: str, found: dict[str, Any]) -> str:
         )
     heads = [kind, "tokens/s", "waits for data", "of matmul speed", "peak MiB", "last loss", "individuals apart"]
     steps, difference = (found["check"][key] for key in ("steps", "greatest_difference"))
-    lines = [f"{kind}: losses of {steps} steps agree to {difference:.1e}."]
-    for what in ("ratios", "ratios_of_cpu_seconds"):
-        for ours, peers in found.get(what, {}).items():
-            shown = (
-                f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f}) x {p}" for p, value in peers.items()
-            )
-            lines.append(f"{ours}, {what.replace('_', ' ')}: {'; '.join(shown)}.")
-    return markdown(heads, rows) + "\n" + "\n\n".join(lines) + "\n"
+    parts = [markdown(heads, rows), f"{kind}: losses of {steps} steps agree to {difference:.1e}.\n"]
+    for key, what in (("ratios", "times as fast as"), ("ratios_of_cpu_seconds", "the same in CPU seconds")):
+        if ratios := found.get(key):
+            peers = list(dict.fromkeys(peer for of_peers in ratios.values() for peer in of_peers))
+            rows = [[ours, *(_ratio(of_peers.get(peer)) for peer in peers)] for ours, of_peers in ratios.items()]
+            parts.append(markdown([what, *peers], rows))
+    return "\n".join(parts)
+
+
+def _ratio(value: dict[str, float] | None) -> str:
+    return "-" if value is None else f"{value['median']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
 
 
 def main() -> None:
