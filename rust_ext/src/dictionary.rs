@@ -342,8 +342,9 @@ mod tests {
                 *entry = (entry.0 + 1, entry.1 + u32::from(only && seen.insert(word)));
             }
         };
-        [(&bounds[..], true), (&bounds, false), (&bounds[..100], true), (some, true)]
-            .map(|(some, only)| visit(some, only));
+        for (bounds, only) in [(&bounds[..], true), (&bounds, false), (&bounds[..100], true), (some, true)] {
+            visit(bounds, only);
+        }
         for (&(start, end), &id) in bounds.iter().zip(&ids) {
             assert_eq!(words.get(id as usize), &text[start as usize..end as usize]);
         }

@@ -252,7 +252,7 @@ mod tests {
         };
         let store = Store::limited(8 << 10, &std::env::temp_dir()).unwrap();
         for num_spooled in 0..=4 {
-            let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+            let mut expected: BTreeMap<String, (u64, u32)> = BTreeMap::new();
             let (mut parts, mut named) = (vec![Sorted::new(Dictionary::default(), Surface::Exact)], vec![Vec::new()]);
             for d in 0..4 {
                 let (mut dictionary, mut ids) = (Dictionary::default(), Vec::new());
@@ -261,8 +261,10 @@ mod tests {
                     ids.clear();
                     dictionary.intern(&word, &[(0, word.len() as u32)], Visit { number: 0, only: true }, &mut ids);
                     let surface = Surface::Exact.apply(&word).into_owned();
-                    *expected.entry(surface.clone()).or_default() += 1;
-                    names.insert(ids[0], surface);
+                    // All of a dictionary is one visit, which counts a spelling once.
+                    let is_new = names.insert(ids[0], surface.clone()).is_none();
+                    let entry = expected.entry(surface).or_default();
+                    *entry = (entry.0 + 1, entry.1 + u32::from(is_new));
                 }
                 named.push(names.into_values().collect());
                 let sorted = Sorted::new(dictionary, Surface::Exact);
@@ -271,7 +273,7 @@ mod tests {
             let merged = Vocabulary::merge(parts, &store).unwrap();
             let Counted { words, occurrences, support } = &merged.counted;
             assert!(words.iter().eq(expected.keys().map(String::as_str)));
-            assert!(occurrences.iter().eq(expected.values()));
+            assert!(occurrences.iter().copied().zip(support.iter().copied()).eq(expected.values().copied()));
             assert_eq!(merged.merged.len(), named.len());
             for (part, names) in merged.merged.into_iter().zip(&named) {
                 assert!(part.numbers().unwrap().iter().map(|&number| words.get(number as usize)).eq(names));
