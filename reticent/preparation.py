@@ -53,13 +53,15 @@ class Preparation(RunFolder):
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
+        from reticent import _rust
         from reticent.engine.split import SplitConfig, split_individuals, write_individuals
 
         settings = self.job.split
         config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=self.job.seed)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            self.deduplicated.check()
+            num_threads = _rust.resolve_threads(self.job.num_threads)
+            self.deduplicated.check(num_threads=num_threads, frugal=self.job.memory_limit is not None)
             individuals = split_individuals(self.deduplicated, config)
             write_individuals(individuals, folder)
             for name in (MEMBERS, HELDOUT, REFERENCE):

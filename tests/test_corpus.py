@@ -415,6 +415,21 @@ def test_jsonl_blocks_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 documents(open_corpus(tmp_path / f"bad{number}.jsonl"))
 
 
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("first", [3, 900])
+def test_a_check_by_many_threads_names_the_first_bad_document(tmp_path: Path, num_threads: int, first: int) -> None:
+    rows = [row(f"d{i}", f"p{i}", f"number {i:05d}") for i in range(1800)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        table(rows), path, row_group_size=600, compression="none", use_dictionary=False, write_statistics=False
+    )
+    open_corpus(path).check(num_threads=num_threads)
+    for number in (first, 1700):
+        with_bytes(path, f"number {number:05d}".encode(), f"number \xff{number:04d}".encode("latin-1"))
+    with pytest.raises(CorpusError, match=rf"row {first + 1} column text: not valid UTF-8$"):
+        open_corpus(path).check(num_threads=num_threads)
+
+
 # ---------------------------------------------------------------------------------------------------------- bad inputs
 
 GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]

@@ -218,14 +218,19 @@ class Corpus:
             self._ids, self._num_rows, self.mended = table, num_rows, mended
         return self._ids
 
-    def check(self) -> None:
+    def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
         """Read every mapped column of every document, so that a bad one is found before anything is made of the rest.
 
-        Raises what :meth:`batches` and :meth:`scan` raise. Cost: one pass over the text.
+        Raises what :meth:`batches` and :meth:`scan` raise, of the first document that is bad. Cost: one pass over the
+        text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
         """
         self.scan()
-        for _ in self.batches(columns=DOCUMENTS.names):
-            pass
+        if self._kept is None and num_threads > 1:
+            with suppress(CorpusError):  # of any document; the first bad one is looked for below
+                self.for_each_batch(_pass_over, columns=DOCUMENTS.names, num_threads=num_threads, frugal=frugal)
+                return
+        for batch in self.batches(columns=DOCUMENTS.names):
+            _pass_over(0, batch)
 
     @property
     def num_documents(self) -> int:
@@ -396,6 +401,10 @@ def _kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[
         row += batch.num_rows
         if chosen.any():
             yield batch if chosen.all() else batch.filter(pa.array(chosen))
+
+
+def _pass_over(first: int, batch: pa.RecordBatch) -> None:
+    """What is done to documents that are only read."""
 
 
 def _changed() -> CorpusError:

@@ -89,12 +89,11 @@ def detect_spans(
         ThreadPoolExecutor(1) as pool,
     ):
         written: Future[int] | None = None
-        for batch, found in union.detected(corpus.batches(columns=tuple(columns))):
-            if detectors:
-                unite = union.take(batch, found)
-                if written:  # while the detectors worked on this batch, the spans of the last one were put in order
-                    union.counts["spans"] += written.result()
-                written = pool.submit(_write, writer, unite)
+        for batch, found in union.detected(corpus.batches(columns=tuple(columns))) if detectors else ():
+            unite = union.take(batch, found)
+            if written:  # while the detectors worked on this batch, the spans of the last one were put in order
+                union.counts["spans"] += written.result()
+            written = pool.submit(_write, writer, unite)
             num_read += batch.num_rows
             if progress:
                 progress(num_read)
