@@ -6,7 +6,8 @@ rate stand exposure, the one-run bound on epsilon and the perplexity on people t
 
 The textbook trains GPT-2 for 5 epochs on canaries that stand once. A model small enough for a CPU learns none of them
 so: here a canary stands ten times in its person's text and training takes 40 epochs. DP-SGD draws half of the people a
-step, with the settings that `benchmarks.dp_baseline` found good.
+step (`dp_baseline.LARGE`), so it takes fewer and larger steps: a canary it does not learn may be owed to these as well
+as to the noise.
 
     python -m benchmarks.canary_lab --size cpu
 """

@@ -64,8 +64,8 @@ class IndexBuilder:
         """Parameters
         ----------
         documents_per_unit : uint32, shape (num_units,), optional
-            How many documents of each unit will be added. Saves time and memory where a unit's documents come in one
-            call, next to each other.
+            How many documents of each unit will be added; `finish` raises `PolicyError` where there were others. Saves
+            time and memory where a unit's documents come in one call, next to each other.
         memory_limit : int, optional
             Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
         """

@@ -102,6 +102,8 @@ def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
     config = asdict(audit_config(run))
     for name in NOT_IN_A_PIECE:
         del config[name]
+    if config["bf16"] == "auto":  # as it was before there was a choice
+        del config["bf16"]
     if is_attacked(run, piece):
         config["shadow"] = shadow_config(run)
     return {**config, "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch}

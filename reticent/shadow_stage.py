@@ -126,6 +126,8 @@ class Shadow:
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
         settings |= {"shadow": self.number, "keep_models": _section(run).keep_models}
         settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
+        if scoring.bf16 != "auto":
+            settings["scoring"]["bf16"] = scoring.bf16
         return settings, {**inputs, "audit": run.text_fingerprint_of(f"tokens/{self.model.name}/audit")}
 
     def is_done(self) -> bool:

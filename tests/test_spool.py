@@ -103,6 +103,15 @@ def test_knowing_how_many_documents_a_unit_has_does_not_change_the_index(
     assert (known.num_units, known.num_documents) == (index.num_units, index.num_documents)
 
 
+def test_documents_that_nobody_announced_are_refused() -> None:
+    for announced, batches in (([2, 1], [[0, 0], [0, 0]]), ([1], [[0, 1, 0]]), ([3, 1], [[0, 0, 1]])):
+        builder = _rust.IndexBuilder(documents_per_unit=np.array(announced, dtype=np.uint32))
+        for units in batches:
+            builder.add(pa.array(["a b"] * len(units)), np.array(units, dtype=np.uint32))
+        with pytest.raises(PolicyError, match="documents_per_unit"):
+            builder.finish()
+
+
 #: 40 individuals; half the words are one individual's own.
 MANY = [
     (" ".join(f"w{(i * j) % 97}" if j % 2 else f"own{i % 40}x{j % 31}" for j in range(400)), i % 40) for i in range(120)

@@ -1,7 +1,7 @@
 """Logits + true tokens -> the six numbers a token of `TokenScores`: what a scoring pass costs beside the model.
 
 On a CPU a Numba kernel keeps a row of logits in the cache from the first pass over it to the last, and takes one
-exponential a logit; elsewhere, and in another precision, it is torch. Both have the same order of columns
+exponential a logit; elsewhere it is torch. Both have the same order of columns
 (`token_scores.COLUMNS`) and agree to float32's rounding.
 """
 
@@ -33,8 +33,8 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
     """Return log p of the true token, entropy, standard deviation of log p, argmax, rank and log p of the argmax; shape
     (N,) each. NaN in log p where a logit of the row is no number.
     """
-    in_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
-    if logits_NV.device.type == "cpu" and in_float32 and not logits_NV.requires_grad:
+    fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
+    if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
         return _in_numba(logits_NV.float().contiguous(), true_N)
     return _in_torch(logits_NV, true_N)
 

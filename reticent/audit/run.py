@@ -76,6 +76,8 @@ class AuditConfig:
             raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(known)}")
         if not self.graph_shares or not all(0 < share <= 1 for share in self.graph_shares):
             raise PolicyError(f"graph_shares: expected shares over 0 and up to 1, got {list(self.graph_shares)}")
+        if self.bf16 not in ("auto", "on", "off"):
+            raise PolicyError(f"bf16: expected auto, on or off, got {self.bf16!r}")
         for name in ("num_bootstrap", "batch_size", "folds"):
             if getattr(self, name) < 1:
                 raise PolicyError(f"{name}: expected 1 or more, got {getattr(self, name)}")

@@ -136,7 +136,10 @@ class TrainSection(Section):
     gradient_accumulation_steps: int = Field(default=1, ge=1)
     max_grad_norm: float = Field(default=1.0, gt=0)
     device: str = "auto"
-    bf16: Literal["auto", "on", "off"] = "auto"
+    bf16: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="bfloat16 in training and in the audit's scores; auto: on CUDA. It pays on a CPU with AMX too",
+    )
     packing: bool = Field(
         default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
     )

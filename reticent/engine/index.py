@@ -111,13 +111,14 @@ def count_documents(
     from reticent import _rust
 
     num_threads = _rust.resolve_threads(config.num_threads)
+    documents_per_unit = np.bincount(units[keep]).astype(np.uint32)
     limited = config.memory_limit is not None
     limit = _builder_limit(config.memory_limit, num_threads)
     try:
         builder = _rust.IndexBuilder(
             max_n=config.max_n,
             surface=config.surface,
-            documents_per_unit=np.bincount(units[keep]).astype(np.uint32),
+            documents_per_unit=documents_per_unit,
             num_threads=config.num_threads,
             memory_limit=limit,
             folder=config.spill_folder,

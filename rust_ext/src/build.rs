@@ -15,7 +15,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -114,8 +114,8 @@ pub struct Limit {
 pub struct IndexBuilder {
     max_n: usize,
     surface: Surface,
-    /// How many documents each unit has in all; empty where nobody knows.
-    documents_of: Vec<u32>,
+    /// How many documents each unit has in all, and how many came; empty where nobody knows.
+    documents_of: Vec<(u32, AtomicU32)>,
     limit: Option<Limit>,
     store: Arc<Store>,
     idle: Mutex<Vec<Worker>>,
@@ -139,7 +139,7 @@ impl IndexBuilder {
         Ok(Self {
             max_n,
             surface,
-            documents_of,
+            documents_of: documents_of.into_iter().map(|all| (all, AtomicU32::new(0))).collect(),
             limit,
             store,
             idle: Mutex::default(),
@@ -166,7 +166,7 @@ impl IndexBuilder {
         let (mut num_words, mut first) = (0, 0);
         for unit in units.chunk_by(|a, b| a == b) {
             let rows = first..first + unit.len();
-            let only = self.are_all(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
+            let only = self.note_arrival(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
             num_words += worker.add(texts, rows.clone(), unit[0], only, self.max_n == 1)?;
             first = rows.end;
         }
@@ -180,9 +180,12 @@ impl IndexBuilder {
         Ok(num_words)
     }
 
-    /// Whether these documents of one unit are all it has.
-    fn are_all(&self, unit: &[u32]) -> bool {
-        self.documents_of.get(unit[0] as usize).is_some_and(|&all| all as usize == unit.len())
+    /// Note that these documents of one unit have come; returns whether they are all it has.
+    fn note_arrival(&self, unit: &[u32]) -> bool {
+        self.documents_of.get(unit[0] as usize).is_some_and(|(all, came)| {
+            came.fetch_add(unit.len() as u32, Ordering::Relaxed);
+            *all as usize == unit.len()
+        })
     }
 
     /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
@@ -199,6 +202,9 @@ impl IndexBuilder {
             return Err(Error::Policy(
                 "add has failed on this IndexBuilder, and documents are lost; make a new one".into(),
             ));
+        }
+        if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
+            return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
         let mut workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
