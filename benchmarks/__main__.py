@@ -12,6 +12,7 @@ from benchmarks import (
     detection,
     detection_speed,
     engine,
+    experiment,
     foundation_models,
     guard,
     inversion,
@@ -50,6 +51,7 @@ MODULES = (
     taggers,
     probes,
     canary_lab,
+    experiment,
 )
 for module in MODULES:
     print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}")
