@@ -28,10 +28,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "cpu": {
         "individuals": 1250,
         "canaries": 100,
-        "repetitions": 10,
+        "repetitions": 20,
         "hidden": 192,
         "layers": 2,
-        "epochs": 40,
+        "epochs": 20,
         "base": 6,
     },
 }
