@@ -29,10 +29,10 @@ SIZES: dict[str, dict[str, Any]] = {
         "individuals": 1250,
         "canaries": 100,
         "repetitions": 20,
-        "hidden": 192,
+        "hidden": 128,
         "layers": 2,
         "epochs": 20,
-        "base": 6,
+        "base": 4,
     },
 }
 #: Name of the model section -> target epsilon; None trains without.
