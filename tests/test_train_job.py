@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -175,3 +176,16 @@ def test_masked_model_under_the_policy_for_causal_ones_warns(
     job["index"] = {"max_n": 2}
     Run(parse_job(job), Recorder()).execute("protect")
     assert any("one direction only" in line for line in said) == warns
+
+
+def test_a_job_read_back_from_its_run_folder_trains_each_model_as_it_was_told() -> None:
+    models = [
+        {"name": "own", "base": "b", "objective": "clm", "recipes": ["clm"], "train": {"learning_rate": 1e-3}},
+        {"name": "dp", "base": "b", "objective": "clm", "recipes": ["dp-clm"], "train": {"dp": {"target_epsilon": 4}}},
+    ]
+    train = {"window_length": 64, "num_epochs": 3, "batch_size": 2}
+    job = parse_job({"out": "run", "corpus": {"source": "notes"}, "train": train, "model": models})
+    again = parse_job(json.loads(job.model_dump_json()))
+    for model, same in zip(job.model, again.model, strict=True):
+        assert again.training(same) == job.training(model)
+        assert again.training(same).num_epochs == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FieldSerializationInfo, field_serializer, model_validator
 
 from reticent.config.section import Section
 
@@ -202,6 +202,11 @@ class ModelSection(Section):
     objective: Literal["mlm", "clm"]
     recipes: list[str] = Field(min_length=1)
     train: TrainSection | None = Field(default=None, description="what differs from the job's [train] for this model")
+
+    @field_serializer("train")
+    def _what_differs(self, train: TrainSection | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Only what the model says: a default that is read back would be taken for a difference."""
+        return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSection:
