@@ -5,9 +5,9 @@ coin leaves out half, which are the control), DP-SGD with epsilon none, 8 and 4 
 rate stand exposure, the one-run bound on epsilon and the perplexity on people the model never saw.
 
 The textbook trains GPT-2 for 5 epochs on canaries that stand once. A model small enough for a CPU learns none of them
-so: here a canary stands 20 times in its person's text and training takes 20 epochs. DP-SGD draws half of the people a
-step (`dp_baseline.LARGE`), so it takes fewer and larger steps: a canary it does not learn may be owed to these as well
-as to the noise.
+so: here a canary stands 20 times in its person's text and training takes 20 epochs. Even then it completes none word by
+word; exposure is what shows that it knows them. DP-SGD draws half of the people a step (`dp_baseline.LARGE`), so it
+takes fewer and larger steps: a canary it does not learn may be owed to these as well as to the noise.
 
     python -m benchmarks.canary_lab --size cpu
 """
