@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import estimate_text, markdown, write_record
+from reticent.experiment import HOSPITAL, SIZES
 
 COMMAND = [sys.executable, "-m", "reticent"]
 
@@ -28,8 +29,6 @@ def run(size: str, work: Path | None = None) -> dict[str, Any]:
     if work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
             return run(size, Path(folder))
-    from reticent.experiment import HOSPITAL, SIZES
-
     work.mkdir(exist_ok=True)
     if not (work / HOSPITAL).is_dir():
         _reticent(work, "synth", HOSPITAL, *SIZES[size].synth.split())
@@ -94,7 +93,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=["toy", "cpu", "small", "base"], default="cpu")
+    parser.add_argument("--size", choices=list(SIZES), default="cpu")
     parser.add_argument("--work", type=Path, help="folder to keep; an experiment that is there goes on")
     arguments = parser.parse_args()
     run(arguments.size, arguments.work)

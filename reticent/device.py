@@ -9,7 +9,7 @@ from reticent.errors import PolicyError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["pick_device"]
+__all__ = ["pick_device", "uses_bf16"]
 
 
 def pick_device(device: str) -> torch.device:
@@ -32,3 +32,8 @@ def pick_device(device: str) -> torch.device:
             f"device {device!r}: not on this machine, or not in this build of torch; auto takes what is there"
         ) from None
     return found
+
+
+def uses_bf16(bf16: str, device: torch.device) -> bool:
+    """Whether the setting "auto", "on" or "off" means bfloat16 autocast on a device; "auto" is on for CUDA."""
+    return bf16 == "on" or (bf16 == "auto" and device.type == "cuda")

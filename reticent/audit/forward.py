@@ -18,6 +18,7 @@ import torch
 
 from reticent.audit.logit_scores import score_logits
 from reticent.audit.token_scores import COLUMNS, INTEGERS, TokenScores
+from reticent.device import uses_bf16
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
@@ -169,7 +170,7 @@ class Scorer:
         self.store, self.batch_size = store, batch_size
         self.windows: Windows = cut_windows(store, window_length, special)
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
-        self._bf16 = bf16 == "on" or (bf16 == "auto" and self._kind == "cuda")
+        self._bf16 = uses_bf16(bf16, self.device)
         self._max_cells = batch_size * window_length
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()

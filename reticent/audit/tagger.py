@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from reticent.device import pick_device
+from reticent.device import pick_device, uses_bf16
 from reticent.engine.detect.transformers import load_tagger, longest_input
 from reticent.errors import PolicyError, TrainingError
 
@@ -169,7 +169,7 @@ def score_names(
     """
     chosen = person_labels(model.config.id2label or {}, labels)
     where = pick_device(device)
-    run = _Run(model, tokenizer, chosen, where, bf16 == "on" or (bf16 == "auto" and where.type == "cuda"))
+    run = _Run(model, tokenizer, chosen, where, uses_bf16(bf16, where))
     heads, tails = zip(*(prompt.text.split(MASK) for prompt in prompts), strict=True)
     column = pa.array(names, pa.large_string())
     lengths = pc.utf8_length(column).to_numpy()

@@ -227,10 +227,12 @@ class Corpus:
         self.scan()
         if self._kept is None and num_threads > 1:
             with suppress(CorpusError):  # of any document; the first bad one is looked for below
-                self.for_each_batch(_pass_over, columns=DOCUMENTS.names, num_threads=num_threads, frugal=frugal)
+                self.for_each_batch(
+                    lambda first, batch: None, columns=DOCUMENTS.names, num_threads=num_threads, frugal=frugal
+                )
                 return
-        for batch in self.batches(columns=DOCUMENTS.names):
-            _pass_over(0, batch)
+        for _ in self.batches(columns=DOCUMENTS.names):
+            pass
 
     @property
     def num_documents(self) -> int:
@@ -401,10 +403,6 @@ def _kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[
         row += batch.num_rows
         if chosen.any():
             yield batch if chosen.all() else batch.filter(pa.array(chosen))
-
-
-def _pass_over(first: int, batch: pa.RecordBatch) -> None:
-    """What is done to documents that are only read."""
 
 
 def _changed() -> CorpusError:

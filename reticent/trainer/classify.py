@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.device import pick_device
+from reticent.device import pick_device, uses_bf16
 from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.classes import LabelledTokens
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
@@ -317,8 +317,7 @@ def _logits(model: PreTrainedModel, batch: Batch, config: ClassifyConfig) -> tor
     device = model.device
     input_ids_BT = torch.from_numpy(batch.input_ids).to(device, non_blocking=True)
     attention_BT = torch.from_numpy(batch.attention).to(device, non_blocking=True)
-    bf16 = config.bf16 == "on" or (config.bf16 == "auto" and device.type == "cuda")
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=uses_bf16(config.bf16, device)):
         return model(input_ids=input_ids_BT, attention_mask=attention_BT).logits.float()
 
 

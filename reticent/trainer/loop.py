@@ -24,6 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from reticent.device import uses_bf16
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
@@ -376,6 +377,6 @@ def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, 
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    if config.bf16 == "on" or (config.bf16 == "auto" and device.type == "cuda"):
+    if uses_bf16(config.bf16, device):
         return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext
