@@ -57,6 +57,7 @@ class IndexBuilder:
         max_n: int = 1,
         surface: _Surface | str = "exact",
         documents_per_unit: NDArray[np.uint32] | None = None,
+        subset: NDArray[np.bool_] | None = None,
         num_threads: int = 0,
         memory_limit: int | None = None,
         folder: Path | str | None = None,
@@ -66,6 +67,8 @@ class IndexBuilder:
         documents_per_unit : uint32, shape (num_units,), optional
             How many documents of each unit will be added; `finish` raises `PolicyError` where there were others. Saves
             time and memory where a unit's documents come in one call, next to each other.
+        subset : bool, shape (num_units,), optional
+            Units that have an index of their own as well, which `finish_both` makes.
         memory_limit : int, optional
             Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
         """
@@ -77,6 +80,9 @@ class IndexBuilder:
         """
     def finish(self, *, min_support: int = 2) -> NgramIndex:
         """Count; n-grams under ``min_support`` are not extended."""
+    def finish_both(self, *, min_support: int = 2) -> tuple[NgramIndex | None, NgramIndex]:
+        """The index of the subset, where there is one, and that of all units; `CorpusError` for a subset without
+        documents."""
 
 @final
 class NgramIndex:

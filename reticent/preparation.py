@@ -159,6 +159,8 @@ class Preparation(RunFolder):
             memory_limit=self.job.memory_limit,
         )
         inputs = self.index_inputs()
+        # One pass counts for both; the second index waits here until the first is written.
+        self._counted: dict[str, NgramIndex] = {}
         for name, splits in INDEXES.items():
 
             def build(folder: Path, counts: dict[str, Any], name: str = name) -> None:
@@ -170,6 +172,7 @@ class Preparation(RunFolder):
                 write_index(index, folder)
 
             self.make(name, self.index_config(splits), inputs, build, kind="index")
+        self._counted.clear()
 
     def index_config(self, splits: tuple[str, ...]) -> dict[str, Any]:
         """Settings that an index depends on; one that was made before there was a choice to keep more is still good."""
@@ -184,9 +187,16 @@ class Preparation(RunFolder):
         self, name: str, config: IndexConfig, counts: dict[str, Any], progress: Callable[[int], None]
     ) -> NgramIndex:
         """Return the index of this name; ``counts`` takes more than every index has."""
-        from reticent.engine.index import build_index
+        from reticent.engine.index import build_nested_indexes
 
-        return build_index(self.corpus, self.individuals, splits=INDEXES[name], config=config, progress=progress)
+        if name not in self._counted:
+            within, splits = INDEXES.values()
+            indexes = build_nested_indexes(
+                self.corpus, self.individuals, splits=splits, within=within, config=config, progress=progress
+            )
+            self._counted.update(zip(INDEXES, indexes, strict=True))
+        progress(self.corpus.num_documents)
+        return self._counted.pop(name)
 
     def protect(self) -> None:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""

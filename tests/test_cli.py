@@ -417,7 +417,7 @@ def test_ctrl_c_ends_with_130_and_leaves_what_was_finished(run: Path, tmp_path: 
         "import signal, sys; from reticent.engine import index; from reticent.cli import main\n"
         "def slow(*_, **__): print('indexing', flush=True); signal.pause()\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs have it ignored
-        "index.build_index = slow; main()"
+        "index.build_nested_indexes = slow; main()"
     )
     arguments = ["index", str(run.parent / "d.parquet"), "--out", str(tmp_path / "run")]
     with subprocess.Popen(

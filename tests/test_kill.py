@@ -64,7 +64,7 @@ result["unwiped"] = sabotaged("_mend", lambda path: None, one)
 result["forgetful"] = sabotaged("is_current", lambda *_, **__: False, one)
 if kill.available():
     result["stopped"] = counted(kill.stop_all(engine, 6))
-    of_engine = counted(kill.fill_all(engine, 30))
+    of_engine = counted(kill.fill_all(engine, 24))
     result["full disk"] = {what: found + of_engine[what] if what == "failures" else found | of_engine[what]
                            for what, found in result["full disk"].items()}
 print(json.dumps(result))

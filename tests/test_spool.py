@@ -27,7 +27,8 @@ from test_update import tables
 
 from reticent import _rust
 from reticent.engine.corpus import Corpus, open_corpus
-from reticent.engine.index import IndexConfig, build_index, write_index
+from reticent.engine.index import IndexConfig, build_index, build_nested_indexes, write_index
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.errors import CorpusError, PolicyError
@@ -37,6 +38,10 @@ words = st.sampled_from(["a", "b", "c", "é", "12/03", "electroencephalography",
 documents = st.tuples(st.lists(words, max_size=9).map(" ".join), st.sampled_from([1, 300])).map(
     lambda drawn: f"{drawn[0]} " * drawn[1]
 )
+#: 40 individuals; half the words are one individual's own.
+MANY = [
+    (" ".join(f"w{(i * j) % 97}" if j % 2 else f"own{i % 40}x{j % 31}" for j in range(400)), i % 40) for i in range(120)
+]
 corpora = st.lists(st.tuples(documents, st.integers(0, 12)), max_size=12)
 
 
@@ -54,17 +59,33 @@ def limited(
 
     ``known``: the builder is told how many documents each unit has.
     """
+    builder = filled(corpus, limit, max_n=max_n, batch=batch, surface=surface, known=known)
+    return builder.finish(min_support=min_support)
+
+
+def filled(
+    corpus: list[tuple[str, int]],
+    limit: int | None,
+    *,
+    max_n: int,
+    batch: int,
+    surface: str,
+    known: bool,
+    subset: np.ndarray | None = None,
+) -> _rust.IndexBuilder:
+    """A builder with these documents; `limited`."""
     builder = _rust.IndexBuilder(
         max_n=max_n,
         surface=surface,
         documents_per_unit=np.bincount([unit for _, unit in corpus]).astype(np.uint32) if known else None,
+        subset=subset,
         num_threads=2,
         memory_limit=limit,
     )
     for start in range(0, len(corpus), batch):
         texts, units = zip(*corpus[start : start + batch], strict=True)
         builder.add(pa.array(texts, pa.string()), np.array(units, dtype=np.uint32))
-    return builder.finish(min_support=min_support)
+    return builder
 
 
 @settings(max_examples=60, deadline=None)
@@ -103,6 +124,76 @@ def test_knowing_how_many_documents_a_unit_has_does_not_change_the_index(
     assert (known.num_units, known.num_documents) == (index.num_units, index.num_documents)
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    corpora.filter(len),
+    st.lists(st.booleans(), min_size=13, max_size=13),
+    st.sampled_from([None, 0, 40_000]),
+    st.integers(1, 4),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 3, 40]),
+    st.sampled_from(["exact", "fold"]),
+    st.booleans(),
+)
+def test_the_index_of_a_subset_is_that_of_its_documents_alone(
+    corpus: list[tuple[str, int]],
+    subset: list[bool],
+    limit: int | None,
+    max_n: int,
+    min_support: int,
+    batch: int,
+    surface: str,
+    known: bool,
+) -> None:
+    inner = [document for document in corpus if subset[document[1]]]
+    builder = filled(corpus, limit, max_n=max_n, batch=batch, surface=surface, known=known, subset=np.array(subset))
+    if not inner:
+        with pytest.raises(CorpusError, match="no document belongs to the subset"):
+            builder.finish_both(min_support=min_support)
+        return
+    part, whole = builder.finish_both(min_support=min_support)
+    assert part is not None
+    for found, documents in ((part, inner), (whole, corpus)):
+        alone = limited(documents, None, max_n=max_n, min_support=min_support, surface=surface)
+        assert tables(found) == tables(alone)
+        assert (found.num_units, found.num_documents) == (alone.num_units, alone.num_documents)
+
+
+@pytest.mark.parametrize("limit", [None, 20_000])
+@pytest.mark.parametrize("min_support", [1, 2, 10])
+def test_subsets_of_many_documents_with_and_without_a_limit(limit: int | None, min_support: int) -> None:
+    subset = np.arange(40) % 3 > 0
+    builder = filled(MANY, limit, max_n=4, batch=7, surface="exact", known=True, subset=subset)
+    part, whole = builder.finish_both(min_support=min_support)
+    assert part is not None
+    assert (whole.spilled_bytes > 20_000) == (limit is not None)
+    inner = [document for document in MANY if subset[document[1]]]
+    for found, documents in ((part, inner), (whole, MANY)):
+        assert tables(found) == tables(build(documents, max_n=4, min_support=min_support))
+
+
+@pytest.mark.parametrize("config", [IndexConfig(), IndexConfig(max_n=3), IndexConfig(max_n=2, min_support=1)])
+def test_nested_indexes_have_the_files_of_two_builds(
+    corpus: tuple[Corpus, Individuals], tmp_path: Path, config: IndexConfig
+) -> None:
+    both = (MEMBERS, HELDOUT)
+    nested = build_nested_indexes(*corpus, splits=both, within=(MEMBERS,), config=config)
+    for name, found, splits in zip("ab", nested, ((MEMBERS,), both), strict=True):
+        for folder, index in ((f"{name}1", found), (f"{name}2", build_index(*corpus, splits=splits, config=config))):
+            (tmp_path / folder).mkdir()
+            write_index(index, tmp_path / folder)
+        files = sorted(path.name for path in (tmp_path / f"{name}1").iterdir())
+        assert len(files) == config.max_n
+        for file in files:
+            assert (tmp_path / f"{name}1" / file).read_bytes() == (tmp_path / f"{name}2" / file).read_bytes()
+    with pytest.raises(PolicyError, match="not among members"):
+        build_nested_indexes(*corpus, splits=(MEMBERS,), within=both)
+
+
+def test_a_builder_without_a_subset_has_no_index_of_one() -> None:
+    assert filled(MANY, None, max_n=2, batch=7, surface="exact", known=True).finish_both()[0] is None
+
+
 def test_documents_that_nobody_announced_are_refused() -> None:
     for announced, batches in (([2, 1], [[0, 0], [0, 0]]), ([1], [[0, 1, 0]]), ([3, 1], [[0, 0, 1]])):
         builder = _rust.IndexBuilder(documents_per_unit=np.array(announced, dtype=np.uint32))
@@ -110,12 +201,6 @@ def test_documents_that_nobody_announced_are_refused() -> None:
             builder.add(pa.array(["a b"] * len(units)), np.array(units, dtype=np.uint32))
         with pytest.raises(PolicyError, match="documents_per_unit"):
             builder.finish()
-
-
-#: 40 individuals; half the words are one individual's own.
-MANY = [
-    (" ".join(f"w{(i * j) % 97}" if j % 2 else f"own{i % 40}x{j % 31}" for j in range(400)), i % 40) for i in range(120)
-]
 
 
 @pytest.mark.parametrize("max_n", [1, 2, 8])

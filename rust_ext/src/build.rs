@@ -9,6 +9,9 @@
 //! up; the others' are counted from the stream at the end. So for words alone (`max_n` 1) only those others' are written
 //! down, and once for each stretch of neighbours.
 //!
+//! Units may be told to form a *subset*, whose own index is then made of the same pass (`subset`): its documents have workers of
+//! their own, and come first wherever units are walked.
+//!
 //! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk, and
 //! dictionaries that have grown too large are closed and merged at the end.
 
@@ -24,8 +27,9 @@ use crate::classes::InstructionSet;
 use crate::dictionary::{Counted, Dictionary, Visit};
 use crate::error::{Error, Result};
 use crate::index::{MAX_N, NgramIndex, check_min_support};
-use crate::levels::{Plan, Share, count_level};
+use crate::levels::{Plan, Settings, Share, count_level};
 use crate::spool::{Reader, Spool, Store};
+use crate::subset::Subset;
 use crate::surface::Surface;
 use crate::text::Texts;
 use crate::vocabulary::{Merged, Sorted, Vocabulary};
@@ -43,6 +47,7 @@ struct Document {
 
 /// What one dictionary holds the words of.
 struct Run {
+    of_subset: bool,
     stream: Spool<u32>,
     documents: Vec<Document>,
     /// Units and documents of which nothing had to be written down.
@@ -60,10 +65,10 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(store: &Arc<Store>) -> Self {
+    fn new(of_subset: bool, store: &Arc<Store>) -> Self {
         Self {
             dictionary: Dictionary::default(),
-            run: Run { stream: Spool::new(store), documents: Vec::new(), num_gone: (0, 0) },
+            run: Run { of_subset, stream: Spool::new(store), documents: Vec::new(), num_gone: (0, 0) },
             scanner: Scanner::new(InstructionSet::detect()),
             bounds: Vec::new(),
             ids: Vec::new(),
@@ -116,9 +121,12 @@ pub struct IndexBuilder {
     surface: Surface,
     /// How many documents each unit has in all, and how many came; empty where nobody knows.
     documents_of: Vec<(u32, AtomicU32)>,
+    /// Which units form the subset; empty where there is none.
+    subset: Vec<bool>,
     limit: Option<Limit>,
     store: Arc<Store>,
-    idle: Mutex<Vec<Worker>>,
+    /// Workers of the subset, and of the other units.
+    idle: [Mutex<Vec<Worker>>; 2],
     num_workers: AtomicUsize,
     /// Calls of `add` that have begun and not succeeded.
     num_unfinished: AtomicUsize,
@@ -126,8 +134,15 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// `documents_of[u]` is how many documents of unit `u` will be added in all, which saves time and memory; it may be empty.
-    pub fn new(max_n: usize, surface: Surface, documents_of: Vec<u32>, limit: Option<Limit>) -> Result<Self> {
+    /// `documents_of[u]` is how many documents of unit `u` will be added in all, which saves time and memory; `subset[u]` says
+    /// whether it belongs to the subset. Both may be empty.
+    pub fn new(
+        max_n: usize,
+        surface: Surface,
+        documents_of: Vec<u32>,
+        subset: Vec<bool>,
+        limit: Option<Limit>,
+    ) -> Result<Self> {
         if !(1..=MAX_N).contains(&max_n) {
             return Err(Error::Policy(format!("max_n: expected 1 to {MAX_N}, got {max_n}")));
         }
@@ -140,9 +155,10 @@ impl IndexBuilder {
             max_n,
             surface,
             documents_of: documents_of.into_iter().map(|all| (all, AtomicU32::new(0))).collect(),
+            subset,
             limit,
             store,
-            idle: Mutex::default(),
+            idle: Default::default(),
             num_workers: AtomicUsize::new(0),
             num_unfinished: AtomicUsize::new(0),
             closed: Mutex::default(),
@@ -158,26 +174,45 @@ impl IndexBuilder {
         }
         (0..texts.len()).try_for_each(|row| check_length(texts.get(row), row))?;
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut worker = idle.unwrap_or_else(|| {
-            self.num_workers.fetch_add(1, Ordering::Relaxed);
-            Worker::new(&self.store)
-        });
+        let mut workers = [None, None];
         let (mut num_words, mut first) = (0, 0);
         for unit in units.chunk_by(|a, b| a == b) {
             let rows = first..first + unit.len();
             let only = self.note_arrival(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
+            let side = usize::from(!self.is_of_subset(unit[0]));
+            let worker = workers[side].get_or_insert_with(|| self.worker(side));
             num_words += worker.add(texts, rows.clone(), unit[0], only, self.max_n == 1)?;
             first = rows.end;
         }
-        // An eighth for all dictionaries: a growing table is there twice for a moment, and a closing one is sorted.
-        let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
-        if self.limit.as_ref().is_some_and(|limit| worker.dictionary.num_bytes() > limit.num_bytes / 8 / num_workers) {
-            self.close(std::mem::replace(&mut worker, Worker::new(&self.store)))?;
+        for (side, worker) in workers.into_iter().enumerate() {
+            let Some(mut worker) = worker else { continue };
+            if self.is_full(&worker.dictionary) {
+                self.close(std::mem::replace(&mut worker, Worker::new(side == 0, &self.store)))?;
+            }
+            self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         }
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
+    }
+
+    fn is_of_subset(&self, unit: u32) -> bool {
+        self.subset.get(unit as usize).copied().unwrap_or(false)
+    }
+
+    /// A worker of the subset (side 0) or of the other units.
+    fn worker(&self, side: usize) -> Worker {
+        let idle = self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| {
+            self.num_workers.fetch_add(1, Ordering::Relaxed);
+            Worker::new(side == 0, &self.store)
+        })
+    }
+
+    /// Whether a dictionary takes more than its share of an eighth of the limit: a growing table is there twice for a
+    /// moment, and a closing one is sorted.
+    fn is_full(&self, dictionary: &Dictionary) -> bool {
+        let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
+        self.limit.as_ref().is_some_and(|limit| dictionary.num_bytes() > limit.num_bytes / 8 / num_workers)
     }
 
     /// Note that these documents of one unit have come; returns whether they are all it has.
@@ -190,13 +225,14 @@ impl IndexBuilder {
 
     /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
     fn close(&self, worker: Worker) -> Result<()> {
-        let sorted = Sorted::new(worker.dictionary, self.surface).spool(&self.store)?;
+        let of_subset = worker.run.of_subset;
+        let sorted = Sorted::new(worker.dictionary, self.surface).spool(of_subset, &self.store)?;
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((sorted, worker.run));
         Ok(())
     }
 
-    /// Count every level; the builder is used up.
-    pub fn finish(self, min_support: u32) -> Result<NgramIndex> {
+    /// Count every level; the builder is used up. Returns the index of all units, and that of the subset if there is one.
+    pub fn finish(self, min_support: u32) -> Result<(NgramIndex, Option<NgramIndex>)> {
         check_min_support(min_support)?;
         if self.num_unfinished.load(Ordering::Relaxed) > 0 {
             return Err(Error::Policy(
@@ -206,51 +242,38 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
-        let mut workers = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
-        workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
-        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
-        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
-        // What a run's ids are in the united dictionary, then in the vocabulary.
-        let mut numbers: Vec<Vec<u32>> = Vec::new();
-        for Worker { dictionary, run, .. } in workers {
-            if runs.is_empty() {
-                numbers.push((0..dictionary.len() as u32).collect());
-                united = dictionary;
-            } else {
-                numbers.push(united.absorb(dictionary));
-            }
-            runs.push(run);
-        }
-        self.release_memory();
-        let mut sorted = vec![Sorted::new(united, self.surface)];
-        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        let num_in_memory = runs.len();
-        for (dictionary, run) in closed {
-            sorted.push(dictionary);
-            runs.push(run);
-        }
-        let Vocabulary { counted: Counted { words, occurrences, mut support }, mut merged } =
-            Vocabulary::merge(sorted, &self.store)?;
-        let spooled = merged.split_off(1);
-        let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
-        numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
-        if !spooled.is_empty() {
-            // Many dictionaries: their words get their numbers now, and have one table together.
-            numbers.push((0..words.len() as u32).collect());
-            let runs = runs[num_in_memory..].par_iter_mut();
-            runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
-        }
-        let num_gone = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.num_gone.0, sum.1 + run.num_gone.1));
+        let (runs, mut numbers, Counted { words, mut whole, mut subset }) = self.unite()?;
+        subset.resize(words.len());
+        let sides: Vec<bool> = runs.iter().map(|run| run.of_subset).collect();
+        let gone: Vec<(u64, u64)> = runs.iter().map(|run| run.num_gone).collect();
         let (streams, order) = order_by_unit(runs);
-        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
         // A share counts words in a table of its own, of 8 bytes a word.
         let affordable = self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / words.len().max(1));
-        let shares = split_by_unit(&order, rayon::current_num_threads().min(affordable.max(1)));
-        count_words(&mut support, &streams, &shares, &numbers, self.max_n == 1)?;
+        let num_shares = rayon::current_num_threads().min(affordable.max(1));
+        let (first, others) = order.split_at(order.partition_point(|document| sides[document.run as usize]));
+        let mut shares = split_by_unit(first, num_shares);
+        let of_subset = shares.len();
+        shares.extend(split_by_unit(others, num_shares));
+        let counted = count_words(words.len(), &streams, &shares, &numbers, self.max_n == 1)?;
+        for (share, counted) in counted.iter().enumerate() {
+            add(&mut whole.support, counted);
+            if share < of_subset {
+                add(&mut subset.support, counted);
+            }
+        }
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
-        index.num_units = num_units + num_gone.0;
-        index.num_documents = order.len() as u64 + num_gone.1;
-        (index.support, index.occurrences) = (support, occurrences);
+        (index.support, index.occurrences) = (whole.support, whole.occurrences);
+        (index.num_units, index.num_documents) = size_of(&order, gone.iter());
+        let mut part = None;
+        if !self.subset.is_empty() {
+            let mut subset = Subset::new(&index, &subset);
+            let gone = gone.iter().zip(&sides).filter(|run| *run.1).map(|run| run.0);
+            (subset.index.num_units, subset.index.num_documents) = size_of(first, gone);
+            if subset.index.num_documents == 0 {
+                return Err(Error::Corpus("no document belongs to the subset".into()));
+            }
+            part = Some(subset);
+        }
         if self.max_n > 1 {
             self.release_memory();
             // Words under the least support are blanked; the others get the number they have among themselves.
@@ -264,12 +287,61 @@ impl IndexBuilder {
                 }
             }
             numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
-            self.count_levels(&mut index, &streams, &shares, &numbers, weights, names)?;
+            let words = Words { streams: &streams, numbers: &numbers, last: true };
+            self.count_levels(&mut index, part.as_mut(), words, (&shares, of_subset), weights, names)?;
         }
         index.spilled_bytes = self.store.spilled_bytes();
         drop(streams);
         self.store.release_idle();
-        Ok(index)
+        let subset = part.map(|subset| {
+            let mut part = subset.index;
+            part.spilled_bytes = index.spilled_bytes;
+            part
+        });
+        Ok((index, subset))
+    }
+
+    /// One vocabulary from all dictionaries: the runs, what their ids are in it, and the words with what was counted so far.
+    fn unite(&self) -> Result<(Vec<Run>, Vec<Vec<u32>>, Counted)> {
+        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
+        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
+        // What a run's ids are in the united dictionary, then in the vocabulary.
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        for idle in &self.idle {
+            let mut workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
+            workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
+            for Worker { dictionary, run, .. } in workers {
+                if runs.is_empty() {
+                    numbers.push((0..dictionary.len() as u32).collect());
+                    united = dictionary;
+                } else {
+                    numbers.push(united.absorb(dictionary));
+                }
+                runs.push(run);
+            }
+            if runs.last().is_some_and(|run| run.of_subset) {
+                united.end_subset();
+            }
+        }
+        self.release_memory();
+        let mut sorted = vec![Sorted::new(united, self.surface)];
+        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let num_in_memory = runs.len();
+        for (dictionary, run) in closed {
+            sorted.push(dictionary);
+            runs.push(run);
+        }
+        let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store)?;
+        let spooled = merged.split_off(1);
+        let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
+        numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
+        if !spooled.is_empty() {
+            // Many dictionaries: their words get their numbers now, and have one table together.
+            numbers.push((0..counted.words.len() as u32).collect());
+            let runs = runs[num_in_memory..].par_iter_mut();
+            runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
+        }
+        Ok((runs, numbers, counted))
     }
 
     /// What was freed on the way stands in the way of a limit.
@@ -290,12 +362,13 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// Count the pairs of shares of documents, level by level; so many of the first shares are the subset's.
     fn count_levels(
         &self,
         index: &mut NgramIndex,
-        streams: &[Spool<u32>],
-        shares: &[&[Placed]],
-        numbers: &[Vec<u32>],
+        mut subset: Option<&mut Subset>,
+        words: Words,
+        (shares, of_subset): (&[&[Placed]], usize),
         mut weights: Vec<u32>,
         mut names: Vec<u32>,
     ) -> Result<()> {
@@ -307,14 +380,17 @@ impl IndexBuilder {
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
             let plan = Plan::new(&std::mem::take(&mut weights), std::mem::take(&mut names), max_partitions);
-            let more = n < self.max_n;
+            let settings = Settings { min_support: index.min_support, of_subset, next: n < self.max_n };
             let counted = if n == 2 {
-                let shares: Vec<_> = shares.iter().map(|share| Words { share, streams, numbers, last: true }).collect();
-                count_level(shares, &plan, index.min_support, more, &self.store)?
+                let shares = shares.iter().map(|share| Numbered { share, words });
+                count_level(shares.collect(), &plan, settings, &self.store)?
             } else {
                 let shares = shares.iter().zip(next).map(|(share, stream)| Stream { share, ids: stream.into_reader() });
-                count_level(shares.collect(), &plan, index.min_support, more, &self.store)?
+                count_level(shares.collect(), &plan, settings, &self.store)?
             };
+            if let Some(subset) = &mut subset {
+                subset.add_level(&counted.level, &counted.of_subset, &self.store)?;
+            }
             index.levels.push(counted.level);
             (next, weights) = (counted.streams, counted.weights);
             self.release_memory();
@@ -339,6 +415,7 @@ fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
 }
 
 fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
+    let of_others: Vec<bool> = runs.iter().map(|run| !run.of_subset).collect();
     let mut order: Vec<Placed> = Vec::with_capacity(runs.iter().map(|run| run.documents.len()).sum());
     let mut streams = Vec::new();
     for (number, run) in runs.into_iter().enumerate() {
@@ -349,10 +426,11 @@ fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
         order.extend(run.documents.iter().map(place));
         streams.push(run.stream);
     }
-    // Units may come in any order; that of their first documents reads the streams nearly from front to back.
+    // Units may come in any order; that of their first documents reads the streams nearly from front to back. The subset's
+    // are the first of all.
     order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
     let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
-    units.par_sort_unstable_by_key(|unit| (unit[0].run, unit[0].start));
+    units.par_sort_unstable_by_key(|unit| (of_others[unit[0].run as usize], unit[0].run, unit[0].start));
     let order = units.concat();
     (streams, order)
 }
@@ -376,62 +454,71 @@ fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     shares
 }
 
-/// Add to the support of each word the units whose documents have not been counted: every share by itself, then their sum, as
-/// no unit is in two shares.
+/// Units and documents of these, and of those of which nothing was written down.
+fn size_of<'a>(order: &[Placed], gone: impl Iterator<Item = &'a (u64, u64)>) -> (u64, u64) {
+    let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
+    gone.fold((num_units, order.len() as u64), |sum, gone| (sum.0 + gone.0, sum.1 + gone.1))
+}
+
+fn add(support: &mut [u32], more: &[u32]) {
+    support.iter_mut().zip(more).for_each(|(support, more)| *support += more);
+}
+
+/// For each share, how many of its units use each word, of those whose documents have not been counted (empty: none). No unit
+/// is in two shares.
 fn count_words(
-    support: &mut [u32],
+    num_words: usize,
     streams: &[Spool<u32>],
     shares: &[&[Placed]],
     numbers: &[Vec<u32>],
     last: bool,
-) -> Result<()> {
-    let num_words = support.len();
-    let parts: Vec<Vec<u32>> = shares
-        .par_iter()
-        .with_max_len(1)
-        .map(|share| {
-            let share: Vec<Placed> = share.iter().filter(|document| !document.counted).copied().collect();
-            if share.is_empty() {
-                return Ok(Vec::new());
-            }
-            // Last unit that raised the count, and the count.
-            let mut counts = vec![(0u32, 0u32); num_words];
-            Words { share: &share, streams, numbers, last }.documents(|unit, ids| {
-                let unit = unit + 1;
-                for &id in ids {
-                    let entry = &mut counts[id as usize];
-                    if entry.0 != unit {
-                        *entry = (unit, entry.1 + 1);
-                    }
+) -> Result<Vec<Vec<u32>>> {
+    let count = |share: &&[Placed]| {
+        let share: Vec<Placed> = share.iter().filter(|document| !document.counted).copied().collect();
+        if share.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Last unit that raised the count, and the count.
+        let mut counts = vec![(0u32, 0u32); num_words];
+        Numbered { share: &share, words: Words { streams, numbers, last } }.documents(|unit, ids| {
+            let unit = unit + 1;
+            for &id in ids {
+                let entry = &mut counts[id as usize];
+                if entry.0 != unit {
+                    *entry = (unit, entry.1 + 1);
                 }
-                Ok(())
-            })?;
-            Ok(counts.into_iter().map(|entry| entry.1).collect())
-        })
-        .collect::<Result<_>>()?;
-    for part in parts {
-        support.iter_mut().zip(part).for_each(|(support, more)| *support += more);
-    }
-    Ok(())
+            }
+            Ok(())
+        })?;
+        Ok(counts.into_iter().map(|entry| entry.1).collect())
+    };
+    shares.par_iter().with_max_len(1).map(count).collect()
 }
 
-/// Documents as numbers of words; with `last` they are not read again.
+/// The words of documents as numbers; with `last` they are not read again.
+#[derive(Clone, Copy)]
 struct Words<'a> {
-    share: &'a [Placed],
     streams: &'a [Spool<u32>],
     numbers: &'a [Vec<u32>],
     last: bool,
 }
 
-impl Share for Words<'_> {
+/// Documents as numbers of words.
+struct Numbered<'a> {
+    share: &'a [Placed],
+    words: Words<'a>,
+}
+
+impl Share for Numbered<'_> {
     fn documents(self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+        let Words { streams, numbers, last } = self.words;
         let mut ids = Vec::new();
         for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
             for document in documents {
                 ids.clear();
                 let run = document.run as usize;
-                self.streams[run].read(document.start as usize, document.len as usize, &mut ids, self.last)?;
-                let numbers = numbers_of(self.numbers, run);
+                streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
+                let numbers = numbers_of(numbers, run);
                 ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
                 visit(unit as u32, &ids)?;
             }

@@ -49,25 +49,78 @@ pub struct Visit {
     pub only: bool,
 }
 
-/// Words, and for each how often it was seen and how many visits were counted.
+/// How often one word was seen, and how many visits of it were counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Count {
+    pub occurrences: u64,
+    pub support: u32,
+}
+
+/// The counts of words by number; what is past the end is 0.
 #[derive(Clone, Default)]
-pub struct Counted {
-    pub words: Strings,
+pub struct Counts {
     pub occurrences: Vec<u64>,
     pub support: Vec<u32>,
 }
 
+impl Counts {
+    pub fn get(&self, number: usize) -> Count {
+        match self.support.get(number) {
+            Some(&support) => Count { occurrences: self.occurrences[number], support },
+            None => Count::default(),
+        }
+    }
+
+    pub fn add(&mut self, number: usize, count: Count) {
+        if count == Count::default() {
+            return;
+        }
+        if number >= self.support.len() {
+            self.resize(number + 1);
+        }
+        self.occurrences[number] += count.occurrences;
+        self.support[number] += count.support;
+    }
+
+    /// Have a word's count in the cache soon; a hint.
+    #[inline(always)]
+    pub fn fetch(&self, number: usize) {
+        if let (Some(occurrences), Some(support)) = (self.occurrences.get(number), self.support.get(number)) {
+            prefetch(occurrences);
+            prefetch(support);
+        }
+    }
+
+    pub fn resize(&mut self, len: usize) {
+        self.occurrences.resize(len, 0);
+        self.support.resize(len, 0);
+    }
+}
+
+/// Words, what was counted of each in all, and in the documents of the subset of units alone.
+#[derive(Clone, Default)]
+pub struct Counted {
+    pub words: Strings,
+    pub whole: Counts,
+    pub subset: Counts,
+}
+
 impl Counted {
+    /// No words yet, with room for these.
+    pub fn with_capacity(words: &Strings, has_subset: bool) -> Self {
+        let counts = |len| Counts { occurrences: Vec::with_capacity(len), support: Vec::with_capacity(len) };
+        let subset = if has_subset { counts(words.len()) } else { Counts::default() };
+        Self { words: Strings::with_capacity(words.len(), words.as_str().len()), whole: counts(words.len()), subset }
+    }
+
     /// Add a word, or add to the last one where it is the same; returns its number.
-    pub fn take(&mut self, word: &str, occurrences: u64, support: u32) -> usize {
+    pub fn take(&mut self, word: &str, whole: Count, subset: Count) -> usize {
         if self.words.is_empty() || self.words.get(self.words.len() - 1) != word {
             self.words.push(word);
-            self.occurrences.push(0);
-            self.support.push(0);
         }
         let last = self.words.len() - 1;
-        self.occurrences[last] += occurrences;
-        self.support[last] += support;
+        self.whole.add(last, whole);
+        self.subset.add(last, subset);
         last
     }
 }
@@ -79,9 +132,9 @@ pub struct Dictionary {
     words: Strings,
     /// Words seen since the last `settle`.
     num_seen: u64,
-    /// What is known of words beside what the tables say; shorter than the words.
-    occurrences: Vec<u64>,
-    support: Vec<u32>,
+    /// What is known of words beside what the tables say.
+    known: Counts,
+    subset: Counts,
 }
 
 impl Default for Dictionary {
@@ -92,8 +145,8 @@ impl Default for Dictionary {
             long: HashTable::new(),
             words: Strings::new(),
             num_seen: 0,
-            occurrences: Vec::new(),
-            support: Vec::new(),
+            known: Counts::default(),
+            subset: Counts::default(),
         }
     }
 }
@@ -198,9 +251,9 @@ impl Dictionary {
     /// Write down how often words were seen, before the numbers in the slots run over; a slot that is taken stays so.
     #[cold]
     fn settle(&mut self) {
-        self.occurrences.resize(self.words.len(), 0);
+        self.known.resize(self.words.len());
         for slot in self.slots.iter_mut().filter(|slot| slot.count > 0) {
-            self.occurrences[slot.id as usize] += u64::from(slot.count - 1);
+            self.known.occurrences[slot.id as usize] += u64::from(slot.count - 1);
             slot.count = 1;
         }
         self.num_seen = 1;
@@ -250,9 +303,9 @@ impl Dictionary {
         }
     }
 
-    /// Take another dictionary in; returns what its ids are here.
+    /// Take another dictionary in, which has no subset; returns what its ids are here.
     pub fn absorb(&mut self, other: Self) -> Vec<u32> {
-        let Counted { words, occurrences, support } = other.into_counted();
+        let Counted { words, whole, .. } = other.into_counted();
         let mut ids = Vec::with_capacity(words.len());
         let mut bounds = Vec::new();
         while ids.len() < words.len() {
@@ -269,30 +322,36 @@ impl Dictionary {
             }
             self.intern(text, &bounds, Visit::default(), &mut ids);
         }
-        self.occurrences.resize(self.words.len(), 0);
-        self.support.resize(self.words.len(), 0);
+        self.known.resize(self.words.len());
         for (other, &id) in ids.iter().enumerate() {
             // Once it has just been seen.
-            self.occurrences[id as usize] += occurrences[other] - 1;
-            self.support[id as usize] += support[other];
+            self.known.occurrences[id as usize] += whole.occurrences[other] - 1;
+            self.known.support[id as usize] += whole.support[other];
         }
         ids
     }
 
+    /// All that was counted so far was of the subset; what comes is not.
+    pub fn end_subset(&mut self) {
+        self.subset = self.counts();
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = self.known.clone();
+        counts.resize(self.words.len());
+        for slot in self.slots.iter().filter(|slot| slot.count > 0) {
+            counts.add(slot.id as usize, Count { occurrences: slot.count.into(), support: slot.support });
+        }
+        for long in &self.long {
+            counts.add(long.id as usize, Count { occurrences: long.count, support: long.support });
+        }
+        counts
+    }
+
     /// The words by id, and what was counted.
     pub fn into_counted(self) -> Counted {
-        let Self { slots, long, words, mut occurrences, mut support, .. } = self;
-        occurrences.resize(words.len(), 0);
-        support.resize(words.len(), 0);
-        for slot in slots.iter().filter(|slot| slot.count > 0) {
-            occurrences[slot.id as usize] += u64::from(slot.count);
-            support[slot.id as usize] += slot.support;
-        }
-        for long in &long {
-            occurrences[long.id as usize] += long.count;
-            support[long.id as usize] += long.support;
-        }
-        Counted { words, occurrences, support }
+        let whole = self.counts();
+        Counted { words: self.words, whole, subset: self.subset }
     }
 }
 
@@ -331,20 +390,24 @@ mod tests {
         let (some, mut others) = (&bounds[..10_000], Vec::new());
         other.intern("nowhere else", &[(0, 7)], second, &mut others);
         other.intern(&text, some, first, &mut others);
+        dictionary.end_subset();
         let here = dictionary.absorb(other);
-        let Counted { words, occurrences, support } = dictionary.into_counted();
-        let mut expected = HashMap::from([("nowhere", (1, 0))]);
-        let mut visit = |bounds: &[(u32, u32)], only: bool| {
+        let Counted { words, whole, subset } = dictionary.into_counted();
+        let visit = |expected: &mut HashMap<_, _>, bounds: &[(u32, u32)], only: bool| {
             let mut seen = HashSet::new();
             for &(start, end) in bounds {
                 let word = &text[start as usize..end as usize];
-                let entry = expected.entry(word).or_default();
+                let entry: &mut (u64, u32) = expected.entry(word).or_default();
                 *entry = (entry.0 + 1, entry.1 + u32::from(only && seen.insert(word)));
             }
         };
-        for (bounds, only) in [(&bounds[..], true), (&bounds, false), (&bounds[..100], true), (some, true)] {
-            visit(bounds, only);
+        let mut before = HashMap::new();
+        for (bounds, only) in [(&bounds[..], true), (&bounds, false), (&bounds[..100], true)] {
+            visit(&mut before, bounds, only);
         }
+        let mut expected = before.clone();
+        expected.insert("nowhere", (1, 0));
+        visit(&mut expected, some, true);
         for (&(start, end), &id) in bounds.iter().zip(&ids) {
             assert_eq!(words.get(id as usize), &text[start as usize..end as usize]);
         }
@@ -353,6 +416,10 @@ mod tests {
         }
         assert_eq!(words.len(), expected.len());
         assert_eq!(distinct.len() + 1, expected.len());
-        assert!((0..words.len()).all(|id| expected[words.get(id)] == (occurrences[id], support[id])));
+        let pair = |count: Count| (count.occurrences, count.support);
+        assert!((0..words.len()).all(|id| expected[words.get(id)] == pair(whole.get(id))));
+        assert!(
+            (0..words.len()).all(|id| before.get(words.get(id)).copied().unwrap_or_default() == pair(subset.get(id)))
+        );
     }
 }

@@ -98,23 +98,28 @@ impl Plan {
 /// A level, and the streams (one a share) and weights of the next.
 pub struct Counted {
     pub level: Level,
+    /// Support of each pair in the subset of the units, where it has shares.
+    pub of_subset: Spool<u32>,
     pub streams: Vec<Spool<u32>>,
     pub weights: Vec<u32>,
 }
 
-/// Count the pairs of each share's documents. With `next` the streams of the next level are made too: rank + 1 where the
-/// pair has at least `min_support` units, else 0.
-pub fn count_level<S: Share>(
-    shares: Vec<S>,
-    plan: &Plan,
-    min_support: u32,
-    next: bool,
-    store: &Arc<Store>,
-) -> Result<Counted> {
+/// What to count of a level's pairs.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub min_support: u32,
+    /// So many of the first shares are the subset's.
+    pub of_subset: usize,
+    /// Whether to make the streams of the next level too: rank + 1 where the pair has at least `min_support` units, else 0.
+    pub next: bool,
+}
+
+/// Count the pairs of each share's documents.
+pub fn count_level<S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, store: &Arc<Store>) -> Result<Counted> {
     if plan.narrow {
-        count::<u32, S>(shares, plan, min_support, next, store)
+        count::<u32, S>(shares, plan, settings, store)
     } else {
-        count::<u64, S>(shares, plan, min_support, next, store)
+        count::<u64, S>(shares, plan, settings, store)
     }
 }
 
@@ -159,13 +164,8 @@ impl Entry for u64 {
     }
 }
 
-fn count<E: Entry, S: Share>(
-    shares: Vec<S>,
-    plan: &Plan,
-    min_support: u32,
-    next: bool,
-    store: &Arc<Store>,
-) -> Result<Counted> {
+fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, store: &Arc<Store>) -> Result<Counted> {
+    let next = settings.next;
     let num_partitions = plan.num_partitions();
     let scattered: Vec<(Vec<Spool<E>>, Spool<u16>)> =
         shares.into_par_iter().map(|share| scatter(share, plan, next, store)).collect::<Result<_>>()?;
@@ -178,7 +178,7 @@ fn count<E: Entry, S: Share>(
         }
         orders.push(order);
     }
-    let mut level = Level::new(store);
+    let (mut level, mut of_subset) = (Level::new(store), Spool::new(store));
     let mut weights = Vec::new();
     // Results by share, then partition; ranks count from the first kept pair of the partition.
     let mut results: Vec<Vec<Reader<u32>>> = orders.iter().map(|_| Vec::new()).collect();
@@ -193,11 +193,12 @@ fn count<E: Entry, S: Share>(
         let done: Vec<Partition> = some
             .into_par_iter()
             .with_max_len(1)
-            .map(|(number, lists)| Tables::default().count_partition(lists, plan, number, min_support, next, store))
+            .map(|(number, lists)| Tables::default().count_partition(lists, plan, number, settings, store))
             .collect::<Result<_>>()?;
         for partition in done {
             first_rank.push(weights.len() as u32);
             level.extend(&partition.keys, &partition.support)?;
+            of_subset.extend(&partition.of_subset)?;
             weights.extend(partition.weights);
             if weights.len() > u32::MAX as usize {
                 return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
@@ -216,7 +217,7 @@ fn count<E: Entry, S: Share>(
     } else {
         Vec::new()
     };
-    Ok(Counted { level, streams, weights })
+    Ok(Counted { level, of_subset, streams, weights })
 }
 
 /// Write the key of each pair of one share to its partition; with `next` also the partition of each position.
@@ -284,6 +285,8 @@ impl<E: Entry> Default for Tables<E> {
 struct Partition {
     keys: Vec<u64>,
     support: Vec<u32>,
+    /// Support in the subset, if there is one.
+    of_subset: Vec<u32>,
     /// Occurrences of each kept pair.
     weights: Vec<u32>,
     /// By share: rank + 1 of each pair in order, or 0.
@@ -296,10 +299,10 @@ impl<E: Entry> Tables<E> {
         lists: Vec<Spool<E>>,
         plan: &Plan,
         number: usize,
-        min_support: u32,
-        next: bool,
+        settings: Settings,
         store: &Arc<Store>,
     ) -> Result<Partition> {
+        let Settings { min_support, of_subset, next } = settings;
         let num_entries: usize = lists.iter().map(Spool::len).sum();
         if next {
             self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
@@ -308,6 +311,7 @@ impl<E: Entry> Tables<E> {
         let mut unit = 0u32;
         let mut ends = Vec::new();
         let mut stored = Spool::new(store);
+        let mut support_of_subset = Vec::new();
         for list in lists {
             let mut list = list.into_reader();
             while let Some(entries) = list.next_page()? {
@@ -329,11 +333,21 @@ impl<E: Entry> Tables<E> {
                 }
             }
             ends.push(stored.len() + self.numbers.len());
+            if ends.len() == of_subset {
+                support_of_subset.extend(self.pairs.iter().map(|pair| pair.support));
+            }
         }
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
         self.order.sort_unstable_by_key(|pair| pair.0);
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
+        // Pairs are numbered as they come: those that the subset has not are the last.
+        let of_subset = match of_subset {
+            0 => Vec::new(),
+            _ => {
+                self.order.iter().map(|&(_, pair)| support_of_subset.get(pair as usize).copied().unwrap_or(0)).collect()
+            }
+        };
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
         for &(key, pair) in &self.order {
@@ -368,7 +382,7 @@ impl<E: Entry> Tables<E> {
                 results.push(result);
             }
         }
-        Ok(Partition { keys, support, weights, results })
+        Ok(Partition { keys, support, of_subset, weights, results })
     }
 
     /// The number of a key's pair, new or known.
@@ -510,13 +524,18 @@ mod tests {
 
     fn check(corpus: &Corpus, plan: &Plan, names: &[u32], min_support: u32, store: &Arc<Store>) {
         let shares = || corpus.iter().map(|units| Given(units)).collect::<Vec<_>>();
-        let counted = count_level(shares(), plan, min_support, true, store).unwrap();
+        let settings = Settings { min_support, of_subset: corpus.len() / 2, next: true };
+        let counted = count_level(shares(), plan, settings, store).unwrap();
         let pairs = oracle(corpus);
         let name = |id: u32| u64::from(names.get(id as usize).copied().unwrap_or(id));
         let keys: Vec<u64> = pairs.keys().map(|&(left, right)| name(left) << 32 | name(right)).collect();
         assert_eq!(counted.level.keys.to_vec().unwrap(), keys);
         let support: Vec<u32> = pairs.values().map(|found| found.0.len() as u32).collect();
         assert_eq!(counted.level.support.to_vec().unwrap(), support);
+        let in_subset =
+            |found: &BTreeSet<(usize, usize)>| found.iter().filter(|unit| unit.0 < settings.of_subset).count();
+        let of_subset: Vec<u32> = pairs.values().map(|found| in_subset(&found.0) as u32).collect();
+        assert_eq!(counted.of_subset.to_vec().unwrap(), if settings.of_subset > 0 { of_subset } else { Vec::new() });
         let kept: Vec<_> = pairs.iter().filter(|pair| pair.1.0.len() as u32 >= min_support).collect();
         assert_eq!(counted.weights, kept.iter().map(|pair| pair.1.1).collect::<Vec<_>>());
         let ranks: BTreeMap<_, u32> = (1..).zip(&kept).map(|(rank, pair)| (*pair.0, rank)).collect();
@@ -533,7 +552,7 @@ mod tests {
             }
             assert_eq!(stream.to_vec().unwrap(), expected);
         }
-        let last = count_level(shares(), plan, min_support, false, store).unwrap();
+        let last = count_level(shares(), plan, Settings { next: false, ..settings }, store).unwrap();
         assert!(last.streams.is_empty() && last.weights.is_empty());
         assert_eq!(last.level.keys.to_vec().unwrap(), keys);
         assert_eq!(last.level.support.to_vec().unwrap(), support);

@@ -37,6 +37,7 @@ pub mod scrub;
 pub mod spans;
 pub mod spool;
 pub mod strings;
+pub mod subset;
 pub mod subwords;
 pub mod surface;
 pub mod surfaces;

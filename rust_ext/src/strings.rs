@@ -12,6 +12,10 @@ impl Strings {
         Self::default()
     }
 
+    pub fn with_capacity(num: usize, num_bytes: usize) -> Self {
+        Self { bytes: String::with_capacity(num_bytes), ends: Vec::with_capacity(num) }
+    }
+
     pub fn len(&self) -> usize {
         self.ends.len()
     }

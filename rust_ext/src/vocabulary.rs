@@ -4,18 +4,22 @@
 //! one by one and merged, so that one of them at a time is in memory when memory is short.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::dictionary::{Counted, Dictionary};
+use crate::buffer::prefetch;
+use crate::dictionary::{Count, Counted, Dictionary};
 use crate::error::{Error, Result};
 use crate::spool::{Reader, Spool, Store};
 use crate::strings::Strings;
 use crate::surface::Surface;
+
+/// Words whose counts are fetched into the cache before they are needed.
+const AHEAD: usize = 16;
 
 /// A closed dictionary: its distinct surfaces in byte order, and where each of its words went.
 pub struct Sorted {
@@ -48,35 +52,38 @@ impl Numbers {
 
 enum Names {
     Memory(Counted),
-    /// Length and bytes of each surface, one after the other; how often each was seen; and its support so far.
-    Spooled(Spool<u8>, Spool<u64>, Spool<u32>),
+    /// Length and bytes of each surface, one after the other; how often each was seen; its support so far; and whether
+    /// the subset, or else nothing of it, was counted.
+    Spooled(Spool<u8>, Spool<u64>, Spool<u32>, bool),
 }
 
 impl Sorted {
     pub fn new(dictionary: Dictionary, surface: Surface) -> Self {
-        let Counted { words, occurrences, support } = dictionary.into_counted();
+        let Counted { words, whole, subset } = dictionary.into_counted();
         let words = surfaces(words, surface);
-        let mut order: Vec<(u64, u32)> =
-            (0..words.len()).map(|id| (prefix(words.get(id).as_bytes()), id as u32)).collect();
-        let compare = |a: &(u64, u32), b: &(u64, u32)| {
-            a.0.cmp(&b.0).then_with(|| words.get(a.1 as usize).cmp(words.get(b.1 as usize)))
-        };
+        let mut order: Vec<Head> = words.iter().zip(0..).map(|(word, id)| Head::new(word, id)).collect();
+        let compare = |a: &Head, b: &Head| a.compare(b, &words);
         // Outside a pool this would start rayon's own, which does not survive a `fork` (`pool`).
         match rayon::current_thread_index() {
             Some(_) => order.par_sort_unstable_by(compare),
             None => order.sort_unstable_by(compare),
         }
-        let mut sorted = Counted::default();
+        let mut sorted = Counted::with_capacity(&words, !subset.support.is_empty());
         let mut places = vec![0u32; words.len()];
-        for (_, id) in order {
-            let word = words.get(id as usize);
-            places[id as usize] = sorted.take(word, occurrences[id as usize], support[id as usize]) as u32;
+        for (at, head) in order.iter().enumerate() {
+            if let Some(ahead) = order.get(at + AHEAD) {
+                whole.fetch(ahead.id as usize);
+                subset.fetch(ahead.id as usize);
+                prefetch(&places[ahead.id as usize]);
+            }
+            let id = head.id as usize;
+            places[id] = head.with_word(&words, |word| sorted.take(word, whole.get(id), subset.get(id))) as u32;
         }
         Self { names: Names::Memory(sorted), places: Numbers::Memory(places) }
     }
 
-    /// Move all to pages of a store.
-    pub fn spool(self, store: &Arc<Store>) -> Result<Self> {
+    /// Move all to pages of a store. Nothing, or everything, was counted of the subset (`of_subset`).
+    pub fn spool(self, of_subset: bool, store: &Arc<Store>) -> Result<Self> {
         let (Names::Memory(counted), Numbers::Memory(numbers)) = (&self.names, &self.places) else {
             return Ok(self);
         };
@@ -87,15 +94,15 @@ impl Sorted {
             bytes.extend(&(word.len() as u64).to_le_bytes())?;
             bytes.extend(word.as_bytes())?;
         }
-        occurrences.extend(&counted.occurrences)?;
-        support.extend(&counted.support)?;
-        Ok(Self { names: Names::Spooled(bytes, occurrences, support), places: Numbers::Spooled(places) })
+        occurrences.extend(&counted.whole.occurrences)?;
+        support.extend(&counted.whole.support)?;
+        Ok(Self { names: Names::Spooled(bytes, occurrences, support, of_subset), places: Numbers::Spooled(places) })
     }
 }
 
 /// Words by id, as their surfaces.
 fn surfaces(words: Strings, surface: Surface) -> Strings {
-    if surface == Surface::Exact && words.as_str().is_ascii() {
+    if surface.keeps(words.as_str()) {
         return words;
     }
     let mut changed = Strings::new();
@@ -103,6 +110,41 @@ fn surfaces(words: Strings, surface: Surface) -> Strings {
         changed.push(&surface.apply(word));
     }
     changed
+}
+
+/// A word as it is sorted: most are decided, and taken, without a look at where the words are.
+struct Head {
+    /// The first 16 bytes, zeros after a shorter word.
+    first: u128,
+    len: u32,
+    id: u32,
+}
+
+impl Head {
+    fn new(word: &str, id: u32) -> Self {
+        let mut first = [0u8; 16];
+        let len = word.len().min(16);
+        first[..len].copy_from_slice(&word.as_bytes()[..len]);
+        Self { first: u128::from_be_bytes(first), len: u32::try_from(word.len()).unwrap_or(u32::MAX), id }
+    }
+
+    #[inline(always)]
+    fn compare(&self, other: &Self, words: &Strings) -> Ordering {
+        self.first.cmp(&other.first).then_with(|| match self.len.min(other.len) {
+            // One begins with the other.
+            0..=16 => self.len.cmp(&other.len),
+            _ => words.get(self.id as usize).cmp(words.get(other.id as usize)),
+        })
+    }
+
+    #[inline(always)]
+    fn with_word<T>(&self, words: &Strings, take: impl FnOnce(&str) -> T) -> T {
+        let bytes = self.first.to_be_bytes();
+        match bytes.get(..self.len as usize).map(std::str::from_utf8) {
+            Some(Ok(word)) => take(word),
+            _ => take(words.get(self.id as usize)),
+        }
+    }
 }
 
 /// The first eight bytes, so that numbers compare as the words do.
@@ -152,8 +194,8 @@ impl Vocabulary {
             };
             sources.push(match part.names {
                 Names::Memory(counted) => Source::Memory(counted),
-                Names::Spooled(bytes, occurrences, support) => {
-                    Source::Spooled(bytes.into_reader(), occurrences.into_reader(), support.into_reader())
+                Names::Spooled(bytes, occurrences, support, of_subset) => {
+                    Source::Spooled(bytes.into_reader(), occurrences.into_reader(), support.into_reader(), of_subset)
                 }
             });
             merged.push(Merged { places: part.places, global });
@@ -165,10 +207,10 @@ impl Vocabulary {
         }
         let mut counted = Counted::default();
         while let Some(mut first) = heap.peek_mut() {
-            let Reverse((Next { word, occurrences, support, .. }, number)) = &*first;
+            let Reverse((Next { word, whole, subset, .. }, number)) = &*first;
             let number = *number;
             // The bytes were a `str` when they went in.
-            let last = counted.take(&String::from_utf8_lossy(word), *occurrences, *support);
+            let last = counted.take(&String::from_utf8_lossy(word), *whole, *subset);
             let last = u32::try_from(last).ok().filter(|&last| last < u32::MAX);
             let last = last.ok_or_else(|| Error::Corpus("more than 4 294 967 295 distinct words".into()))?;
             merged[number].global.push(last)?;
@@ -187,41 +229,43 @@ struct Next<'a> {
     /// Decides most comparisons without a look at the word.
     prefix: u64,
     word: Cow<'a, [u8]>,
-    occurrences: u64,
-    support: u32,
+    whole: Count,
+    subset: Count,
 }
 
 /// The words of one dictionary.
 enum Source {
     Memory(Counted),
-    Spooled(Reader<u8>, Reader<u64>, Reader<u32>),
+    Spooled(Reader<u8>, Reader<u64>, Reader<u32>, bool),
 }
 
 /// The words of one dictionary, one after the other.
 enum Cursor<'a> {
     Memory(&'a Counted, usize),
-    Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>, &'a mut Reader<u32>),
+    Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>, &'a mut Reader<u32>, bool),
 }
 
 impl<'a> Cursor<'a> {
     fn new(source: &'a mut Source) -> Self {
         match source {
             Source::Memory(counted) => Self::Memory(counted, 0),
-            Source::Spooled(bytes, occurrences, support) => Self::Spooled(bytes, occurrences, support),
+            Source::Spooled(bytes, occurrences, support, of_subset) => {
+                Self::Spooled(bytes, occurrences, support, *of_subset)
+            }
         }
     }
 
     fn next(&mut self) -> Result<Option<Next<'a>>> {
-        let (word, occurrences, support) = match self {
+        let (word, whole, subset) = match self {
             Self::Memory(counted, at) => {
                 if *at == counted.words.len() {
                     return Ok(None);
                 }
                 *at += 1;
                 let at = *at - 1;
-                (Cow::Borrowed(counted.words.get(at).as_bytes()), counted.occurrences[at], counted.support[at])
+                (Cow::Borrowed(counted.words.get(at).as_bytes()), counted.whole.get(at), counted.subset.get(at))
             }
-            Self::Spooled(bytes, occurrences, support) => {
+            Self::Spooled(bytes, occurrences, support, of_subset) => {
                 let (Some(occurrences), Some(support)) = (occurrences.take()?, support.take()?) else {
                     return Ok(None);
                 };
@@ -229,10 +273,11 @@ impl<'a> Cursor<'a> {
                 bytes.read(8, &mut length)?;
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
-                (Cow::Owned(word), occurrences, support)
+                let whole = Count { occurrences, support };
+                (Cow::Owned(word), whole, if *of_subset { whole } else { Count::default() })
             }
         };
-        Ok(Some(Next { prefix: prefix(&word), word, occurrences, support }))
+        Ok(Some(Next { prefix: prefix(&word), word, whole, subset }))
     }
 }
 
@@ -252,7 +297,7 @@ mod tests {
         };
         let store = Store::limited(8 << 10, &std::env::temp_dir()).unwrap();
         for num_spooled in 0..=4 {
-            let mut expected: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+            let mut expected: BTreeMap<String, [Count; 2]> = BTreeMap::new();
             let (mut parts, mut named) = (vec![Sorted::new(Dictionary::default(), Surface::Exact)], vec![Vec::new()]);
             for d in 0..4 {
                 let (mut dictionary, mut ids) = (Dictionary::default(), Vec::new());
@@ -264,16 +309,23 @@ mod tests {
                     // All of a dictionary is one visit, which counts a spelling once.
                     let is_new = names.insert(ids[0], surface.clone()).is_none();
                     let entry = expected.entry(surface).or_default();
-                    *entry = (entry.0 + 1, entry.1 + u32::from(is_new));
+                    // The first two dictionaries are the subset's.
+                    for count in &mut entry[..if d < 2 { 2 } else { 1 }] {
+                        count.occurrences += 1;
+                        count.support += u32::from(is_new);
+                    }
+                }
+                if d < 2 {
+                    dictionary.end_subset();
                 }
                 named.push(names.into_values().collect());
                 let sorted = Sorted::new(dictionary, Surface::Exact);
-                parts.push(if d < num_spooled { sorted.spool(&store).unwrap() } else { sorted });
+                parts.push(if d < num_spooled { sorted.spool(d < 2, &store).unwrap() } else { sorted });
             }
             let merged = Vocabulary::merge(parts, &store).unwrap();
-            let Counted { words, occurrences, support } = &merged.counted;
+            let Counted { words, whole, subset } = &merged.counted;
             assert!(words.iter().eq(expected.keys().map(String::as_str)));
-            assert!(occurrences.iter().copied().zip(support.iter().copied()).eq(expected.values().copied()));
+            assert!((0..words.len()).map(|id| [whole.get(id), subset.get(id)]).eq(expected.values().copied()));
             assert_eq!(merged.merged.len(), named.len());
             for (part, names) in merged.merged.into_iter().zip(&named) {
                 assert!(part.numbers().unwrap().iter().map(|&number| words.get(number as usize)).eq(names));
@@ -285,6 +337,6 @@ mod tests {
     #[test]
     fn nothing_merges_to_nothing() {
         let merged = Vocabulary::merge(Vec::new(), &Store::in_memory()).unwrap();
-        assert!(merged.counted.words.is_empty() && merged.counted.occurrences.is_empty() && merged.merged.is_empty());
+        assert!(merged.counted.words.is_empty() && merged.merged.is_empty());
     }
 }

@@ -139,13 +139,17 @@ pub struct PyIndexBuilder {
 #[pymethods]
 impl PyIndexBuilder {
     /// `documents_per_unit[u]`: how many documents of unit `u` will be added; support is counted sooner where it is known.
+    /// `subset[u]`: whether unit `u` belongs to the subset, whose index `finish_both` makes as well.
     /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to a nameless file in `folder`.
     #[new]
-    #[pyo3(signature = (*, max_n=1, surface="exact", documents_per_unit=None, num_threads=0, memory_limit=None, folder=None))]
+    #[pyo3(signature = (
+        *, max_n=1, surface="exact", documents_per_unit=None, subset=None, num_threads=0, memory_limit=None, folder=None
+    ))]
     fn new(
         max_n: usize,
         surface: &str,
         documents_per_unit: Option<PyReadonlyArray1<'_, u32>>,
+        subset: Option<PyReadonlyArray1<'_, bool>>,
         num_threads: usize,
         memory_limit: Option<usize>,
         folder: Option<PathBuf>,
@@ -153,11 +157,11 @@ impl PyIndexBuilder {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
         let limit =
             memory_limit.map(|num_bytes| Limit { num_bytes, folder: folder.unwrap_or_else(std::env::temp_dir) });
-        let documents_of = match &documents_per_unit {
-            Some(array) => array.as_slice()?.to_vec(),
-            None => Vec::new(),
-        };
-        let builder = IndexBuilder::new(max_n, surface, documents_of, limit).map_err(to_py_err)?;
+        let documents_of = documents_per_unit.map(|array| array.as_slice().map(<[u32]>::to_vec)).transpose()?;
+        let subset = subset.map(|array| array.as_slice().map(<[bool]>::to_vec)).transpose()?;
+        let builder =
+            IndexBuilder::new(max_n, surface, documents_of.unwrap_or_default(), subset.unwrap_or_default(), limit)
+                .map_err(to_py_err)?;
         Ok(Self { builder: RwLock::new(Some(builder)), num_threads })
     }
 
@@ -174,13 +178,21 @@ impl PyIndexBuilder {
 
     #[pyo3(signature = (*, min_support=2))]
     fn finish(&self, py: Python<'_>, min_support: u32) -> PyResult<PyNgramIndex> {
+        Ok(self.finish_both(py, min_support)?.1)
+    }
+
+    /// The index of the subset, if there is one, and that of all units.
+    #[pyo3(signature = (*, min_support=2))]
+    fn finish_both(&self, py: Python<'_>, min_support: u32) -> PyResult<(Option<PyNgramIndex>, PyNgramIndex)> {
         crate::index::check_min_support(min_support).map_err(to_py_err)?;
         let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let index = py.detach(|| {
+        let built = py.detach(|| {
             let builder = self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)?;
             threads.install(|| builder.finish(min_support))
         });
-        Ok(PyNgramIndex(Arc::new(index.map_err(to_py_err)?)))
+        let (whole, subset) = built.map_err(to_py_err)?;
+        let share = |index| PyNgramIndex(Arc::new(index));
+        Ok((subset.map(share), share(whole)))
     }
 }
 
