@@ -104,7 +104,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
-    atexit.register(gc.freeze)  # nothing that was loaded is garbage: to look for some at the end takes 0.1 s
+    atexit.register(_spare_collection)
     from reticent.errors import ReticentError
 
     try:
@@ -136,3 +136,9 @@ def main() -> None:
 def _stop(number: int, _: object) -> None:
     """Leave as after Ctrl-C, with nothing half written."""
     raise SystemExit(128 + number)
+
+
+def _spare_collection() -> None:
+    """Leave without a last search for garbage, 0.1 s: nothing loaded is any. Libraries of torch would call it leaks."""
+    if "torch" not in sys.modules:
+        gc.freeze()
