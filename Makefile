@@ -84,9 +84,11 @@ endif
 	@touch $@
 
 # Cargo runs beside nothing else: it uses every core. The release build takes about two minutes on two.
+# Then one start writes the bytecode of what commands import: where PYTHONDONTWRITEBYTECODE is set, each would compile it anew.
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@echo "Building the Rust core (release) …"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop -q --release --locked --uv
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import reticent.cli.runs, reticent.stages, reticent.engine.index, reticent.trainer.loop'
 	@touch $@
 
 clean:

@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -441,6 +440,8 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
 @cache
 def _versions() -> dict[str, str]:
     """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {}
     for name in ("reticent", *PACKAGES):
         with suppress(PackageNotFoundError):

@@ -12,9 +12,10 @@ import pytest
 import typer
 from command import command
 
+import reticent
 from reticent.artifact import read_manifest
 from reticent.audit.guard import open_guard
-from reticent.cli import app
+from reticent.cli import _command_line, app
 
 SECRET = "Zyxwvut"
 NOTE = " ".join(f"letter{i}" for i in range(60))
@@ -43,6 +44,20 @@ def test_commands_over_documents_have_the_same_options() -> None:
     for name, verb in commands.items():
         wanted = columns | ({"detector", "spans", "records"} if name not in ("dedup", "build", "classify") else set())
         assert wanted <= {parameter.name for parameter in verb.params}, name
+
+
+def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
+    whole: Any = typer.main.get_command(app)
+    for name, among_all in whole.commands.items():
+        alone: Any = typer.main.get_command(_command_line(name))
+        assert list(alone.commands) == [name]
+        assert [p.opts for p in alone.commands[name].params] == [p.opts for p in among_all.params]
+    assert typer.main.get_command(_command_line("indx")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
+
+
+def test_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("--version") == 0
+    assert capfd.readouterr().out == f"reticent {reticent.__version__}\n"
 
 
 @pytest.mark.parametrize(

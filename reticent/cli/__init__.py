@@ -5,28 +5,21 @@ Exit status: 0 done, 1 failed, 2 usage, 3 a privacy gate failed, 130 interrupted
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
+import importlib
 import os
 import signal
 import sys
 import traceback
+from typing import Annotated, Any
 
 import typer
 
-from reticent.cli import documents, experiment, runs
-from reticent.cli.classify import classify
-from reticent.cli.guard import guard_app
-from reticent.cli.probe import probe
-from reticent.cli.tagger import tagger_app
-
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Fine-tune language models on personal documents without ever teaching them who the people are, and measure
+ABOUT = """Fine-tune language models on personal documents without ever teaching them who the people are, and measure
     by attack how much they still leak.
 
     Start with [bold]reticent demo[/bold]. For your own documents [bold]reticent new-job[/bold] writes a job file, the
@@ -34,40 +27,89 @@ app = typer.Typer(
     by stage: index, protect, train, audit.
 
     Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or guard check found something, 130
-    interrupted.""",
-    rich_markup_mode="rich",
-)
-for panel, commands in (
-    ("All at once", (runs.demo, experiment.new_job, runs.run, experiment.status)),
-    ("Documents", (documents.synth, documents.detect, documents.dedup, documents.scrub)),
-    (
-        "Stage by stage",
-        (
-            *(runs.index, runs.update, documents.stats, runs.protect, runs.train, classify),
-            *(runs.audit, runs.report, runs.budget),
-        ),
-    ),
-):
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-app.command(rich_help_panel="A finished model")(probe)
-app.add_typer(guard_app, name="guard", rich_help_panel="A finished model")
-app.add_typer(tagger_app, name="tagger", rich_help_panel="A finished model")
+    interrupted."""
+#: Panel of the help -> its commands, and the module of this package that each stands in.
+PANELS = {
+    "All at once": {"demo": "runs", "new_job": "experiment", "run": "runs", "status": "experiment"},
+    "Documents": dict.fromkeys(("synth", "detect", "dedup", "scrub"), "documents"),
+    "Stage by stage": {
+        "index": "runs",
+        "update": "runs",
+        "stats": "documents",
+        "protect": "runs",
+        "train": "runs",
+        "classify": "classify",
+        "audit": "runs",
+        "report": "runs",
+        "budget": "runs",
+    },
+    "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
+}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from reticent import __version__
+
+        typer.echo(f"reticent {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
+def _command_line(name: str | None = None) -> typer.Typer:
+    """Return the command of this name alone, or all of them, which takes several times as long to make."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=ABOUT,
+        rich_markup_mode="rich",
+    )
+    app.callback()(_options)
+    shown = {
+        attribute.removesuffix("_app").replace("_", "-"): (panel, attribute, module)
+        for panel, commands in PANELS.items()
+        for attribute, module in commands.items()
+    }
+    for each in [name] if name in shown else shown:
+        panel, attribute, module = shown[each]
+        command = getattr(importlib.import_module(f"reticent.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=each, rich_help_panel=panel)
+        else:
+            app.command(rich_help_panel=panel)(command)
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _command_line()
+    raise AttributeError(f"module 'reticent.cli' has no attribute {name!r}")
 
 
 def main() -> None:
     """Entry point: map errors to exit codes; a traceback is for bugs only."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # of other packages: they would see the job
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
+    atexit.register(_spare_collection)
     from reticent.errors import ReticentError
 
     try:
         try:
-            app(standalone_mode=True)
+            _command_line(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
         finally:
             sys.stdout.flush()
     except SystemExit as end:
@@ -94,3 +136,9 @@ def main() -> None:
 def _stop(number: int, _: object) -> None:
     """Leave as after Ctrl-C, with nothing half written."""
     raise SystemExit(128 + number)
+
+
+def _spare_collection() -> None:
+    """Leave without a last search for garbage, 0.1 s: nothing loaded is any. Libraries of torch would call it leaks."""
+    if "torch" not in sys.modules:
+        gc.freeze()

@@ -180,13 +180,12 @@ class Corpus:
                 first += num_kept
             document += num_rows
 
-        turns = itertools.count(1)
-        with _reading_pool() as pool:
+        with _reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
                 work(first, batch)
                 del batch
-                if frugal or next(turns) % 8 == 0:  # or else each reader keeps some 50 MB of what it has freed
+                if frugal:
                     pool.release_unused()
 
             in_threads(streams, work_and_release, num_threads)
@@ -206,10 +205,11 @@ class Corpus:
             batches: list[pa.RecordBatch] = []
             num_rows = []
             mended: Counter[str] = Counter()
-            for file in self.files:
-                found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16, mended=mended))
-                num_rows.append(sum(batch.num_rows for batch in found))
-                batches += found
+            with _memory_from(pa.system_memory_pool()):  # which gives back what reading took
+                for file in self.files:
+                    found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16, mended=mended))
+                    num_rows.append(sum(batch.num_rows for batch in found))
+                    batches += found
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self._where()}: no documents")
             table = pa.Table.from_batches(batches)
@@ -367,14 +367,10 @@ def _merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.R
 
 
 @contextmanager
-def _reading_pool() -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from jemalloc, where it has it and nobody chose another: that hands a reader the buffers of
-    its last batch again, while mimalloc gives them to the system, which clears every page anew (a fifth of the time).
-    """
-    before = pool = pa.default_memory_pool()
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        with suppress(NotImplementedError):
-            pool = pa.jemalloc_memory_pool()
+def _memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
+    """Let Arrow take memory from this pool, unless the environment chose one."""
+    before = pa.default_memory_pool()
+    pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
     before.release_unused()
     pa.set_memory_pool(pool)
     try:
@@ -382,6 +378,19 @@ def _reading_pool() -> Iterator[pa.MemoryPool]:
     finally:
         pa.set_memory_pool(before)
         pool.release_unused()
+
+
+@contextmanager
+def _reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
+    """Let Arrow take memory from jemalloc, where it has it: that hands a reader the buffers of its last batch again,
+    while mimalloc gives them to the system, which clears every page anew (a fifth of the time).
+    """
+    pool = pa.default_memory_pool()
+    with suppress(NotImplementedError):
+        pool = pa.jemalloc_memory_pool()
+        pa.jemalloc_set_decay_ms(0 if frugal else 100)  # pyarrow's `release_unused` does nothing for it
+    with _memory_from(pool) as chosen:
+        yield chosen
 
 
 def _as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:

@@ -188,7 +188,7 @@ def open_individuals(path: Path | str) -> Individuals:
     """Open a split; needs neither the Rust core nor polars."""
     file = Path(path) / "individuals.parquet"
     try:
-        table = pq.read_table(file).cast(INDIVIDUALS)
+        table = pq.ParquetFile(file).read(use_threads=False).cast(INDIVIDUALS)  # `read_table` loads a library more
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ArtifactError(f"{file}: not a readable split ({type(error).__name__})") from None
     return Individuals(table.unify_dictionaries())
