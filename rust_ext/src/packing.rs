@@ -74,22 +74,29 @@ impl Packing {
         num_bytes + READ_BYTES
     }
 
+    /// Two numbers at once where a word holds them: each step waits for the one before.
     pub fn pack<T: Number>(self, numbers: &[T], packed: &mut [u64]) {
         let (mut word, mut filled) = (0u64, 0);
         let mut packed = packed.iter_mut();
-        let mut write = |word: u64| packed.next().map(|next| *next = word.to_le());
-        for number in numbers {
-            let number = number.widen() - self.least;
+        let mut put = |number: u64, bits: u32| {
             word |= number << filled;
-            filled += self.bits;
+            filled += bits;
             if filled >= u64::BITS {
-                write(word);
+                if let Some(next) = packed.next() {
+                    *next = word.to_le();
+                }
                 filled -= u64::BITS;
-                word = number >> (self.bits - filled);
+                word = number.checked_shr(bits - filled).unwrap_or(0);
             }
-        }
-        if filled > 0 {
-            write(word);
+        };
+        let of = |number: T| number.widen() - self.least;
+        let (pairs, rest) = if self.bits <= 32 { numbers.as_chunks() } else { (&[][..], numbers) };
+        pairs.iter().for_each(|&[a, b]| put(of(a) | of(b) << self.bits, 2 * self.bits));
+        rest.iter().for_each(|&number| put(of(number), self.bits));
+        if filled > 0
+            && let Some(next) = packed.next()
+        {
+            *next = word.to_le();
         }
     }
 
