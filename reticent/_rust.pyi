@@ -103,7 +103,7 @@ class NgramIndex:
     def min_support(self) -> int: ...
     @property
     def spilled_bytes(self) -> int:
-        """Bytes on disk that building it took; 0 without a memory limit."""
+        """The most bytes that building it had on disk at once; 0 without a memory limit."""
     @property
     def surface(self) -> str: ...
     def words(self, start: int = 0, length: int | None = None) -> ArrowBatch:

@@ -95,7 +95,7 @@ pub struct NgramIndex {
     pub occurrences: Vec<u64>,
     /// `levels[n - 2]` holds the n-grams.
     pub levels: Vec<Level>,
-    /// Bytes on disk that building it took.
+    /// The most bytes that building it had on disk at once.
     pub spilled_bytes: u64,
     lookup: OnceLock<Lookup>,
 }

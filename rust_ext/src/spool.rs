@@ -2,28 +2,18 @@
 //!
 //! Everything the index builder writes down is a spool: the ids of words in the order they were read, the keys of each
 //! partition, what became of them. All is written at the end and read in order (documents: at random, by range), so a
-//! page that does not fit into memory costs one write and one read. Pages of one store have one size and are used again.
-//!
-//! The file is made with the store, in the folder given, readable by its owner alone, and has no name: whatever ends the
-//! process, the system gives its blocks back, and nobody finds it.
+//! page that does not fit into memory costs one write and one read. Pages of one store have one size in memory and are used
+//! again; on disk they are packed (`spill`).
 
-use std::fs::{File, OpenOptions};
-use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::{Buffer, forget};
 use crate::error::{Error, Result};
-
-/// Numbers a page can hold: any bit pattern is valid and 8 is a multiple of their alignment.
-pub trait Number: Copy + Default + Send + Sync + 'static {}
-impl Number for u8 {}
-impl Number for u16 {}
-impl Number for u32 {}
-impl Number for u64 {}
+use crate::packing::Number;
+use crate::spill::{Place, Spill};
 
 /// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder.
 struct Block {
@@ -44,7 +34,7 @@ pub struct Store {
     page_words: usize,
     /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
     max_pages: usize,
-    file: Option<File>,
+    spill: Option<Spill>,
     state: Mutex<State>,
 }
 
@@ -54,8 +44,6 @@ struct State {
     idle: Vec<Block>,
     /// Pages in use.
     num_pages: usize,
-    free_places: Vec<u64>,
-    end: u64,
 }
 
 impl Store {
@@ -67,20 +55,20 @@ impl Store {
     /// A store that keeps about `max_bytes` in memory and the rest in a nameless file of `folder`.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         let page_bytes = (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10);
-        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(nameless_file(folder)?))))
+        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder)?))))
     }
 
-    fn new(page_bytes: usize, max_pages: usize, file: Option<File>) -> Self {
-        Self { page_words: page_bytes / 8, max_pages, file, state: Mutex::default() }
+    fn new(page_bytes: usize, max_pages: usize, spill: Option<Spill>) -> Self {
+        Self { page_words: page_bytes / 8, max_pages, spill, state: Mutex::default() }
     }
 
     pub fn page_bytes(&self) -> usize {
         self.page_words * 8
     }
 
-    /// Bytes the file has come to hold.
+    /// The most bytes that were on disk at once.
     pub fn spilled_bytes(&self) -> u64 {
-        self.state().end
+        self.spill.as_ref().map_or(0, Spill::most_bytes)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,62 +108,23 @@ impl Store {
         }
     }
 
-    fn file(&self) -> Result<&File> {
-        self.file.as_ref().ok_or_else(|| Error::Artifact("a spool without a file".into()))
+    fn spill(&self) -> Result<&Spill> {
+        self.spill.as_ref().ok_or_else(|| Error::Artifact("a spool without a file".into()))
     }
 
-    fn write(&self, block: &Block) -> Result<u64> {
-        let place = {
-            let mut state = self.state();
-            state.free_places.pop().unwrap_or_else(|| {
-                let place = state.end;
-                state.end += self.page_bytes() as u64;
-                place
-            })
-        };
-        if let Err(error) = self.file()?.write_all_at(bytes_of(block), place) {
-            self.free_place(place);
-            return Err(error.into());
-        }
-        Ok(place)
+    fn write<T: Number>(&self, block: &Block) -> Result<Place> {
+        Ok(self.spill()?.write(numbers_of::<T>(block))?)
     }
 
-    fn read(&self, place: u64, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.file()?.read_exact_at(bytes, place + offset as u64)?)
+    fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> Result<()> {
+        Ok(self.spill()?.read(place, from, numbers)?)
     }
 
-    fn free_place(&self, place: u64) {
-        self.state().free_places.push(place);
-    }
-}
-
-/// A file that has no name in the folder it is made in.
-fn nameless_file(folder: &Path) -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE | libc::O_EXCL);
-        match options.open(folder) {
-            // A file system that does not have them.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}
-            done => return done,
-        }
-    }
-    file_without_its_name(folder)
-}
-
-/// A file that is named for a moment. Another process may have this one's number, in a container of its own, and die in
-/// that moment: a name that is taken is not waited for.
-fn file_without_its_name(folder: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).create_new(true);
-    let mut number = 0u64;
-    loop {
-        let path = folder.join(format!("spill-{}-{number}", std::process::id()));
-        match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error),
-            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+    fn give_up(&self, page: Page) {
+        match (page, &self.spill) {
+            (Page::Memory(block), _) => self.give_back(block),
+            (Page::Disk(place), Some(spill)) => spill.free(place),
+            (Page::Disk(_), None) | (Page::Gone, _) => {}
         }
     }
 }
@@ -185,25 +134,20 @@ fn bytes_of(block: &Block) -> &[u8] {
     unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8) }
 }
 
-fn bytes_of_block_mut(block: &mut Block) -> &mut [u8] {
-    // SAFETY: as above, and borrowed mutably.
-    unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8) }
-}
-
-fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: any bytes are valid numbers (`Number`).
-    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
-}
-
 #[inline(always)]
 fn numbers_of<T: Number>(block: &Block) -> &[T] {
     // SAFETY: u64 is aligned for every `Number`, and any bits are valid.
     unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
+fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
+    // SAFETY: as above, and borrowed mutably.
+    unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
+}
+
 enum Page {
     Memory(Block),
-    Disk(u64),
+    Disk(Place),
     Gone,
 }
 
@@ -295,7 +239,7 @@ impl<T: Number> Spool<T> {
                 let next = self.store.take(false);
                 let (page, next) = match next {
                     Some(next) => (Page::Memory(full), next),
-                    None => match self.store.write(&full) {
+                    None => match self.store.write::<T>(&full) {
                         Ok(place) => (Page::Disk(place), full),
                         Err(error) => {
                             self.open = Some(full);
@@ -333,18 +277,14 @@ impl<T: Number> Spool<T> {
                         Page::Disk(place) => {
                             let old = out.len();
                             out.resize(old + count, T::default());
-                            self.store.read(*place, from * size_of::<T>(), bytes_of_mut(&mut out[old..]))?;
+                            self.store.read(place, from, &mut out[old..])?;
                         }
                         Page::Gone => return Err(Error::Artifact("a page of a spool was used up".into())),
                     }
                     if last {
                         sealed.left -= count;
                         if sealed.left == 0 {
-                            match std::mem::replace(&mut sealed.page, Page::Gone) {
-                                Page::Memory(block) => self.store.give_back(block),
-                                Page::Disk(place) => self.store.free_place(place),
-                                Page::Gone => {}
-                            }
+                            self.store.give_up(std::mem::replace(&mut sealed.page, Page::Gone));
                         }
                     }
                 }
@@ -382,11 +322,7 @@ impl<T: Number> Spool<T> {
 impl<T: Number> Drop for Spool<T> {
     fn drop(&mut self) {
         for sealed in self.sealed.drain(..) {
-            match sealed.into_inner().unwrap_or_else(PoisonError::into_inner).page {
-                Page::Memory(block) => self.store.give_back(block),
-                Page::Disk(place) => self.store.free_place(place),
-                Page::Gone => {}
-            }
+            self.store.give_up(sealed.into_inner().unwrap_or_else(PoisonError::into_inner).page);
         }
         if let Some(open) = self.open.take() {
             self.store.give_back(open);
@@ -460,12 +396,12 @@ impl<T: Number> Reader<T> {
                     Some(block) => block,
                     None => return Err(Error::Artifact("no page of memory left".into())),
                 };
-                if let Err(error) = self.store.read(place, 0, bytes_of_block_mut(&mut block)) {
+                if let Err(error) = self.store.read(&place, 0, &mut numbers_of_mut::<T>(&mut block)[..len]) {
                     self.store.give_back(block);
-                    self.pages.push((page, len));
+                    self.pages.push((Page::Disk(place), len));
                     return Err(error);
                 }
-                self.store.free_place(place);
+                self.store.give_up(Page::Disk(place));
                 self.block = Some(block);
             }
             Page::Gone => return Err(Error::Artifact("a page of a spool was used up".into())),
@@ -478,11 +414,7 @@ impl<T: Number> Reader<T> {
 impl<T: Number> Drop for Reader<T> {
     fn drop(&mut self) {
         for (page, _) in self.pages.drain(..) {
-            match page {
-                Page::Memory(block) => self.store.give_back(block),
-                Page::Disk(place) => self.store.free_place(place),
-                Page::Gone => {}
-            }
+            self.store.give_up(page);
         }
         if let Some(block) = self.block.take() {
             self.store.give_back(block);
@@ -491,8 +423,15 @@ impl<T: Number> Drop for Reader<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A store with pages so large that packing them saves blocks of the disk, few of them in memory.
+    pub fn packing_store(has_holes: bool) -> Arc<Store> {
+        let folder = std::env::temp_dir();
+        let spill = if has_holes { Spill::new(&folder).unwrap() } else { Spill::without_holes(&folder) };
+        Arc::new(Store::new(32 << 10, 2, Some(spill)))
+    }
 
     fn check(store: &Arc<Store>) {
         let numbers: Vec<u32> = (0..100_000).collect();
@@ -521,15 +460,16 @@ mod tests {
     #[test]
     fn spools_give_back_what_they_were_given() {
         check(&Store::in_memory());
-        let folder = std::env::temp_dir();
-        let store = Store::limited(32 << 10, &folder).unwrap();
-        check(&store);
-        assert!(store.spilled_bytes() > 0);
-        assert_eq!(store.state().num_pages, 0);
-        let num_free = store.state().free_places.len() as u64;
-        assert_eq!(num_free * store.page_bytes() as u64, store.spilled_bytes());
-        store.release_idle();
-        check(&store);
+        let small = Store::limited(32 << 10, &std::env::temp_dir()).unwrap();
+        for store in [small, packing_store(true), packing_store(false)] {
+            check(&store);
+            assert!(store.spilled_bytes() > 0);
+            assert_eq!(store.state().num_pages, 0);
+            let spill = store.spill().unwrap();
+            assert_eq!(spill.held_bytes(), spill.idle_bytes());
+            store.release_idle();
+            check(&store);
+        }
     }
 
     #[test]
@@ -556,19 +496,5 @@ mod tests {
         }
         assert!(out.is_empty());
         assert!(Spool::<u32>::from_slice(&[]).unwrap().read(0, 1, &mut out, false).is_err());
-    }
-
-    #[test]
-    fn a_file_has_no_name_once_it_is_made() {
-        let folder = std::env::temp_dir().join(format!("reticent-spool-test-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let taken = folder.join(format!("spill-{}-0", std::process::id()));
-        std::fs::write(&taken, "").unwrap();
-        let files = [nameless_file(&folder).unwrap(), file_without_its_name(&folder).unwrap()];
-        files.iter().for_each(|file| file.write_all_at(b"x", 0).unwrap());
-        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(names, [taken]);
-        assert!(nameless_file(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
     }
 }

@@ -1,0 +1,291 @@
+//! Spill: the pages of a store that do not fit into memory, packed, in one file.
+//!
+//! The file is made in the folder given, readable by its owner alone, and has no name: whatever ends the process, the
+//! system gives its blocks back, and nobody finds it.
+//!
+//! Packed pages differ in length, so a page that was freed seldom fits the next one: each is written at the end, and what
+//! is freed becomes a hole, whose blocks the file no longer holds. Where the system has no holes, a freed place is used
+//! again for a page that fits into it.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::packing::{Number, Packing, bytes_of, bytes_of_mut};
+
+/// Places begin and end where blocks of the disk do: a hole gives back whole ones.
+const BLOCK_BYTES: usize = 4 << 10;
+
+/// Where a page stands in the file, and how.
+pub struct Place {
+    start: u64,
+    num_bytes: usize,
+    /// None: as in memory.
+    packing: Option<Packing>,
+}
+
+pub struct Spill {
+    file: File,
+    has_holes: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    end: u64,
+    /// Bytes the file holds, and the most it ever did.
+    held: u64,
+    most: u64,
+    /// Length and start of places that were freed and made no hole.
+    free: BTreeSet<(usize, u64)>,
+}
+
+thread_local! {
+    /// One packed page: it is not worth a page of the store, which others wait for.
+    static PACKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Call `work` with room for so many bytes.
+fn with_room<R>(num_bytes: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
+    PACKED.with_borrow_mut(|room| {
+        let len = num_bytes.div_ceil(8);
+        if room.len() < len {
+            room.resize(len, 0);
+        }
+        work(&mut room[..len])
+    })
+}
+
+impl Spill {
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        Ok(Self { file: nameless_file(folder)?, has_holes: cfg!(target_os = "linux"), state: Mutex::default() })
+    }
+
+    /// The most bytes the file held at once.
+    pub fn most_bytes(&self) -> u64 {
+        self.state().most
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Write a page.
+    pub fn write<T: Number>(&self, numbers: &[T]) -> io::Result<Place> {
+        let num_bytes = size_of_val(numbers);
+        let packing = Packing::of(numbers).map(|packing| {
+            let num_bytes = packing.num_bytes(numbers.len()).next_multiple_of(BLOCK_BYTES);
+            (packing, num_bytes)
+        });
+        match packing.filter(|packing| packing.1 < num_bytes) {
+            None => self.write_bytes(bytes_of(numbers), None),
+            // To the end of the last block, which is then not read before it is written.
+            Some((packing, num_bytes)) => with_room(num_bytes, |packed| {
+                packing.pack(numbers, packed);
+                self.write_bytes(bytes_of(packed), Some(packing))
+            }),
+        }
+    }
+
+    fn write_bytes(&self, bytes: &[u8], packing: Option<Packing>) -> io::Result<Place> {
+        let (num_bytes, start) = self.take(bytes.len().next_multiple_of(BLOCK_BYTES));
+        let place = Place { start, num_bytes, packing };
+        match self.file.write_all_at(bytes, start) {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                self.free(place);
+                Err(error)
+            }
+        }
+    }
+
+    /// Length and start of a place of at least so many bytes.
+    fn take(&self, num_bytes: usize) -> (usize, u64) {
+        let mut state = self.state();
+        let fitting = state.free.range((num_bytes, 0)..).next().copied();
+        if let Some(place) = fitting {
+            state.free.remove(&place);
+            return place;
+        }
+        let start = state.end;
+        state.end += num_bytes as u64;
+        state.held += num_bytes as u64;
+        state.most = state.most.max(state.held);
+        (num_bytes, start)
+    }
+
+    /// Read a page's numbers from `from` on.
+    pub fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> io::Result<()> {
+        let Some(packing) = place.packing else {
+            let start = place.start + (from * size_of::<T>()) as u64;
+            return self.file.read_exact_at(bytes_of_mut(numbers), start);
+        };
+        let (first, num_bytes) = packing.bytes_of(from, numbers.len());
+        with_room(Packing::room(num_bytes), |packed| {
+            let packed = bytes_of_mut(packed);
+            self.file.read_exact_at(&mut packed[..num_bytes], place.start + first as u64)?;
+            packing.unpack(packed, from, numbers);
+            Ok(())
+        })
+    }
+
+    pub fn free(&self, place: Place) {
+        let is_hole = self.has_holes && self.make_hole(&place);
+        let mut state = self.state();
+        if is_hole {
+            state.held -= place.num_bytes as u64;
+        } else {
+            state.free.insert((place.num_bytes, place.start));
+        }
+    }
+
+    fn make_hole(&self, place: &Place) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::fd::AsRawFd;
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: a system call on a file that is open; a file system without holes refuses it.
+            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, place.start as _, place.num_bytes as _) == 0 }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = place;
+            false
+        }
+    }
+}
+
+/// A file that has no name in the folder it is made in.
+fn nameless_file(folder: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE | libc::O_EXCL);
+        match options.open(folder) {
+            // A file system that does not have them.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}
+            done => return done,
+        }
+    }
+    file_without_its_name(folder)
+}
+
+/// A file that is named for a moment. Another process may have this one's number, in a container of its own, and die in
+/// that moment: a name that is taken is not waited for.
+fn file_without_its_name(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).create_new(true);
+    let mut number = 0u64;
+    loop {
+        let path = folder.join(format!("spill-{}-{number}", std::process::id()));
+        match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::packing::tests::{draws, numbers};
+
+    impl Spill {
+        pub fn without_holes(folder: &Path) -> Self {
+            Self { has_holes: false, ..Self::new(folder).unwrap() }
+        }
+
+        /// Bytes of the file that no page needs.
+        pub fn idle_bytes(&self) -> u64 {
+            self.state().free.iter().map(|place| place.0 as u64).sum()
+        }
+
+        pub fn held_bytes(&self) -> u64 {
+            self.state().held
+        }
+    }
+
+    const PAGE_BYTES: usize = 32 << 10;
+
+    /// Pages of every width come back by ranges while others are freed and written.
+    fn check<T: Number + std::fmt::Debug>(spill: &Spill) {
+        let (width, len) = (8 * size_of::<T>() as u32, PAGE_BYTES / size_of::<T>());
+        let mut draw = draws(7);
+        let mut kept: Vec<(Vec<T>, Place)> = Vec::new();
+        for bits in (0..=width).chain((0..=width).rev()) {
+            let page: Vec<T> = numbers(bits, 0, len);
+            let place = spill.write(&page).unwrap();
+            assert_eq!(place.start % BLOCK_BYTES as u64 + (place.num_bytes % BLOCK_BYTES) as u64, 0);
+            // A place that was used before may be longer than its page.
+            let needed = (len * bits.max(1) as usize).div_ceil(8).next_multiple_of(BLOCK_BYTES);
+            let needed = if bits > 57 { PAGE_BYTES } else { needed };
+            assert!(place.num_bytes == needed || !spill.has_holes && place.num_bytes > needed);
+            kept.push((page, place));
+            for (page, place) in &kept {
+                for _ in 0..4 {
+                    let from = draw() as usize % len;
+                    let mut found = vec![T::default(); draw() as usize % (len - from + 1)];
+                    spill.read(place, from, &mut found).unwrap();
+                    assert_eq!(found, page[from..from + found.len()]);
+                }
+            }
+            if kept.len() > 5 {
+                spill.free(kept.swap_remove(draw() as usize % kept.len()).1);
+            }
+            let used: u64 = kept.iter().map(|page| page.1.num_bytes as u64).sum();
+            assert_eq!(spill.held_bytes(), used + spill.idle_bytes());
+        }
+        kept.into_iter().for_each(|page| spill.free(page.1));
+        assert_eq!(spill.held_bytes(), spill.idle_bytes());
+        assert!(spill.most_bytes() <= 12 * PAGE_BYTES as u64);
+    }
+
+    #[test]
+    fn pages_of_every_width_come_back_with_holes_and_without() {
+        let folder = std::env::temp_dir();
+        for spill in [Spill::new(&folder).unwrap(), Spill::without_holes(&folder)] {
+            check::<u8>(&spill);
+            check::<u16>(&spill);
+            check::<u32>(&spill);
+            check::<u64>(&spill);
+            assert!(spill.has_holes || spill.idle_bytes() == spill.state().end);
+            if spill.idle_bytes() == 0 {
+                let mut zeros = vec![1; spill.file.metadata().unwrap().len() as usize];
+                spill.file.read_exact_at(&mut zeros, 0).unwrap();
+                assert!(zeros.iter().all(|&byte| byte == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_takes_no_place() {
+        let path = std::env::temp_dir().join(format!("reticent-spill-test-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        let file = File::open(&path).unwrap(); // to read only
+        std::fs::remove_file(&path).unwrap();
+        let spill = Spill { file, has_holes: true, state: Mutex::default() };
+        for bits in [20, 32] {
+            assert!(spill.write::<u32>(&numbers(bits, 0, 8 << 10)).is_err());
+            assert_eq!(spill.held_bytes(), spill.idle_bytes());
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_name_once_it_is_made() {
+        let folder = std::env::temp_dir().join(format!("reticent-spool-test-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let taken = folder.join(format!("spill-{}-0", std::process::id()));
+        std::fs::write(&taken, "").unwrap();
+        let files = [nameless_file(&folder).unwrap(), file_without_its_name(&folder).unwrap()];
+        files.iter().for_each(|file| file.write_all_at(b"x", 0).unwrap());
+        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, [taken]);
+        assert!(nameless_file(&folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
+    }
+}
