@@ -3,9 +3,9 @@
 //! The file is made in the folder given, readable by its owner alone, and has no name: whatever ends the process, the
 //! system gives its blocks back, and nobody finds it.
 //!
-//! Packed pages differ in length, so a page that was freed seldom fits the next one: each is written at the end, and what
-//! is freed becomes a hole, whose blocks the file no longer holds. Where the system has no holes, a freed place is used
-//! again for a page that fits into it.
+//! Packed pages differ in length, those of one spool by little. A place that was freed is used again for a page that is not
+//! much shorter, which the system has in its cache still. More places than a share of the file become holes, whose blocks
+//! it no longer holds; where the system has no holes, they wait for a page that fits.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -40,9 +40,14 @@ struct State {
     /// Bytes the file holds, and the most it ever did.
     held: u64,
     most: u64,
-    /// Length and start of places that were freed and made no hole.
+    /// Length and start of places that were freed and made no hole, and their bytes.
     free: BTreeSet<(usize, u64)>,
+    idle: u64,
 }
+
+/// Of the bytes of the file, the share that may be idle; and of a place, what may be left over.
+const IDLE_SHARE: u64 = 8;
+const SLACK_SHARE: usize = 4;
 
 thread_local! {
     /// One packed page: it is not worth a page of the store, which others wait for.
@@ -107,8 +112,9 @@ impl Spill {
     fn take(&self, num_bytes: usize) -> (usize, u64) {
         let mut state = self.state();
         let fitting = state.free.range((num_bytes, 0)..).next().copied();
-        if let Some(place) = fitting {
+        if let Some(place) = fitting.filter(|place| !self.has_holes || place.0 <= num_bytes + num_bytes / SLACK_SHARE) {
             state.free.remove(&place);
+            state.idle -= place.0 as u64;
             return place;
         }
         let start = state.end;
@@ -134,12 +140,15 @@ impl Spill {
     }
 
     pub fn free(&self, place: Place) {
-        let is_hole = self.has_holes && self.make_hole(&place);
+        let num_bytes = place.num_bytes as u64;
+        let is_wanted = |state: &State| state.idle + num_bytes <= state.held / IDLE_SHARE;
+        let is_hole = self.has_holes && !is_wanted(&self.state()) && self.make_hole(&place);
         let mut state = self.state();
         if is_hole {
-            state.held -= place.num_bytes as u64;
+            state.held -= num_bytes;
         } else {
             state.free.insert((place.num_bytes, place.start));
+            state.idle += num_bytes;
         }
     }
 
@@ -224,7 +233,8 @@ pub mod tests {
             // A place that was used before may be longer than its page.
             let needed = (len * bits.max(1) as usize).div_ceil(8).next_multiple_of(BLOCK_BYTES);
             let needed = if bits > 57 { PAGE_BYTES } else { needed };
-            assert!(place.num_bytes == needed || !spill.has_holes && place.num_bytes > needed);
+            assert!(place.num_bytes >= needed);
+            assert!(!spill.has_holes || place.num_bytes <= needed + needed / SLACK_SHARE);
             kept.push((page, place));
             for (page, place) in &kept {
                 for _ in 0..4 {
@@ -239,6 +249,8 @@ pub mod tests {
             }
             let used: u64 = kept.iter().map(|page| page.1.num_bytes as u64).sum();
             assert_eq!(spill.held_bytes(), used + spill.idle_bytes());
+            assert_eq!(spill.idle_bytes(), spill.state().idle);
+            assert!(!spill.has_holes || spill.idle_bytes() <= spill.held_bytes() / IDLE_SHARE + PAGE_BYTES as u64);
         }
         kept.into_iter().for_each(|page| spill.free(page.1));
         assert_eq!(spill.held_bytes(), spill.idle_bytes());
