@@ -18,8 +18,8 @@ INCLUDES = {
     "wc -w": "the whole process, on the same text in one plain file",
     "reticent, n": "through Python, Parquet to Arrow: reading, counting, the tables of every level with supports; not "
     "in it are imports and the split of the individuals, some 0.05 s (`split_seconds` of the record)",
-    "reticent index": "the whole process of the command: start, split, and two indexes (of the members, and of "
-    "members and held-out), written and synced; detectors only where said",
+    "reticent index": "the whole process of the command: start, checking every document, split, and two indexes of "
+    "one pass (of the members, and of members and held-out), written and synced; detectors only where said",
     "reticent, counting alone": "words cut and numbered beforehand, as the peers'; the tables of every level",
     "reticent, a tokenizer": "the n = 1 index from Parquet; words, flags, ids and word index of texts in memory; "
     "written: all of it from Parquet to the files of a token store",
