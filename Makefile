@@ -84,7 +84,7 @@ endif
 	@touch $@
 
 # Cargo runs beside nothing else: it uses every core. The release build takes about two minutes on two.
-# Then one start writes the bytecode of what commands import: where PYTHONDONTWRITEBYTECODE is set, each would compile it anew.
+# Then one start writes the bytecode of the libraries: where PYTHONDONTWRITEBYTECODE is set, each command would compile them anew.
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@echo "Building the Rust core (release) …"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop -q --release --locked --uv

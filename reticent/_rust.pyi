@@ -68,7 +68,7 @@ class IndexBuilder:
             How many documents of each unit will be added; `finish` raises `PolicyError` where there were others. Saves
             time and memory where a unit's documents come in one call, next to each other.
         subset : bool, shape (num_units,), optional
-            Units that have an index of their own as well, which `finish_both` makes.
+            Units that have an index of their own as well, which `finish_both` makes; those past the end do not.
         memory_limit : int, optional
             Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
         """

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.validity import USER_INFERENCE
-from reticent.config import ModelSection
+from reticent.config import Job, ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.progress import Progress
 from reticent.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 
 class Preparation(RunFolder):
     """The stages of a job up to its protected tokens and the models that they are trained into."""
+
+    def __init__(self, job: Job, progress: Progress | None = None, *, fresh: bool = False):
+        super().__init__(job, progress, fresh=fresh)
+        # One pass counts for both indexes; the second one waits here until the first is written.
+        self._counted: dict[str, NgramIndex] = {}
 
     def dedup(self) -> None:
         """Documents -> copies that no later stage sees, where the job asks for it: it takes 8 bytes a word."""
@@ -159,8 +165,6 @@ class Preparation(RunFolder):
             memory_limit=self.job.memory_limit,
         )
         inputs = self.index_inputs()
-        # One pass counts for both; the second index waits here until the first is written.
-        self._counted: dict[str, NgramIndex] = {}
         for name, splits in INDEXES.items():
 
             def build(folder: Path, counts: dict[str, Any], name: str = name) -> None:
@@ -171,8 +175,11 @@ class Preparation(RunFolder):
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
                 write_index(index, folder)
 
-            self.make(name, self.index_config(splits), inputs, build, kind="index")
-        self._counted.clear()
+            try:
+                self.make(name, self.index_config(splits), inputs, build, kind="index")
+            except BaseException:
+                self._counted.clear()
+                raise
 
     def index_config(self, splits: tuple[str, ...]) -> dict[str, Any]:
         """Settings that an index depends on; one that was made before there was a choice to keep more is still good."""
@@ -187,16 +194,20 @@ class Preparation(RunFolder):
         self, name: str, config: IndexConfig, counts: dict[str, Any], progress: Callable[[int], None]
     ) -> NgramIndex:
         """Return the index of this name; ``counts`` takes more than every index has."""
-        from reticent.engine.index import build_nested_indexes
+        from reticent.engine.index import build_index, build_nested_indexes
 
-        if name not in self._counted:
-            within, splits = INDEXES.values()
-            indexes = build_nested_indexes(
+        (inner, within), (outer, splits) = INDEXES.items()
+        if name == inner and not self._is_index_current(outer):
+            self._counted[inner], self._counted[outer] = build_nested_indexes(
                 self.corpus, self.individuals, splits=splits, within=within, config=config, progress=progress
             )
-            self._counted.update(zip(INDEXES, indexes, strict=True))
-        progress(self.corpus.num_documents)
-        return self._counted.pop(name)
+        if name in self._counted:
+            progress(self.corpus.num_documents)
+            return self._counted.pop(name)
+        return build_index(self.corpus, self.individuals, splits=INDEXES[name], config=config, progress=progress)
+
+    def _is_index_current(self, name: str) -> bool:
+        return self.looks_current(name, self.index_config(INDEXES[name]), self.index_inputs(), kind="index")
 
     def protect(self) -> None:
         """Documents, spans and index -> protected tokens, once for each tokenizer."""

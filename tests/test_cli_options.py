@@ -46,13 +46,32 @@ def test_commands_over_documents_have_the_same_options() -> None:
         assert wanted <= {parameter.name for parameter in verb.params}, name
 
 
+def _options_of(command: Any) -> Any:
+    verbs = getattr(command, "commands", {})
+    return [parameter.opts for parameter in command.params], {name: _options_of(verbs[name]) for name in verbs}
+
+
 def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
     whole: Any = typer.main.get_command(app)
+    assert {"index", "new-job", "guard", "tagger"} <= whole.commands.keys()
     for name, among_all in whole.commands.items():
         alone: Any = typer.main.get_command(_command_line(name))
         assert list(alone.commands) == [name]
-        assert [p.opts for p in alone.commands[name].params] == [p.opts for p in among_all.params]
+        assert _options_of(alone.commands[name]) == _options_of(among_all)
     assert typer.main.get_command(_command_line("indx")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
+
+
+def test_ctrl_c_while_a_command_is_imported_is_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def importing(_: str | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reticent.cli._command_line", importing)
+    assert command("index") == 130
+    shown = capfd.readouterr().err
+    assert "interrupted" in shown
+    assert "internal" not in shown
 
 
 def test_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from test_index import build
 from test_update import tables
 
 from reticent import _rust
-from reticent.engine.corpus import Corpus, open_corpus
+from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index, build_nested_indexes, write_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
@@ -172,11 +172,16 @@ def test_subsets_of_many_documents_with_and_without_a_limit(limit: int | None, m
         assert tables(found) == tables(build(documents, max_n=4, min_support=min_support))
 
 
+@pytest.mark.parametrize("households", [False, True])
 @pytest.mark.parametrize("config", [IndexConfig(), IndexConfig(max_n=3), IndexConfig(max_n=2, min_support=1)])
 def test_nested_indexes_have_the_files_of_two_builds(
-    corpus: tuple[Corpus, Individuals], tmp_path: Path, config: IndexConfig
+    corpus: tuple[Corpus, Individuals], tmp_path: Path, config: IndexConfig, households: bool
 ) -> None:
     both = (MEMBERS, HELDOUT)
+    if households:
+        opened = open_corpus(corpus[0].files, columns=Columns(household_id="household_id"))
+        corpus = opened, split_individuals(opened, SplitConfig(heldout=0.3, reference=0.2))
+        assert corpus[1].num_units < len(corpus[1].units)
     nested = build_nested_indexes(*corpus, splits=both, within=(MEMBERS,), config=config)
     for name, found, splits in zip("ab", nested, ((MEMBERS,), both), strict=True):
         for folder, index in ((f"{name}1", found), (f"{name}2", build_index(*corpus, splits=splits, config=config))):

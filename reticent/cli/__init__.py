@@ -112,13 +112,14 @@ def main() -> None:
             _command_line(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
         finally:
             sys.stdout.flush()
-    except SystemExit as end:
-        if end.code in (129, 130, 143):  # a signal; 130 is Ctrl-C, which typer turns into this
+    except (SystemExit, KeyboardInterrupt) as end:
+        code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # which is what typer makes of Ctrl-C
+        if code in (129, 130, 143):  # a signal
             print(
                 "reticent: interrupted; what is finished is kept, and the same command goes on from there",
                 file=sys.stderr,
             )
-        raise
+        sys.exit(code)
     except ReticentError as error:
         print(f"reticent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

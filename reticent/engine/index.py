@@ -117,6 +117,8 @@ def build_nested_indexes(
         raise PolicyError(f"the splits {', '.join(within)} are not among {', '.join(splits)}")
     subset = np.zeros(individuals.num_units, dtype=bool)
     subset[units[inner]] = True
+    if subset[units[keep & ~inner]].any():
+        raise PolicyError(f"a household has individuals in {', '.join(within)} and in others of {', '.join(splits)}")
     config = config or IndexConfig()
     part, whole = _count(corpus, units, keep, config, progress, subset).finish_both(min_support=config.min_support)
     assert part is not None
@@ -202,8 +204,8 @@ def _release_memory() -> None:
 
 #: What reading takes beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
 BYTES_PER_READER = 24 << 20
-#: The least the builder can work with.
-LEAST_BYTES = 32 << 20
+#: The least the builder can work with, and what of it a thread needs for its dictionaries.
+LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
 
 
 def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
@@ -211,10 +213,11 @@ def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
         return None
     _release_memory()
     used = resident_bytes() + num_threads * BYTES_PER_READER
-    if memory_limit < used + LEAST_BYTES:
+    least = used + max(LEAST_BYTES, num_threads * LEAST_BYTES_PER_THREAD)
+    if memory_limit < least:
         raise PolicyError(
             f"memory limit of {memory_limit / 2**20:,.0f} MiB: the process and its readers use {used / 2**20:,.0f} MiB "
-            f"before anything is counted; allow at least {(used + LEAST_BYTES) / 2**20:,.0f} MiB"
+            f"before anything is counted; allow at least {least / 2**20:,.0f} MiB"
         )
     return memory_limit - used
 

@@ -231,8 +231,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Count every level; the builder is used up. Returns the index of all units, and that of the subset if there is one.
-    pub fn finish(self, min_support: u32) -> Result<(NgramIndex, Option<NgramIndex>)> {
+    /// Count every level; the builder is used up. Returns the index of the subset if there is one, and that of all units.
+    pub fn finish(self, min_support: u32) -> Result<(Option<NgramIndex>, NgramIndex)> {
         check_min_support(min_support)?;
         if self.num_unfinished.load(Ordering::Relaxed) > 0 {
             return Err(Error::Policy(
@@ -243,62 +243,47 @@ impl IndexBuilder {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
         let (runs, mut numbers, Counted { words, mut whole, mut subset }) = self.unite()?;
-        subset.resize(words.len());
-        let sides: Vec<bool> = runs.iter().map(|run| run.of_subset).collect();
-        let gone: Vec<(u64, u64)> = runs.iter().map(|run| run.num_gone).collect();
-        let (streams, order) = order_by_unit(runs);
+        let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word.
         let affordable = self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / words.len().max(1));
-        let num_shares = rayon::current_num_threads().min(affordable.max(1));
-        let (first, others) = order.split_at(order.partition_point(|document| sides[document.run as usize]));
-        let mut shares = split_by_unit(first, num_shares);
-        let of_subset = shares.len();
-        shares.extend(split_by_unit(others, num_shares));
-        let counted = count_words(words.len(), &streams, &shares, &numbers, self.max_n == 1)?;
-        for (share, counted) in counted.iter().enumerate() {
-            add(&mut whole.support, counted);
-            if share < of_subset {
-                add(&mut subset.support, counted);
+        let at_once = rayon::current_num_threads().min(affordable.max(1));
+        let (shares, num_of_subset) = documents.shares(at_once);
+        whole.resize(words.len());
+        subset.resize(if num_of_subset > 0 { words.len() } else { subset.support.len() });
+        for (number, some) in shares.chunks(at_once).enumerate() {
+            let counted = count_words(words.len(), &documents.streams, some, &numbers, self.max_n == 1)?;
+            for (share, counted) in (number * at_once..).zip(counted) {
+                add(&mut whole.support, &counted);
+                if share < num_of_subset {
+                    add(&mut subset.support, &counted);
+                }
             }
         }
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
         (index.support, index.occurrences) = (whole.support, whole.occurrences);
-        (index.num_units, index.num_documents) = size_of(&order, gone.iter());
+        (index.num_units, index.num_documents) = documents.size(false);
         let mut part = None;
         if !self.subset.is_empty() {
-            let mut subset = Subset::new(&index, &subset);
-            let gone = gone.iter().zip(&sides).filter(|run| *run.1).map(|run| run.0);
-            (subset.index.num_units, subset.index.num_documents) = size_of(first, gone);
-            if subset.index.num_documents == 0 {
+            let mut found = Subset::new(&index, subset);
+            (found.index.num_units, found.index.num_documents) = documents.size(true);
+            if found.index.num_documents == 0 {
                 return Err(Error::Corpus("no document belongs to the subset".into()));
             }
-            part = Some(subset);
+            part = Some(found);
         }
         if self.max_n > 1 {
             self.release_memory();
-            // Words under the least support are blanked; the others get the number they have among themselves.
-            let mut kept = vec![0u32; index.words.len()];
-            let (mut weights, mut names) = (Vec::new(), Vec::new());
-            for (id, kept) in kept.iter_mut().enumerate() {
-                if index.support[id] >= min_support {
-                    weights.push(u32::try_from(index.occurrences[id]).unwrap_or(u32::MAX));
-                    names.push(id as u32);
-                    *kept = weights.len() as u32;
-                }
-            }
-            numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
-            let words = Words { streams: &streams, numbers: &numbers, last: true };
-            self.count_levels(&mut index, part.as_mut(), words, (&shares, of_subset), weights, names)?;
+            let (weights, names) = keep_words(&index, &mut numbers);
+            let words = Words { streams: &documents.streams, numbers: &numbers, last: true };
+            self.count_levels(&mut index, part.as_mut(), words, (&shares, num_of_subset), weights, names)?;
         }
-        index.spilled_bytes = self.store.spilled_bytes();
-        drop(streams);
+        drop(documents);
         self.store.release_idle();
-        let subset = part.map(|subset| {
-            let mut part = subset.index;
-            part.spilled_bytes = index.spilled_bytes;
-            part
-        });
-        Ok((index, subset))
+        let mut part = part.map(|subset| subset.index);
+        for index in part.iter_mut().chain([&mut index]) {
+            index.spilled_bytes = self.store.spilled_bytes();
+        }
+        Ok((part, index))
     }
 
     /// One vocabulary from all dictionaries: the runs, what their ids are in it, and the words with what was counted so far.
@@ -368,7 +353,7 @@ impl IndexBuilder {
         index: &mut NgramIndex,
         mut subset: Option<&mut Subset>,
         words: Words,
-        (shares, of_subset): (&[&[Placed]], usize),
+        (shares, num_of_subset): (&[&[Placed]], usize),
         mut weights: Vec<u32>,
         mut names: Vec<u32>,
     ) -> Result<()> {
@@ -380,7 +365,7 @@ impl IndexBuilder {
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
             let plan = Plan::new(&std::mem::take(&mut weights), std::mem::take(&mut names), max_partitions);
-            let settings = Settings { min_support: index.min_support, of_subset, next: n < self.max_n };
+            let settings = Settings { min_support: index.min_support, num_of_subset, next: n < self.max_n };
             let counted = if n == 2 {
                 let shares = shares.iter().map(|share| Numbered { share, words });
                 count_level(shares.collect(), &plan, settings, &self.store)?
@@ -389,7 +374,7 @@ impl IndexBuilder {
                 count_level(shares.collect(), &plan, settings, &self.store)?
             };
             if let Some(subset) = &mut subset {
-                subset.add_level(&counted.level, &counted.of_subset, &self.store)?;
+                subset.add_level(&counted.level, &counted.support_of_subset, &self.store)?;
             }
             index.levels.push(counted.level);
             (next, weights) = (counted.streams, counted.weights);
@@ -397,6 +382,22 @@ impl IndexBuilder {
         }
         Ok(())
     }
+}
+
+/// Blank the words under the least support, and give the others the number they have among themselves, plus 1. Returns how
+/// often each of these stands there, and which word it is.
+fn keep_words(index: &NgramIndex, numbers: &mut [Vec<u32>]) -> (Vec<u32>, Vec<u32>) {
+    let mut kept = vec![0u32; index.words.len()];
+    let (mut weights, mut names) = (Vec::new(), Vec::new());
+    for (id, kept) in kept.iter_mut().enumerate() {
+        if index.support[id] >= index.min_support {
+            weights.push(u32::try_from(index.occurrences[id]).unwrap_or(u32::MAX));
+            names.push(id as u32);
+            *kept = weights.len() as u32;
+        }
+    }
+    numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
+    (weights, names)
 }
 
 /// A document in the order of units.
@@ -414,25 +415,59 @@ fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
     &numbers[run.min(numbers.len() - 1)]
 }
 
-fn order_by_unit(runs: Vec<Run>) -> (Vec<Spool<u32>>, Vec<Placed>) {
-    let of_others: Vec<bool> = runs.iter().map(|run| !run.of_subset).collect();
-    let mut order: Vec<Placed> = Vec::with_capacity(runs.iter().map(|run| run.documents.len()).sum());
-    let mut streams = Vec::new();
-    for (number, run) in runs.into_iter().enumerate() {
-        let place = |document: &Document| {
-            let &Document { unit, len, start, counted } = document;
-            Placed { unit, run: number as u32, start, len, counted }
-        };
-        order.extend(run.documents.iter().map(place));
-        streams.push(run.stream);
+/// All documents that were written down, in the order of their unit; those of the subset are the first.
+struct Documents {
+    streams: Vec<Spool<u32>>,
+    order: Vec<Placed>,
+    num_of_subset: usize,
+    /// Units and documents of which nothing was written down: of the subset, and of the others.
+    num_gone: [(u64, u64); 2],
+}
+
+impl Documents {
+    fn new(runs: Vec<Run>) -> Self {
+        let mut order: Vec<Placed> = Vec::with_capacity(runs.iter().map(|run| run.documents.len()).sum());
+        let (mut streams, mut sides, mut num_gone) = (Vec::new(), Vec::new(), [(0, 0); 2]);
+        for (number, run) in runs.into_iter().enumerate() {
+            let place = |document: &Document| {
+                let &Document { unit, len, start, counted } = document;
+                Placed { unit, run: number as u32, start, len, counted }
+            };
+            order.extend(run.documents.iter().map(place));
+            streams.push(run.stream);
+            let side = usize::from(!run.of_subset);
+            sides.push(side);
+            num_gone[side].0 += run.num_gone.0;
+            num_gone[side].1 += run.num_gone.1;
+        }
+        // Units may come in any order; that of their first documents reads the streams nearly from front to back.
+        order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
+        let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
+        units.par_sort_unstable_by_key(|unit| (sides[unit[0].run as usize], unit[0].run, unit[0].start));
+        let order = units.concat();
+        let num_of_subset = order.partition_point(|document| sides[document.run as usize] == 0);
+        Self { streams, order, num_of_subset, num_gone }
     }
-    // Units may come in any order; that of their first documents reads the streams nearly from front to back. The subset's
-    // are the first of all.
-    order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
-    let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
-    units.par_sort_unstable_by_key(|unit| (of_others[unit[0].run as usize], unit[0].run, unit[0].start));
-    let order = units.concat();
-    (streams, order)
+
+    /// At most so many shares of either side, and how many of the first are the subset's.
+    fn shares(&self, num_shares: usize) -> (Vec<&[Placed]>, usize) {
+        let (subset, others) = self.order.split_at(self.num_of_subset);
+        let mut shares = split_by_unit(subset, num_shares);
+        let num_of_subset = shares.len();
+        shares.extend(split_by_unit(others, num_shares));
+        (shares, num_of_subset)
+    }
+
+    /// Units and documents, of the subset or of all.
+    fn size(&self, of_subset: bool) -> (u64, u64) {
+        let (order, gone) = if of_subset {
+            (&self.order[..self.num_of_subset], &self.num_gone[..1])
+        } else {
+            (&self.order[..], &self.num_gone[..])
+        };
+        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
+        gone.iter().fold((num_units, order.len() as u64), |sum, gone| (sum.0 + gone.0, sum.1 + gone.1))
+    }
 }
 
 /// Cut documents into at most `num_shares` stretches of about as many words, each with whole units.
@@ -454,18 +489,12 @@ fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     shares
 }
 
-/// Units and documents of these, and of those of which nothing was written down.
-fn size_of<'a>(order: &[Placed], gone: impl Iterator<Item = &'a (u64, u64)>) -> (u64, u64) {
-    let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
-    gone.fold((num_units, order.len() as u64), |sum, gone| (sum.0 + gone.0, sum.1 + gone.1))
-}
-
 fn add(support: &mut [u32], more: &[u32]) {
     support.iter_mut().zip(more).for_each(|(support, more)| *support += more);
 }
 
-/// For each share, how many of its units use each word, of those whose documents have not been counted (empty: none). No unit
-/// is in two shares.
+/// For each share, how many of its units use each word, of those whose documents have not been counted (empty: none); no
+/// unit is in two shares.
 fn count_words(
     num_words: usize,
     streams: &[Spool<u32>],

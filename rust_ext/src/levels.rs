@@ -100,7 +100,7 @@ impl Plan {
 pub struct Counted {
     pub level: Level,
     /// Support of each pair in the subset of the units, where it has shares.
-    pub of_subset: Spool<u32>,
+    pub support_of_subset: Spool<u32>,
     pub streams: Vec<Spool<u32>>,
     pub weights: Vec<u32>,
 }
@@ -110,7 +110,7 @@ pub struct Counted {
 pub struct Settings {
     pub min_support: u32,
     /// So many of the first shares are the subset's.
-    pub of_subset: usize,
+    pub num_of_subset: usize,
     /// Whether to make the streams of the next level too: rank + 1 where the pair has at least `min_support` units, else 0.
     pub next: bool,
 }
@@ -179,7 +179,7 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
         }
         orders.push(order);
     }
-    let (mut level, mut of_subset) = (Level::new(store), Spool::new(store));
+    let (mut level, mut support_of_subset) = (Level::new(store), Spool::new(store));
     let mut weights = Vec::new();
     // Results by share, then partition; ranks count from the first kept pair of the partition.
     let mut results: Vec<Vec<Reader<u32>>> = orders.iter().map(|_| Vec::new()).collect();
@@ -199,7 +199,7 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
         for partition in done {
             first_rank.push(weights.len() as u32);
             level.extend(&partition.keys, &partition.support)?;
-            of_subset.extend(&partition.of_subset)?;
+            support_of_subset.extend(&partition.support_of_subset)?;
             weights.extend(partition.weights);
             if weights.len() > u32::MAX as usize {
                 return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
@@ -218,7 +218,7 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
     } else {
         Vec::new()
     };
-    Ok(Counted { level, of_subset, streams, weights })
+    Ok(Counted { level, support_of_subset, streams, weights })
 }
 
 /// Write the key of each pair of one share to its partition; with `next` also the partition + 1 of each position, or 0.
@@ -292,7 +292,7 @@ struct Partition {
     keys: Vec<u64>,
     support: Vec<u32>,
     /// Support in the subset, if there is one.
-    of_subset: Vec<u32>,
+    support_of_subset: Vec<u32>,
     /// Occurrences of each kept pair.
     weights: Vec<u32>,
     /// By share: rank + 1 of each pair in order, or 0.
@@ -308,7 +308,7 @@ impl<E: Entry> Tables<E> {
         settings: Settings,
         store: &Arc<Store>,
     ) -> Result<Partition> {
-        let Settings { min_support, of_subset, next } = settings;
+        let Settings { min_support, num_of_subset, next } = settings;
         let num_entries: usize = lists.iter().map(Spool::len).sum();
         if next {
             self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
@@ -317,7 +317,7 @@ impl<E: Entry> Tables<E> {
         let mut unit = 0u32;
         let mut ends = Vec::new();
         let mut stored = Spool::new(store);
-        let mut support_of_subset = Vec::new();
+        let mut in_subset: Vec<u32> = Vec::new();
         for list in lists {
             let mut list = list.into_reader();
             while let Some(entries) = list.next_page()? {
@@ -339,8 +339,8 @@ impl<E: Entry> Tables<E> {
                 }
             }
             ends.push(stored.len() + self.numbers.len());
-            if ends.len() == of_subset {
-                support_of_subset.extend(self.pairs.iter().map(|pair| pair.support));
+            if ends.len() == num_of_subset {
+                in_subset.extend(self.pairs.iter().map(|pair| pair.support));
             }
         }
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
@@ -348,11 +348,9 @@ impl<E: Entry> Tables<E> {
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
         // Pairs are numbered as they come: those that the subset has not are the last.
-        let of_subset = match of_subset {
+        let support_of_subset = match num_of_subset {
             0 => Vec::new(),
-            _ => {
-                self.order.iter().map(|&(_, pair)| support_of_subset.get(pair as usize).copied().unwrap_or(0)).collect()
-            }
+            _ => self.order.iter().map(|&(_, pair)| in_subset.get(pair as usize).copied().unwrap_or(0)).collect(),
         };
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
@@ -388,7 +386,7 @@ impl<E: Entry> Tables<E> {
                 results.push(result);
             }
         }
-        Ok(Partition { keys, support, of_subset, weights, results })
+        Ok(Partition { keys, support, support_of_subset, weights, results })
     }
 
     /// The number of a key's pair, new or known.
@@ -531,7 +529,7 @@ mod tests {
 
     fn check(corpus: &Corpus, plan: &Plan, names: &[u32], min_support: u32, store: &Arc<Store>) {
         let shares = || corpus.iter().map(|units| Given(units)).collect::<Vec<_>>();
-        let settings = Settings { min_support, of_subset: corpus.len() / 2, next: true };
+        let settings = Settings { min_support, num_of_subset: corpus.len() / 2, next: true };
         let counted = count_level(shares(), plan, settings, store).unwrap();
         let pairs = oracle(corpus);
         let name = |id: u32| u64::from(names.get(id as usize).copied().unwrap_or(id));
@@ -540,9 +538,12 @@ mod tests {
         let support: Vec<u32> = pairs.values().map(|found| found.0.len() as u32).collect();
         assert_eq!(counted.level.support.to_vec().unwrap(), support);
         let in_subset =
-            |found: &BTreeSet<(usize, usize)>| found.iter().filter(|unit| unit.0 < settings.of_subset).count();
+            |found: &BTreeSet<(usize, usize)>| found.iter().filter(|unit| unit.0 < settings.num_of_subset).count();
         let of_subset: Vec<u32> = pairs.values().map(|found| in_subset(&found.0) as u32).collect();
-        assert_eq!(counted.of_subset.to_vec().unwrap(), if settings.of_subset > 0 { of_subset } else { Vec::new() });
+        assert_eq!(
+            counted.support_of_subset.to_vec().unwrap(),
+            if settings.num_of_subset > 0 { of_subset } else { Vec::new() }
+        );
         let kept: Vec<_> = pairs.iter().filter(|pair| pair.1.0.len() as u32 >= min_support).collect();
         assert_eq!(counted.weights, kept.iter().map(|pair| pair.1.1).collect::<Vec<_>>());
         let ranks: BTreeMap<_, u32> = (1..).zip(&kept).map(|(rank, pair)| (*pair.0, rank)).collect();

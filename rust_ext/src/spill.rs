@@ -1,8 +1,9 @@
-//! Spill: the pages of a store that do not fit into memory, packed, in one file.
+//! Spill: the pages of a store that do not fit into memory, in one file, packed once there are many.
 //!
 //! The file is made in the folder given, readable by its owner alone, and has no name: whatever ends the process, the
 //! system gives its blocks back, and nobody finds it.
 //!
+//! What the system's cache is likely to hold is not worth packing: it costs a third more time, and half the file.
 //! Packed pages differ in length, those of one spool by little. A place that was freed is used again for a page that is not
 //! much shorter, which the system has in its cache still. More places than a share of the file become holes, whose blocks
 //! it no longer holds; where the system has no holes, they wait for a page that fits.
@@ -13,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::packing::{Number, Packing, bytes_of, bytes_of_mut};
@@ -30,7 +32,10 @@ pub struct Place {
 
 pub struct Spill {
     file: File,
-    has_holes: bool,
+    /// Whether the system has holes, as far as is known.
+    has_holes: AtomicBool,
+    /// Pages are packed while the file holds so many bytes.
+    pack_from: u64,
     state: Mutex<State>,
 }
 
@@ -45,7 +50,8 @@ struct State {
     idle: u64,
 }
 
-/// Of the bytes of the file, the share that may be idle; and of a place, what may be left over.
+/// Of the bytes that the file holds, the share up to which a freed place waits for a page; and of a place, what may be left
+/// over.
 const IDLE_SHARE: u64 = 8;
 const SLACK_SHARE: usize = 4;
 
@@ -66,8 +72,9 @@ fn with_room<R>(num_bytes: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
 }
 
 impl Spill {
-    pub fn new(folder: &Path) -> io::Result<Self> {
-        Ok(Self { file: nameless_file(folder)?, has_holes: cfg!(target_os = "linux"), state: Mutex::default() })
+    pub fn new(folder: &Path, pack_from: u64) -> io::Result<Self> {
+        let has_holes = cfg!(target_os = "linux").into();
+        Ok(Self { file: nameless_file(folder)?, has_holes, pack_from, state: Mutex::default() })
     }
 
     /// The most bytes the file held at once.
@@ -82,7 +89,8 @@ impl Spill {
     /// Write a page.
     pub fn write<T: Number>(&self, numbers: &[T]) -> io::Result<Place> {
         let num_bytes = size_of_val(numbers);
-        let packing = Packing::of(numbers).map(|packing| {
+        let is_many = self.state().held >= self.pack_from;
+        let packing = is_many.then(|| Packing::of(numbers)).flatten().map(|packing| {
             let num_bytes = packing.num_bytes(numbers.len()).next_multiple_of(BLOCK_BYTES);
             (packing, num_bytes)
         });
@@ -112,7 +120,8 @@ impl Spill {
     fn take(&self, num_bytes: usize) -> (usize, u64) {
         let mut state = self.state();
         let fitting = state.free.range((num_bytes, 0)..).next().copied();
-        if let Some(place) = fitting.filter(|place| !self.has_holes || place.0 <= num_bytes + num_bytes / SLACK_SHARE) {
+        if let Some(place) = fitting.filter(|place| !self.has_holes() || place.0 <= num_bytes + num_bytes / SLACK_SHARE)
+        {
             state.free.remove(&place);
             state.idle -= place.0 as u64;
             return place;
@@ -141,8 +150,10 @@ impl Spill {
 
     pub fn free(&self, place: Place) {
         let num_bytes = place.num_bytes as u64;
-        let is_wanted = |state: &State| state.idle + num_bytes <= state.held / IDLE_SHARE;
-        let is_hole = self.has_holes && !is_wanted(&self.state()) && self.make_hole(&place);
+        // What is not packed has one length, and waits for the next.
+        let is_wanted =
+            |state: &State| state.held < self.pack_from || state.idle + num_bytes <= state.held / IDLE_SHARE;
+        let is_hole = self.has_holes() && !is_wanted(&self.state()) && self.make_hole(&place);
         let mut state = self.state();
         if is_hole {
             state.held -= num_bytes;
@@ -152,13 +163,22 @@ impl Spill {
         }
     }
 
+    fn has_holes(&self) -> bool {
+        self.has_holes.load(Ordering::Relaxed)
+    }
+
+    /// Give the blocks of a place back, where the system does that.
     fn make_hole(&self, place: &Place) -> bool {
         #[cfg(target_os = "linux")]
         {
             use std::os::fd::AsRawFd;
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: a system call on a file that is open; a file system without holes refuses it.
-            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, place.start as _, place.num_bytes as _) == 0 }
+            let done = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, place.start as _, place.num_bytes as _) };
+            if done != 0 && io::Error::last_os_error().kind() == io::ErrorKind::Unsupported {
+                self.has_holes.store(false, Ordering::Relaxed);
+            }
+            done == 0
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -206,7 +226,7 @@ pub mod tests {
 
     impl Spill {
         pub fn without_holes(folder: &Path) -> Self {
-            Self { has_holes: false, ..Self::new(folder).unwrap() }
+            Self { has_holes: false.into(), ..Self::new(folder, 0).unwrap() }
         }
 
         /// Bytes of the file that no page needs.
@@ -234,7 +254,7 @@ pub mod tests {
             let needed = (len * bits.max(1) as usize).div_ceil(8).next_multiple_of(BLOCK_BYTES);
             let needed = if bits > 57 { PAGE_BYTES } else { needed };
             assert!(place.num_bytes >= needed);
-            assert!(!spill.has_holes || place.num_bytes <= needed + needed / SLACK_SHARE);
+            assert!(!spill.has_holes() || place.num_bytes <= needed + needed / SLACK_SHARE);
             kept.push((page, place));
             for (page, place) in &kept {
                 for _ in 0..4 {
@@ -250,7 +270,7 @@ pub mod tests {
             let used: u64 = kept.iter().map(|page| page.1.num_bytes as u64).sum();
             assert_eq!(spill.held_bytes(), used + spill.idle_bytes());
             assert_eq!(spill.idle_bytes(), spill.state().idle);
-            assert!(!spill.has_holes || spill.idle_bytes() <= spill.held_bytes() / IDLE_SHARE + PAGE_BYTES as u64);
+            assert!(!spill.has_holes() || spill.idle_bytes() <= spill.held_bytes() / IDLE_SHARE + PAGE_BYTES as u64);
         }
         kept.into_iter().for_each(|page| spill.free(page.1));
         assert_eq!(spill.held_bytes(), spill.idle_bytes());
@@ -260,12 +280,12 @@ pub mod tests {
     #[test]
     fn pages_of_every_width_come_back_with_holes_and_without() {
         let folder = std::env::temp_dir();
-        for spill in [Spill::new(&folder).unwrap(), Spill::without_holes(&folder)] {
+        for spill in [Spill::new(&folder, 0).unwrap(), Spill::without_holes(&folder)] {
             check::<u8>(&spill);
             check::<u16>(&spill);
             check::<u32>(&spill);
             check::<u64>(&spill);
-            assert!(spill.has_holes || spill.idle_bytes() == spill.state().end);
+            assert!(spill.has_holes() || spill.idle_bytes() == spill.state().end);
             if spill.idle_bytes() == 0 {
                 let mut zeros = vec![1; spill.file.metadata().unwrap().len() as usize];
                 spill.file.read_exact_at(&mut zeros, 0).unwrap();
@@ -280,7 +300,7 @@ pub mod tests {
         std::fs::write(&path, "").unwrap();
         let file = File::open(&path).unwrap(); // to read only
         std::fs::remove_file(&path).unwrap();
-        let spill = Spill { file, has_holes: true, state: Mutex::default() };
+        let spill = Spill { file, has_holes: true.into(), pack_from: 0, state: Mutex::default() };
         for bits in [20, 32] {
             assert!(spill.write::<u32>(&numbers(bits, 0, 8 << 10)).is_err());
             assert_eq!(spill.held_bytes(), spill.idle_bytes());

@@ -52,10 +52,11 @@ impl Store {
         Arc::new(Self::new(16 << 10, usize::MAX, None))
     }
 
-    /// A store that keeps about `max_bytes` in memory and the rest in a nameless file of `folder`.
+    /// A store that keeps about `max_bytes` in memory and the rest in a nameless file of `folder`, packed where that would
+    /// be more than twice as much: the system's cache has room for about that.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         let page_bytes = (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10);
-        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder)?))))
+        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder, 2 * max_bytes as u64)?))))
     }
 
     fn new(page_bytes: usize, max_pages: usize, spill: Option<Spill>) -> Self {
@@ -429,7 +430,7 @@ pub mod tests {
     /// A store with pages so large that packing them saves blocks of the disk, few of them in memory.
     pub fn packing_store(has_holes: bool) -> Arc<Store> {
         let folder = std::env::temp_dir();
-        let spill = if has_holes { Spill::new(&folder).unwrap() } else { Spill::without_holes(&folder) };
+        let spill = if has_holes { Spill::new(&folder, 0).unwrap() } else { Spill::without_holes(&folder) };
         Arc::new(Store::new(32 << 10, 2, Some(spill)))
     }
 

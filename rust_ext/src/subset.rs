@@ -54,7 +54,7 @@ pub struct Subset {
 
 impl Subset {
     /// The words of the whole that the subset has; `counts` are those of the whole's words in the subset.
-    pub fn new(whole: &NgramIndex, counts: &Counts) -> Self {
+    pub fn new(whole: &NgramIndex, counts: Counts) -> Self {
         let mut index = NgramIndex::new(whole.max_n, whole.surface, whole.min_support, Strings::new());
         let (mut kept, mut names) = (Kept::default(), Vec::new());
         for (number, word) in whole.words.iter().enumerate() {

@@ -190,7 +190,7 @@ impl PyIndexBuilder {
             let builder = self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)?;
             threads.install(|| builder.finish(min_support))
         });
-        let (whole, subset) = built.map_err(to_py_err)?;
+        let (subset, whole) = built.map_err(to_py_err)?;
         let share = |index| PyNgramIndex(Arc::new(index));
         Ok((subset.map(share), share(whole)))
     }
