@@ -197,7 +197,7 @@ class Preparation(RunFolder):
         from reticent.engine.index import build_index, build_nested_indexes
 
         (inner, within), (outer, splits) = INDEXES.items()
-        if name == inner and not self._is_index_current(outer):
+        if name == inner and not self.is_index_current(outer):
             self._counted[inner], self._counted[outer] = build_nested_indexes(
                 self.corpus, self.individuals, splits=splits, within=within, config=config, progress=progress
             )
@@ -206,7 +206,8 @@ class Preparation(RunFolder):
             return self._counted.pop(name)
         return build_index(self.corpus, self.individuals, splits=INDEXES[name], config=config, progress=progress)
 
-    def _is_index_current(self, name: str) -> bool:
+    def is_index_current(self, name: str) -> bool:
+        """Whether the index of this name was made with the job's settings from its documents, by its manifest alone."""
         return self.looks_current(name, self.index_config(INDEXES[name]), self.index_inputs(), kind="index")
 
     def protect(self) -> None:

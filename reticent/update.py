@@ -106,8 +106,8 @@ def update_run(
 
 
 def _require_current(run: Run) -> None:
-    for name, splits in INDEXES.items():
-        if not run.looks_current(name, run.index_config(splits), run.index_inputs(), kind="index"):
+    for name in INDEXES:
+        if not run.is_index_current(name):
             raise ArtifactError(
                 f"{run.folder / name}: missing, or its documents have changed since it was made; run `reticent index` "
                 "again, and keep new documents apart until they are added"

@@ -93,7 +93,7 @@ def build_index(
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
-    units, keep = _documents(corpus, individuals, splits)
+    units, (keep,) = _documents(corpus, individuals, splits)
     return count_documents(corpus, units, keep, config or IndexConfig(), progress)
 
 
@@ -111,8 +111,7 @@ def build_nested_indexes(
     They are those that :func:`build_index` makes of each, to the last byte; raises what it raises. Cost: one pass over
     the text for both, little more than for the larger one.
     """
-    units, keep = _documents(corpus, individuals, splits)
-    _, inner = _documents(corpus, individuals, within)
+    units, (keep, inner) = _documents(corpus, individuals, splits, within)
     if (inner & ~keep).any():
         raise PolicyError(f"the splits {', '.join(within)} are not among {', '.join(splits)}")
     subset = np.zeros(individuals.num_units, dtype=bool)
@@ -126,13 +125,16 @@ def build_nested_indexes(
     return part, whole
 
 
-def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The unit of each document, and whether it belongs to these splits."""
+def _documents(
+    corpus: Corpus, individuals: Individuals, *choices: tuple[str, ...]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The unit of each document, and for each choice of splits whether it belongs to them."""
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
-    keep = individuals.mask(*splits)[codes]
-    if not keep.any():
-        raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
-    return individuals.units[codes], keep
+    kept = [individuals.mask(*splits)[codes] for splits in choices]
+    for splits, keep in zip(choices, kept, strict=True):
+        if not keep.any():
+            raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+    return individuals.units[codes], kept
 
 
 def count_documents(
