@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 
 __version__: str
 
+LEFT_OUT: int
+"""The unit of a document that an `IndexBuilder` leaves out."""
+MISSING: int
+"""What `index_in` returns for an id that is not there."""
+
 _Surface = Literal["exact", "casefold", "fold"]
 _Policy = Literal["all", "last", "cover", "paper"]
 
@@ -20,6 +25,37 @@ class _ArrowArray(Protocol):
     """Anything with the Arrow PyCapsule interface: pyarrow, polars, duckdb, Spark batches."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]: ...
+
+@final
+class ParquetFile:
+    """A Parquet file whose columns of strings are read here, a page at a time."""
+
+    @staticmethod
+    def open(path: Path | str) -> ParquetFile | None:
+        """None where pyarrow shall read the file, or say why it cannot be read."""
+    @property
+    def num_rows(self) -> list[int]:
+        """Number of rows of each row group."""
+    def read(
+        self, columns: Sequence[str], *, large: Sequence[bool], row_groups: Sequence[int] | None = None
+    ) -> ParquetRows | None:
+        """Rows of these row groups (None: all), of these columns; ``large[c]``: as large strings.
+
+        None where pyarrow shall read them, or say what is wrong: a column is missing, twice there, of another type.
+        """
+
+@final
+class ParquetRows:
+    """Rows of a Parquet file, from the first to the last."""
+
+    def next(self, num_rows: int) -> ArrowBatch | None:
+        """The next rows, at most so many; None at the end. Whether they are UTF-8 is for `check_utf8` to say.
+
+        Raises
+        ------
+        CorpusError
+            The file is broken; the error does not name it.
+        """
 
 @final
 class ArrowBatch:
@@ -73,7 +109,8 @@ class IndexBuilder:
             Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
         """
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
-        """Add documents, each owned by its unit (individual or household); returns the number of words.
+        """Add documents, each owned by its unit (individual or household; `LEFT_OUT`: it is not added); returns the
+        number of words.
 
         Works in the calling thread; many threads may call at once. After an `OSError` (a full disk) documents that
         were added before are lost, and `finish` raises `PolicyError`.
@@ -373,6 +410,18 @@ def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
 
 def check_utf8(texts: _ArrowArray) -> int | None:
     """Return the first row that is not valid UTF-8, or None."""
+
+def blank_rows(ids: _ArrowArray) -> NDArray[np.int64]:
+    """Return the rows of strings that are empty or white space alone; nulls are not."""
+
+def count_distinct(ids: _ArrowArray) -> int:
+    """Return how many of these strings are distinct."""
+
+def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
+    """Return the distinct strings in byte order (column ``name``), and which of them each row holds."""
+
+def index_in(ids: _ArrowArray, names: _ArrowArray) -> NDArray[np.uint32]:
+    """Return the row of ``names`` (distinct) that holds each id, or `MISSING`."""
 
 def apply_surface(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
     """Return the surface of each string, column ``word``: what words are counted by, or leaks matched on."""

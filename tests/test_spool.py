@@ -199,6 +199,16 @@ def test_a_builder_without_a_subset_has_no_index_of_one() -> None:
     assert filled(MANY, None, max_n=2, batch=7, surface="exact", known=True).finish_both()[0] is None
 
 
+@settings(max_examples=60, deadline=None)
+@given(corpora, st.integers(0, 12), st.integers(1, 3))
+def test_documents_left_out_leave_no_trace(corpus: list[tuple[str, int]], unit: int, max_n: int) -> None:
+    rows = [(text, _rust.LEFT_OUT if owner == unit else owner) for text, owner in corpus]
+    kept = [(text, owner) for text, owner in corpus if owner != unit]
+    found, expected = (limited(each, None, max_n=max_n, min_support=1) for each in (rows, kept))
+    assert (found.num_units, found.num_documents) == (expected.num_units, expected.num_documents)
+    assert tables(found) == tables(expected)
+
+
 def test_documents_that_nobody_announced_are_refused() -> None:
     for announced, batches in (([2, 1], [[0, 0], [0, 0]]), ([1], [[0, 1, 0]]), ([3, 1], [[0, 0, 1]])):
         builder = _rust.IndexBuilder(documents_per_unit=np.array(announced, dtype=np.uint32))
@@ -236,7 +246,7 @@ def test_corpora_of_odd_shapes_have_the_supports_worked_by_hand(limit: int | Non
     one_unit = index([("a b c " * 20_000, 7)])
     assert columns(one_unit.level(3)) == [[0, 1, 2], [1, 2, 0], [1, 1, 1]]
     long = "z" * 3_000_000
-    found = index([(f"{long} y", 0), (long, 2**32 - 1), ("", 5)])
+    found = index([(f"{long} y", 0), (long, 2**32 - 2), ("", 5)])
     assert columns(found.words()) == [["y", long], [1, 2], [1, 2]]
     assert found.num_units == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -160,10 +161,10 @@ def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pyte
     read: list[object] = []
     original = module.read_batches
 
-    def spy(file: Path, format: str, columns: list[str], batch_rows: int, row_groups: object = None) -> object:
+    def spy(file: Path, format: str, columns: list[str], batch_rows: int, row_groups: object = None, *more: Any) -> Any:
         if "text" in columns:
             read.append(row_groups)
-        return original(file, format, columns, batch_rows, row_groups)
+        return original(file, format, columns, batch_rows, row_groups, *more)
 
     monkeypatch.setattr(module, "read_batches", spy)
     update = update_index(index, *before, *after, splits=EVERYBODY)

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from reticent.engine.columns import SOURCE_COLUMN
 from reticent.engine.detect.spans import SpanReader
+from reticent.engine.formats import document_writer
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
 from reticent.errors import ArtifactError, CorpusError, PolicyError
@@ -259,7 +260,7 @@ def plant(
             batch = batch.rename_columns([name.removeprefix(SOURCE_COLUMN) for name in batch.schema.names])
             batch = batch.replace_schema_metadata(DOCUMENTS.metadata)
             if writer is None:
-                writer = pq.ParquetWriter(folder / "documents" / "part-00000.parquet", batch.schema, compression="zstd")
+                writer = document_writer(folder / "documents" / "part-00000.parquet", batch.schema)
             writer.write_batch(batch)
             first += batch.num_rows
     finally:

@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.engine.schema import DOCUMENTS, type_name
 from reticent.errors import CorpusError
@@ -40,6 +39,8 @@ def canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_r
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:
+    from reticent import _rust
+
     target = DOCUMENTS.field(name).type
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
@@ -59,15 +60,14 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or _is_view(array.type)):
         expected = "text" if name == "text" else "text or integers"
         raise CorpusError(f"{file} column {column}: expected {expected}, got {type_name(array.type)}")
-    bad = _first_invalid(array)
+    bad = _rust.check_utf8(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
-    if name in REQUIRED:
-        _refuse(array.is_null(), "is null", file, column, first_row)
+    if name in REQUIRED and array.null_count:
+        _refuse(np.flatnonzero(array.is_null()), "is null", file, column, first_row)
     if name in ("doc_id", "individual_id", "household_id"):
-        blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(array.cast(pa.string()))), 0)
-        _refuse(blank, "is blank", file, column, first_row)
-    return array.cast(target)
+        _refuse(_rust.blank_rows(array), "is blank", file, column, first_row)
+    return array if array.type == target else array.cast(target)
 
 
 def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
@@ -83,6 +83,8 @@ def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
 
 def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:
     """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
+    import pyarrow.compute as pc  # as much memory as all else that an index of Parquet needs
+
     rows = pc.list_parent_indices(spans).to_numpy()
     start, end, label = (pc.struct_field(pc.list_flatten(spans), name) for name in ("start", "end", "label"))
     for name, values in (("start", start), ("end", end), ("label", label)):
@@ -103,8 +105,7 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         )
 
 
-def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -> None:
-    rows = np.flatnonzero(pc.fill_null(bad, False).to_numpy(zero_copy_only=False))
+def _refuse(rows: np.ndarray, what: str, file: Path, column: str, first_row: int) -> None:
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
         raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
@@ -112,9 +113,3 @@ def _refuse(bad: pa.Array, what: str, file: Path, column: str, first_row: int) -
 
 def _is_view(kind: pa.DataType) -> bool:
     return pa.types.is_string_view(kind)
-
-
-def _first_invalid(array: pa.Array) -> int | None:
-    from reticent import _rust
-
-    return _rust.check_utf8(array)

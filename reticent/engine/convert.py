@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent.engine.corpus import Corpus
+from reticent.engine.formats import document_writer
 from reticent.engine.schema import DOCUMENTS
 
 __all__ = ["write_documents"]
@@ -41,7 +41,7 @@ def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096)
     try:
         with (
             os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            document_writer(file, schema) as writer,
         ):
             for batch in corpus.batches(columns=names, batch_rows=batch_rows):
                 writer.write_batch(batch.cast(schema))

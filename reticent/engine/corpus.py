@@ -23,7 +23,6 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reticent.artifact import holds_results
 from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, canonical
@@ -121,7 +120,8 @@ class Corpus:
     ) -> Iterator[pa.RecordBatch]:
         mapped = {name: self._mapped(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}
-        for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended):
+        large = [wanted["text"]] if "text" in wanted else []
+        for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended, large):
             yield canonical(batch, wanted, file, row)
             row += batch.num_rows
 
@@ -136,11 +136,12 @@ class Corpus:
         batch_rows: int,
         row_groups: Sequence[int] | None = None,
         mended: Counter[str] | None = None,
+        large: Sequence[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         if self.format in MARKED_FORMATS:
             counter = Counter() if mended is None else mended
             return read_marked(file, self.format, columns, batch_rows, self.markup, counter)
-        return read_batches(file, self.format, columns, batch_rows, row_groups)
+        return read_batches(file, self.format, columns, batch_rows, row_groups, large)
 
     def for_each_batch(
         self,
@@ -164,7 +165,7 @@ class Corpus:
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
         self.scan()
-        batch_rows = 256 if frugal else 512
+        batch_rows = 256
         streams, document, first = [], 0, 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
@@ -258,7 +259,9 @@ class Corpus:
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
 
     def _check_individuals(self, ids: pa.Table) -> None:
-        num_individuals = pc.count_distinct(ids.column("individual_id")).as_py()
+        from reticent import _rust
+
+        num_individuals = _rust.count_distinct(ids.column("individual_id").combine_chunks())
         if num_individuals < 2:
             left = " once documents are left out" if self._ids is not None else ""
             found = "one individual only" if num_individuals else "no individual"
@@ -268,10 +271,12 @@ class Corpus:
             )
 
     def _check_duplicates(self, doc_ids: pa.ChunkedArray) -> None:
-        encoded = doc_ids.combine_chunks().dictionary_encode()
-        if len(encoded.dictionary) == len(encoded):
+        from reticent import _rust
+
+        names = doc_ids.combine_chunks()
+        if _rust.count_distinct(names) == len(names):
             return
-        codes = encoded.indices.to_numpy()
+        codes = _rust.sorted_codes(names)[1]
         _, first, counts = np.unique(codes, return_index=True, return_counts=True)
         code = codes[first[counts > 1].min()]
         rows = np.flatnonzero(codes == code)[:2]

@@ -1,4 +1,4 @@
-"""Formats: the record batches of one file of Parquet, Arrow IPC (file or stream), CSV or JSON lines.
+"""Formats: the record batches of one file of Parquet, Arrow IPC, CSV or JSON lines, and how documents are written.
 
 Memory is bounded by a batch, a row group or a block of `NUM_BYTES_PER_BLOCK`. Nothing is repaired. The readers' own
 messages may quote the data, so none is passed on: an error says file, row (1 is the first row of data) and what is
@@ -11,16 +11,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
-import pyarrow.parquet as pq
 
 from reticent.errors import CorpusError
 
-__all__ = ["FORMATS", "SUFFIXES", "check_quotes", "read_batches", "row_groups"]
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["FORMATS", "SUFFIXES", "check_quotes", "document_writer", "read_batches", "row_groups"]
 
 FORMATS = ("parquet", "arrow", "csv", "jsonl")
 SUFFIXES = {
@@ -38,11 +40,17 @@ COMMAS = "; a comma must stand between them"
 
 
 def read_batches(
-    file: Path, format: str, columns: Sequence[str], batch_rows: int, row_groups: Sequence[int] | None = None
+    file: Path,
+    format: str,
+    columns: Sequence[str],
+    batch_rows: int,
+    row_groups: Sequence[int] | None = None,
+    large: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield these columns (distinct names) of a file, in batches of at most ``batch_rows`` rows.
 
-    ``row_groups`` are those of a Parquet file to read; None: all.
+    ``row_groups`` are those of a Parquet file to read; None: all. Columns named in ``large`` are wanted as large
+    strings, where that spares a copy.
 
     Raises
     ------
@@ -52,7 +60,7 @@ def read_batches(
     readers = {"arrow": _read_arrow, "csv": _read_csv, "jsonl": _read_jsonl}
     try:
         if format == "parquet":
-            batches = _read_parquet(file, list(columns), batch_rows, row_groups)
+            batches = _read_parquet(file, list(columns), batch_rows, row_groups, large)
         else:
             batches = readers[format](file, list(columns), batch_rows)
         for batch in batches:
@@ -64,6 +72,17 @@ def read_batches(
         reason = error.strerror if isinstance(error, OSError) and error.strerror else f"not valid {format}"
         reason = reason if not file.is_file() or file.stat().st_size else "an empty file"
         raise CorpusError(f"{file}: cannot be read as {format} ({reason})") from None
+
+
+def document_writer(where: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
+
+    Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
+    """
+    import pyarrow.parquet as pq
+
+    repeated = [name for name in schema.names if name not in ("doc_id", "text")]
+    return pq.ParquetWriter(where, schema, compression="zstd", use_dictionary=repeated, write_batch_size=64)
 
 
 def check_quotes(file: Path) -> None:
@@ -107,8 +126,28 @@ def _row_left_open(file: Path) -> int | None:
 
 
 def _read_parquet(
+    file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None, large: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Strings are the core's to read, in less memory; pyarrow reads what else there is, and says what is wrong."""
+    from reticent import _rust
+
+    parquet = _rust.ParquetFile.open(file)
+    rows = parquet and parquet.read(columns, large=[name in large for name in columns], row_groups=row_groups)
+    if rows is None:
+        yield from _read_any_parquet(file, columns, batch_rows, row_groups)
+        return
+    try:
+        while (batch := rows.next(batch_rows)) is not None:
+            yield pa.record_batch(batch)
+    except CorpusError as error:
+        raise CorpusError(f"{file}: cannot be read as parquet ({error})") from None
+
+
+def _read_any_parquet(
     file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as parquet:
         _require(parquet.schema_arrow.names, columns, file)
@@ -118,6 +157,13 @@ def _read_parquet(
 
 def row_groups(file: Path) -> list[int]:
     """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
+    from reticent import _rust
+
+    if (parquet := _rust.ParquetFile.open(file)) is not None:
+        return parquet.num_rows
+
+    import pyarrow.parquet as pq
+
     try:
         metadata = pq.read_metadata(file)
     except (OSError, pa.ArrowException):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
 from reticent.errors import ArtifactError, CorpusError, PolicyError
@@ -161,9 +160,11 @@ def _count(
     """A builder that all documents to keep were added to."""
     from reticent import _rust
 
+    units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
     documents_per_unit = np.bincount(units[keep]).astype(np.uint32)
     limited = config.memory_limit is not None
+    _release_memory()  # what looking over the individuals took
     limit = _builder_limit(config.memory_limit, num_threads)
     try:
         builder = _rust.IndexBuilder(
@@ -183,11 +184,7 @@ def _count(
 
     def add(first: int, batch: pa.RecordBatch) -> None:
         nonlocal done
-        rows = slice(first, first + batch.num_rows)
-        texts, owners, kept = batch.column("text"), units[rows], keep[rows]
-        if not kept.all():
-            texts, owners = texts.filter(pa.array(kept)), owners[kept]
-        builder.add(texts, np.ascontiguousarray(owners))
+        builder.add(batch.column("text"), units[first : first + batch.num_rows])
         with lock:
             done += batch.num_rows
             if progress:
@@ -213,7 +210,6 @@ LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
 def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
     if memory_limit is None:
         return None
-    _release_memory()
     used = resident_bytes() + num_threads * BYTES_PER_READER
     least = used + max(LEAST_BYTES, num_threads * LEAST_BYTES_PER_THREAD)
     if memory_limit < least:
@@ -246,6 +242,8 @@ def write_index(index: NgramIndex, folder: Path | str) -> None:
 
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
+    import pyarrow.parquet as pq
+
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False, column_encoding=encoding) as writer:
@@ -287,6 +285,8 @@ def _about(index: NgramIndex) -> dict[str, Any]:
 
 
 def _read(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:

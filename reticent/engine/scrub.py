@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect.labels import category
+from reticent.engine.formats import document_writer
 from reticent.engine.pseudonymize import (
     OUTCOMES,
     STYLES,
@@ -286,7 +287,7 @@ class _Writer:
         table = pa.Table.from_arrays([*columns.values(), spans], schema=schema)
         if self._part is None:
             path = self._folder / "documents" / f"part-{self._num_parts:05d}.parquet"
-            self._part = pq.ParquetWriter(path, schema, compression="zstd")
+            self._part = document_writer(path, schema)
             self._num_parts, self._num_rows = self._num_parts + 1, 0
         self._part.write_table(table)
         self._num_rows += table.num_rows

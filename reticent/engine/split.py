@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.errors import ArtifactError, CorpusError, PolicyError
@@ -51,11 +49,16 @@ class Individuals:
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
         """Codes (uint32, shape (len(ids),)) of individual ids; `CorpusError` for one that is not in the split."""
-        found = pc.index_in(ids.cast(pa.string()), value_set=self.table.column("individual_id").combine_chunks())
-        if found.null_count:
-            row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
-            raise CorpusError(f"an individual of this batch (row {row}) is not in the split; run the split again")
-        return found.to_numpy().astype(np.uint32)
+        from reticent import _rust
+
+        ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+        codes = _rust.index_in(ids, self.table.column("individual_id").combine_chunks())
+        missing = np.flatnonzero(codes == _rust.MISSING)
+        if len(missing):
+            raise CorpusError(
+                f"an individual of this batch (row {missing[0]}) is not in the split; run the split again"
+            )
+        return codes
 
     @property
     def units(self) -> np.ndarray:
@@ -90,12 +93,7 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
     config = config or SplitConfig()
     ids = corpus.scan()
     by_household = _by_household(ids, config)
-    encoded = ids.column("individual_id").combine_chunks().dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    names = encoded.dictionary.take(order)
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[order.to_numpy()] = np.arange(len(names))
-    documents = rank[encoded.indices.to_numpy()]
+    names, documents = _sorted_codes(ids.column("individual_id"))
     num_documents = np.bincount(documents, minlength=len(names)).astype(np.uint32)
     if by_household:
         unit_names, units = _households(ids, documents, len(names), corpus.columns.household_id or "household_id")
@@ -119,6 +117,14 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
 
+def _sorted_codes(ids: pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+    """The distinct ids in order, and which of them each row holds."""
+    from reticent import _rust
+
+    names, codes = _rust.sorted_codes(ids.combine_chunks())
+    return pa.record_batch(names).column(0), codes
+
+
 def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
     present = "household_id" in ids.column_names
     if config.by == "household" and not present:
@@ -130,13 +136,9 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
     """Names of the households in order, and each individual's household; one household for one individual."""
     households = ids.column("household_id").combine_chunks()
     if households.null_count:
-        row = int(np.flatnonzero(households.is_null().to_numpy(zero_copy_only=False))[0])
+        row = np.flatnonzero(households.is_null())[0]
         raise CorpusError(f"column {column}: document {row + 1} of the corpus has no household")
-    encoded = households.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    rank = np.empty(len(order), dtype=np.uint32)
-    rank[order.to_numpy()] = np.arange(len(order))
-    of_document = rank[encoded.indices.to_numpy()]
+    names, of_document = _sorted_codes(ids.column("household_id"))
     units = np.zeros(num, dtype=np.uint32)
     units[documents[::-1]] = of_document[::-1]  # the first document of an individual decides
     conflict = np.flatnonzero(units[documents] != of_document)
@@ -144,7 +146,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
         raise CorpusError(
             f"column {column}: document {conflict[0] + 1} of the corpus gives its individual a second household"
         )
-    return encoded.dictionary.take(order), units
+    return names, units
 
 
 def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
@@ -162,10 +164,12 @@ def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
     CorpusError
         No individual has two documents.
     """
+    import pyarrow.compute as pc
+
     from reticent import _rust
 
     ids = corpus.scan()
-    owners = ids.column("individual_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    _, owners = _sorted_codes(ids.column("individual_id"))
     # Under a name of its own: the hash of an id that is also an individual's has decided that one's side.
     names = pc.binary_join_element_wise("fresh", ids.column("doc_id").combine_chunks().cast(pa.string()), "\n")
     num_documents = np.bincount(owners)
@@ -181,11 +185,15 @@ def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:
     """Write ``individuals.parquet`` (secret: it holds ids)."""
+    import pyarrow.parquet as pq
+
     pq.write_table(individuals.table, Path(folder) / "individuals.parquet", compression="zstd")
 
 
 def open_individuals(path: Path | str) -> Individuals:
     """Open a split; needs neither the Rust core nor polars."""
+    import pyarrow.parquet as pq
+
     file = Path(path) / "individuals.parquet"
     try:
         table = pq.ParquetFile(file).read(use_threads=False).cast(INDIVIDUALS)  # `read_table` loads a library more

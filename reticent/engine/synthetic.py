@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.engine.formats import document_writer
 from reticent.engine.schema import DOCUMENTS
 from reticent.errors import PolicyError
 
@@ -147,7 +148,7 @@ def _write_parts(folder: Path, batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
         table = pa.Table.from_batches([batch]).replace_schema_metadata(DOCUMENTS.metadata)
         if writer is None:
-            writer = pq.ParquetWriter(folder / f"part-{num_parts:05d}.parquet", table.schema, compression="zstd")
+            writer = document_writer(folder / f"part-{num_parts:05d}.parquet", table.schema)
             num_parts, num_rows = num_parts + 1, 0
         writer.write_table(table)
         num_rows += batch.num_rows

@@ -23,6 +23,8 @@ pub struct Buffer<T: Zero> {
     memory: NonNull<u8>,
     start: NonNull<T>,
     len: usize,
+    /// How many values there is memory for; those past the end are zero.
+    room: usize,
 }
 
 const LINE: usize = 64;
@@ -43,7 +45,7 @@ impl<T: Zero> Buffer<T> {
         advise_huge(memory.as_ptr(), layout.size());
         // SAFETY: there are LINE bytes more than needed.
         let start = unsafe { memory.add(memory.align_offset(LINE)) };
-        Self { memory, start: start.cast(), len }
+        Self { memory, start: start.cast(), len, room: len }
     }
 
     /// For a table that is reached at random: all its pages are the process's own at once. A page that is first read is one
@@ -56,6 +58,32 @@ impl<T: Zero> Buffer<T> {
             advise(buffer.memory.as_ptr(), Self::layout(len).size(), 4 << 10, libc::MADV_POPULATE_WRITE);
         }
         buffer
+    }
+
+    /// A table that `grow` makes longer where it stands, up to `room` values: memory that nobody touched is nobody's.
+    pub fn growing_table(len: usize, room: usize) -> Self {
+        let mut buffer = Self::new(room);
+        buffer.len = 0;
+        buffer.grow(len, room);
+        buffer
+    }
+
+    /// Make a growing table longer; what is new is zeros. Where there is no room, the values move to where there is `room`,
+    /// and are there twice for a moment.
+    pub fn grow(&mut self, len: usize, room: usize) {
+        assert!(self.len <= len && len <= room);
+        if len > self.room {
+            let mut larger = Self::growing_table(self.len, room);
+            larger.copy_from_slice(self);
+            *self = larger;
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: the buffer's own memory beyond its values, which nobody has written; as in `table`.
+        unsafe {
+            let end = self.start.add(self.len).cast().as_ptr();
+            advise(end, (len - self.len) * size_of::<T>(), 4 << 10, libc::MADV_POPULATE_WRITE);
+        }
+        self.len = len;
     }
 
     fn layout(len: usize) -> Layout {
@@ -87,7 +115,7 @@ impl<T: Zero> DerefMut for Buffer<T> {
 impl<T: Zero> Drop for Buffer<T> {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.len)) };
+        unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.room)) };
     }
 }
 
@@ -139,5 +167,22 @@ unsafe fn advise(start: *mut u8, num_bytes: usize, page: usize, advice: libc::c_
         let length = (num_bytes - skip) & !(page - 1);
         // SAFETY: whole pages inside the caller's stretch.
         unsafe { libc::madvise(start.add(skip).cast(), length, advice) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_keeps_its_values_and_gets_zeros() {
+        let mut buffer: Buffer<u64> = Buffer::growing_table(3, 1000);
+        buffer.copy_from_slice(&[1, 2, 3]);
+        for len in [3, 5, 1000, 1 << 20, 3 << 20] {
+            buffer.grow(len, len.max(2 << 20));
+            assert_eq!(buffer[..3], [1, 2, 3]);
+            assert!(buffer.len() == len && buffer[3..].iter().all(|&value| value == 0));
+            assert_eq!(buffer.as_ptr().align_offset(LINE), 0);
+        }
     }
 }

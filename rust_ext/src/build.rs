@@ -35,6 +35,9 @@ use crate::text::Texts;
 use crate::vocabulary::{Merged, Sorted, Vocabulary};
 use crate::words::{Bounds, Scanner, check_length};
 
+/// The unit of a document that is not to be counted.
+pub const LEFT_OUT: u32 = u32::MAX;
+
 /// Where one document's words stand in the stream of its run.
 #[derive(Clone, Copy)]
 struct Document {
@@ -165,24 +168,29 @@ impl IndexBuilder {
         })
     }
 
-    /// Add documents; `units[d]` owns document `d`. Returns the number of words added. Uses the calling thread alone;
+    /// Add documents; `units[d]` owns document `d`, which is left out where that is [`LEFT_OUT`]. Returns the number of words
+    /// added. Uses the calling thread alone;
     /// many may call at once. An error of the disk or a panic takes documents along that were added before: the builder
     /// cannot be finished then.
     pub fn add(&self, texts: &Texts, units: &[u32]) -> Result<usize> {
         if units.len() != texts.len() {
             return Err(Error::Corpus(format!("{} units were given for {} documents", units.len(), texts.len())));
         }
-        (0..texts.len()).try_for_each(|row| check_length(texts.get(row), row))?;
+        let mut taken = (0..texts.len()).filter(|&row| units[row] != LEFT_OUT);
+        taken.try_for_each(|row| check_length(texts.get(row), row))?;
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
         let mut workers = [None, None];
         let (mut num_words, mut first) = (0, 0);
         for unit in units.chunk_by(|a, b| a == b) {
             let rows = first..first + unit.len();
+            first = rows.end;
+            if unit[0] == LEFT_OUT {
+                continue;
+            }
             let only = self.note_arrival(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
             let side = usize::from(!self.is_of_subset(unit[0]));
             let worker = workers[side].get_or_insert_with(|| self.worker(side));
-            num_words += worker.add(texts, rows.clone(), unit[0], only, self.max_n == 1)?;
-            first = rows.end;
+            num_words += worker.add(texts, rows, unit[0], only, self.max_n == 1)?;
         }
         for (side, worker) in workers.into_iter().enumerate() {
             let Some(mut worker) = worker else { continue };
@@ -242,23 +250,15 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
-        let (runs, mut numbers, Counted { words, mut whole, mut subset }) = self.unite()?;
+        let (runs, mut numbers, mut counted) = self.unite()?;
         let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word.
-        let affordable = self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / words.len().max(1));
+        let affordable =
+            self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / counted.words.len().max(1));
         let at_once = rayon::current_num_threads().min(affordable.max(1));
         let (shares, num_of_subset) = documents.shares(at_once);
-        whole.resize(words.len());
-        subset.resize(if num_of_subset > 0 { words.len() } else { subset.support.len() });
-        for (number, some) in shares.chunks(at_once).enumerate() {
-            let counted = count_words(words.len(), &documents.streams, some, &numbers, self.max_n == 1)?;
-            for (share, counted) in (number * at_once..).zip(counted) {
-                add(&mut whole.support, &counted);
-                if share < num_of_subset {
-                    add(&mut subset.support, &counted);
-                }
-            }
-        }
+        self.count_rest(&documents, &shares, num_of_subset, at_once, &numbers, &mut counted)?;
+        let Counted { words, whole, subset } = counted;
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
         (index.support, index.occurrences) = (whole.support, whole.occurrences);
         (index.num_units, index.num_documents) = documents.size(false);
@@ -286,13 +286,41 @@ impl IndexBuilder {
         Ok((part, index))
     }
 
+    /// Count the words of the documents that no support was counted of while they came, so many shares at once; the first
+    /// `num_of_subset` are the subset's.
+    fn count_rest(
+        &self,
+        documents: &Documents,
+        shares: &[&[Placed]],
+        num_of_subset: usize,
+        at_once: usize,
+        numbers: &[Vec<u32>],
+        counted: &mut Counted,
+    ) -> Result<()> {
+        let num_words = counted.words.len();
+        counted.whole.resize(num_words);
+        if num_of_subset > 0 {
+            counted.subset.resize(num_words);
+        }
+        for (number, some) in shares.chunks(at_once).enumerate() {
+            let found = count_words(num_words, &documents.streams, some, numbers, self.max_n == 1)?;
+            for (share, support) in (number * at_once..).zip(found) {
+                add(&mut counted.whole.support, &support);
+                if share < num_of_subset {
+                    add(&mut counted.subset.support, &support);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// One vocabulary from all dictionaries: the runs, what their ids are in it, and the words with what was counted so far.
     fn unite(&self) -> Result<(Vec<Run>, Vec<Vec<u32>>, Counted)> {
         // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
         let (mut united, mut runs) = (Dictionary::default(), Vec::new());
         // What a run's ids are in the united dictionary, then in the vocabulary.
         let mut numbers: Vec<Vec<u32>> = Vec::new();
-        for idle in &self.idle {
+        for (side, idle) in self.idle.iter().enumerate() {
             let mut workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
             workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
             for Worker { dictionary, run, .. } in workers {
@@ -304,7 +332,7 @@ impl IndexBuilder {
                 }
                 runs.push(run);
             }
-            if runs.last().is_some_and(|run| run.of_subset) {
+            if side == 0 && !runs.is_empty() {
                 united.end_subset();
             }
         }

@@ -16,6 +16,8 @@ use crate::key::Key;
 use crate::strings::Strings;
 
 const AHEAD: usize = 16;
+/// Slots that a table can grow to without moving: 32 MiB, of which those in use take memory.
+const ROOM: usize = 1 << 20;
 
 /// A short word. 32 bytes: half a line of the cache.
 #[derive(Clone, Copy, Default)]
@@ -140,7 +142,7 @@ pub struct Dictionary {
 impl Default for Dictionary {
     fn default() -> Self {
         Self {
-            slots: Buffer::table(1 << 12),
+            slots: Buffer::growing_table(1 << 12, ROOM),
             num_short: 0,
             long: HashTable::new(),
             words: Strings::new(),
@@ -210,7 +212,6 @@ impl Dictionary {
             while self.num_short + chunk.len() > self.slots.len() / 4 * 3 {
                 self.grow();
             }
-            let mask = self.slots.len() - 1;
             for (at, &word) in chunk.iter().take(AHEAD).enumerate() {
                 fetched[at] = self.fetch(text, word);
             }
@@ -226,7 +227,7 @@ impl Dictionary {
                     continue;
                 }
                 let slot = loop {
-                    let slot = &mut self.slots[place & mask];
+                    let slot = &mut self.slots[place];
                     if slot.key == key {
                         break slot;
                     }
@@ -237,7 +238,7 @@ impl Dictionary {
                         *slot = Slot { key, count: 0, support: 0, id, visit: visit.number.wrapping_sub(1) };
                         break slot;
                     }
-                    place += 1;
+                    place = after(place, self.slots.len());
                 };
                 let is_new = slot.visit != visit.number;
                 slot.count += 1;
@@ -264,8 +265,8 @@ impl Dictionary {
     fn fetch(&self, text: &str, (start, end): (u32, u32)) -> (Key, u32) {
         // A longer word has nobody's key.
         let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
-        let place = key.hash() >> (64 - self.slots.len().trailing_zeros());
-        prefetch(&self.slots[place as usize]);
+        let place = home(key, self.slots.len());
+        prefetch(&self.slots[place]);
         (key, place as u32)
     }
 
@@ -288,18 +289,44 @@ impl Dictionary {
         (id, true)
     }
 
+    /// Make the table larger by half, in its place: two tables at a time would be the most memory that counting takes.
     #[cold]
     fn grow(&mut self) {
-        let new = Buffer::table(self.slots.len() * 2);
-        let old = std::mem::replace(&mut self.slots, new);
-        let shift = 64 - self.slots.len().trailing_zeros();
-        let mask = self.slots.len() - 1;
-        for slot in old.iter().copied().filter(|slot| slot.count > 0) {
-            let mut place = (slot.key.hash() >> shift) as usize;
-            while self.slots[place].count > 0 {
-                place = (place + 1) & mask;
+        let num_old = self.slots.len();
+        let len = num_old + num_old / 2;
+        self.slots.grow(len, ROOM.max(len * 4));
+        let mut waiting = Bits::of(self.slots[..num_old].iter().map(|slot| slot.count > 0));
+        // Run after run from the last, as nearly every slot moves up; in a run from the first, as words that came early are
+        // the frequent ones, and stay where they are looked for first.
+        let mut end = num_old;
+        while end > 0 {
+            let first = (0..end).rev().find(|&place| !waiting.has(place)).map_or(0, |before| before + 1);
+            for place in first..end {
+                if waiting.take(place) {
+                    let slot = std::mem::take(&mut self.slots[place]);
+                    self.put(slot, &mut waiting);
+                }
             }
-            self.slots[place] = slot;
+            end = first.saturating_sub(1);
+        }
+    }
+
+    /// Put a slot where it belongs; one that waits there moves on.
+    fn put(&mut self, mut slot: Slot, waiting: &mut Bits) {
+        let len = self.slots.len();
+        let mut place = home(slot.key, len);
+        loop {
+            let there = &mut self.slots[place];
+            if there.count == 0 {
+                *there = slot;
+                return;
+            }
+            if waiting.take(place) {
+                std::mem::swap(&mut slot, there);
+                place = home(slot.key, len);
+            } else {
+                place = after(place, len);
+            }
         }
     }
 
@@ -353,6 +380,40 @@ impl Dictionary {
         let whole = self.counts();
         Counted { words: self.words, whole, subset: self.subset }
     }
+}
+
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn of(bits: impl ExactSizeIterator<Item = bool>) -> Self {
+        let mut words = vec![0; bits.len().div_ceil(64)];
+        bits.enumerate().for_each(|(at, bit)| words[at / 64] |= u64::from(bit) << (at % 64));
+        Self(words)
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    /// Whether a bit was set; it is not any more.
+    fn take(&mut self, at: usize) -> bool {
+        let was = self.has(at);
+        if was {
+            self.0[at / 64] &= !(1 << (at % 64));
+        }
+        was
+    }
+}
+
+/// Where a key is looked for first in a table of so many slots: keys stand about in the order of their hashes.
+#[inline(always)]
+fn home(key: Key, num_slots: usize) -> usize {
+    ((u128::from(key.hash()) * num_slots as u128) >> 64) as usize
+}
+
+#[inline(always)]
+fn after(place: usize, num_slots: usize) -> usize {
+    if place + 1 == num_slots { 0 } else { place + 1 }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Key {
         (1..=Self::MAX).contains(&len).then(|| Self(load(bytes, start) & MASKS[len] | (len as u128) << 120))
     }
 
-    /// For tables whose size is a power of two, by its highest bits.
+    /// For tables, by its highest bits.
     #[inline(always)]
     pub fn hash(self) -> u64 {
         let low = (self.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,7 +9,7 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
-use crate::build::{IndexBuilder, Limit};
+use crate::build::{IndexBuilder, LEFT_OUT, Limit};
 use crate::classes::InstructionSet;
 use crate::error::Error;
 use crate::index::{Level, NgramIndex};
@@ -21,15 +21,14 @@ use crate::text::Texts;
 use crate::words::{Words, segment};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("LEFT_OUT", LEFT_OUT)?;
     module.add_class::<PyWords>()?;
     module.add_class::<PyIndexBuilder>()?;
     module.add_class::<PyNgramIndex>()?;
     module.add_function(wrap_pyfunction!(py_segment, module)?)?;
-    module.add_function(wrap_pyfunction!(hash_units, module)?)?;
     module.add_function(wrap_pyfunction!(resolve_threads, module)?)?;
     module.add_function(wrap_pyfunction!(instruction_set, module)?)?;
     module.add_function(wrap_pyfunction!(release_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
     module.add_function(wrap_pyfunction!(apply_surface, module)?)
 }
 
@@ -165,7 +164,8 @@ impl PyIndexBuilder {
         Ok(Self { builder: RwLock::new(Some(builder)), num_threads })
     }
 
-    /// Add documents; works in the calling thread, and many threads may call at once. Returns the number of words.
+    /// Add documents, but for those whose unit is `LEFT_OUT`; works in the calling thread, and many threads may call at once.
+    /// Returns the number of words.
     fn add(&self, py: Python<'_>, texts: &Bound<'_, PyAny>, units: PyReadonlyArray1<'_, u32>) -> PyResult<usize> {
         let texts = import_texts(texts, "text")?;
         let units = units.as_slice()?;
@@ -403,16 +403,6 @@ impl PyNgramIndex {
     }
 }
 
-/// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
-#[pyfunction]
-#[pyo3(signature = (ids, *, seed))]
-fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyResult<Bound<'py, PyArray1<u64>>> {
-    let ids = import_texts(ids, "id")?;
-    let hashes =
-        (0..ids.len()).map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed)).collect();
-    Ok(PyArray1::from_vec(py, hashes))
-}
-
 /// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
 #[pyfunction]
 fn resolve_threads(num_threads: usize) -> usize {
@@ -429,13 +419,6 @@ fn release_memory(py: Python<'_>) {
 #[pyfunction]
 fn instruction_set() -> &'static str {
     InstructionSet::detect().name()
-}
-
-/// The first row that is not valid UTF-8, or None.
-#[pyfunction]
-fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    let array = import_array(texts)?;
-    Ok(crate::text::first_invalid(&array))
 }
 
 /// The surface of each string: what words are counted by (`exact`, `casefold`) or leaks matched on (`fold`).

@@ -3,6 +3,7 @@
 //! Arrays come in through the Arrow C data interface (any producer: pyarrow, polars, duckdb, Spark batches) or as NumPy
 //! buffers, and leave the same way, without copies. Every kernel runs with the interpreter lock released.
 
+pub mod columns;
 pub mod copies;
 pub mod detect;
 pub mod index;
@@ -101,6 +102,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     panic::install_hook();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
+    columns::register(module)?;
     index::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;

@@ -1,0 +1,84 @@
+//! Ids: which are blank, how many are distinct, and what number each has among the distinct ones in byte order.
+
+use arrow_array::{ArrayRef, cast::AsArray};
+use arrow_schema::DataType;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+
+use crate::text::Texts;
+
+/// What [`index_in`] says of an id that is not there.
+pub const MISSING: u32 = u32::MAX;
+
+/// Rows without a letter, digit or sign: empty, or white space alone. Nulls are not blank, nor is what is not a string.
+pub fn blank_rows(array: &ArrayRef) -> Vec<i64> {
+    fn rows<'a>(ids: impl Iterator<Item = Option<&'a str>>) -> Vec<i64> {
+        (0..).zip(ids).filter(|(_, id)| id.is_some_and(is_blank)).map(|(row, _)| row).collect()
+    }
+    match array.data_type() {
+        DataType::Utf8 => rows(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => rows(array.as_string::<i64>().iter()),
+        DataType::Utf8View => rows(array.as_string_view().iter()),
+        _ => Vec::new(),
+    }
+}
+
+/// The four separators of ASCII are white space to Python and Arrow, though not to Unicode.
+fn is_blank(id: &str) -> bool {
+    id.chars().all(|c| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
+}
+
+pub fn count_distinct(ids: &Texts) -> usize {
+    let mut seen = HashSet::with_hasher(FixedState::default());
+    seen.extend((0..ids.len()).map(|row| ids.get(row)));
+    seen.len()
+}
+
+/// The distinct ids in byte order, and which of them each row holds.
+pub fn sorted_codes(ids: &Texts) -> (Vec<&str>, Vec<u32>) {
+    let mut numbers = HashMap::with_hasher(FixedState::default());
+    let (mut names, mut codes) = (Vec::new(), Vec::with_capacity(ids.len()));
+    for id in (0..ids.len()).map(|row| ids.get(row)) {
+        codes.push(*numbers.entry(id).or_insert_with(|| {
+            names.push(id);
+            names.len() as u32 - 1
+        }));
+    }
+    let mut order: Vec<u32> = (0..names.len() as u32).collect();
+    order.sort_unstable_by_key(|&number| names[number as usize]);
+    let mut ranks = vec![0; names.len()];
+    (0..).zip(&order).for_each(|(rank, &number)| ranks[number as usize] = rank);
+    codes.iter_mut().for_each(|code| *code = ranks[*code as usize]);
+    (order.iter().map(|&number| names[number as usize]).collect(), codes)
+}
+
+/// The row of `names` (distinct) that holds each id, or [`MISSING`].
+pub fn index_in(ids: &Texts, names: &Texts) -> Vec<u32> {
+    let mut rows = HashMap::with_capacity_and_hasher(names.len(), FixedState::default());
+    rows.extend((0..names.len()).map(|row| (names.get(row), row as u32)));
+    (0..ids.len()).map(|row| rows.get(ids.get(row)).copied().unwrap_or(MISSING)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::StringArray;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_ranks_among_the_distinct_ids() {
+        let ids = Texts::of(&["b", "a", "ä", "b", "aa"]);
+        assert_eq!(sorted_codes(&ids), (vec!["a", "aa", "b", "ä"], vec![2, 0, 3, 2, 1]));
+        assert_eq!(count_distinct(&ids), 4);
+        assert_eq!(index_in(&ids, &Texts::of(&["b", "ä"])), [0, MISSING, 1, 0, MISSING]);
+    }
+
+    #[test]
+    fn blank_is_empty_or_white_space() {
+        let ids = [Some(""), Some(" \t\u{1f}\u{a0}\u{2028}"), None, Some(" x "), Some("\u{200b}")];
+        let array: ArrayRef = Arc::new(StringArray::from(ids.to_vec()));
+        assert_eq!(blank_rows(&array), [0, 1]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Columns of documents, for Python: the strings of a Parquet file, and what ids are.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+
+use super::{ArrowBatch, import_array, import_texts, to_py_err};
+use crate::error::{Error, Result};
+use crate::ids;
+use crate::parquet::{ParquetFile, Rows};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyParquetFile>()?;
+    module.add_class::<PyParquetRows>()?;
+    module.add("MISSING", ids::MISSING)?;
+    module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
+    module.add_function(wrap_pyfunction!(blank_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(count_distinct, module)?)?;
+    module.add_function(wrap_pyfunction!(sorted_codes, module)?)?;
+    module.add_function(wrap_pyfunction!(index_in, module)?)?;
+    module.add_function(wrap_pyfunction!(hash_units, module)?)
+}
+
+/// A Parquet file whose columns of strings are read here.
+#[pyclass(name = "ParquetFile", frozen)]
+pub struct PyParquetFile(Arc<ParquetFile>);
+
+#[pymethods]
+impl PyParquetFile {
+    /// None where pyarrow shall read the file, or say why it cannot be read.
+    #[staticmethod]
+    fn open(path: PathBuf) -> Option<Self> {
+        Some(Self(Arc::new(guarded(|| Ok(ParquetFile::open(&path))).ok()??)))
+    }
+
+    /// Number of rows of each row group.
+    #[getter]
+    fn num_rows(&self) -> Vec<i64> {
+        self.0.num_rows()
+    }
+
+    /// Rows of these row groups (None: all), of these columns; `large[c]`: with 64-bit offsets. None where pyarrow shall
+    /// read them, or say what is wrong.
+    #[pyo3(signature = (columns, *, large, row_groups=None))]
+    fn read(&self, columns: Vec<String>, large: Vec<bool>, row_groups: Option<Vec<usize>>) -> Option<PyParquetRows> {
+        let groups = row_groups.unwrap_or_else(|| (0..self.0.num_rows().len()).collect());
+        let rows = guarded(|| Ok(self.0.read(&columns, &large, groups))).ok()??;
+        let fields = columns.iter().zip(large).map(|(name, large)| {
+            let kind = if large { DataType::LargeUtf8 } else { DataType::Utf8 };
+            Field::new(name, kind, true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Some(PyParquetRows { rows: Mutex::new(rows), schema })
+    }
+}
+
+/// Rows of a Parquet file, from the first to the last.
+#[pyclass(name = "ParquetRows", frozen)]
+pub struct PyParquetRows {
+    rows: Mutex<Rows>,
+    schema: Arc<Schema>,
+}
+
+#[pymethods]
+impl PyParquetRows {
+    /// The next rows, at most so many; None at the end. `CorpusError` where the file is broken.
+    fn next(&self, py: Python<'_>, num_rows: usize) -> PyResult<Option<ArrowBatch>> {
+        let read = py.detach(|| {
+            let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(columns) = guarded(|| rows.next(num_rows))? else { return Ok(None) };
+            RecordBatch::try_new(self.schema.clone(), columns)
+                .map(Some)
+                .map_err(|_| Error::Corpus("columns of other lengths".into()))
+        });
+        Ok(read.map_err(to_py_err)?.map(ArrowBatch))
+    }
+}
+
+/// A broken file may make the library panic, which is no reason for a caller to.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::Corpus("not valid parquet".into())))
+}
+
+/// The first row that is not valid UTF-8, or None.
+#[pyfunction]
+fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let array = import_array(texts)?;
+    Ok(crate::text::first_invalid(&array))
+}
+
+/// Rows of strings (checked to be UTF-8; nulls allowed) that are empty or white space; int64.
+#[pyfunction]
+fn blank_rows<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let array = import_array(ids)?;
+    Ok(ids::blank_rows(&array).into_pyarray(py))
+}
+
+/// How many of these strings are distinct.
+#[pyfunction]
+fn count_distinct(ids: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(ids::count_distinct(&import_texts(ids, "id")?))
+}
+
+/// The distinct strings in byte order (a batch of one column, `name`), and which of them each row holds (uint32).
+#[pyfunction]
+fn sorted_codes<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<(ArrowBatch, Bound<'py, PyArray1<u32>>)> {
+    let ids = import_texts(ids, "id")?;
+    let (names, codes) = ids::sorted_codes(&ids);
+    let names: ArrayRef = Arc::new(StringArray::from_iter_values(names));
+    Ok((super::index::batch(vec![("name", names)])?, codes.into_pyarray(py)))
+}
+
+/// The row of `names` (distinct) that holds each id, uint32; `MISSING` where there is none.
+#[pyfunction]
+fn index_in<'py>(
+    py: Python<'py>,
+    ids: &Bound<'py, PyAny>,
+    names: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    Ok(ids::index_in(&import_texts(ids, "id")?, &import_texts(names, "name")?).into_pyarray(py))
+}
+
+/// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
+#[pyfunction]
+#[pyo3(signature = (ids, *, seed))]
+fn hash_units<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>, seed: u64) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let ids = import_texts(ids, "id")?;
+    let hashes =
+        (0..ids.len()).map(|row| xxhash_rust::xxh3::xxh3_64_with_seed(ids.get(row).as_bytes(), seed)).collect();
+    Ok(PyArray1::from_vec(py, hashes))
+}
