@@ -106,7 +106,7 @@ class IndexBuilder:
         subset : bool, shape (num_units,), optional
             Units that have an index of their own as well, which `finish_both` makes; those past the end do not.
         memory_limit : int, optional
-            Bytes beside what the process uses now; the rest goes to a nameless file in ``folder``.
+            Bytes beside what the process uses now; the rest goes to nameless files in ``folder``.
         """
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
         """Add documents, each owned by its unit (individual or household; `LEFT_OUT`: it is not added); returns the

@@ -49,10 +49,10 @@ class IndexConfig:
     num_threads : int
         0: ``RAYON_NUM_THREADS``, or every core. The result does not depend on it.
     memory_limit : int or None
-        Bytes the process may use (peak resident memory, with what it uses already); what does not fit is written to a
-        nameless file, which the system frees whatever ends the process. The result does not depend on it.
+        Bytes the process may use (peak resident memory, with what it uses already); what does not fit is written to
+        nameless files, which the system frees whatever ends the process. The result does not depend on it.
     spill_folder : Path or None
-        Where that file is made; None: the system's folder for temporary files (which may be memory: choose a disk).
+        Where those are made; None: the system's folder for temporary files (which may be memory: choose a disk).
     """
 
     max_n: int = 1

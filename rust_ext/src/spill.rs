@@ -1,11 +1,11 @@
-//! Spill: the pages of a store that do not fit into memory, in one file, packed once there are many.
+//! Spill: the pages of a store that do not fit into memory, in files, packed once there are many.
 //!
-//! The file is made in the folder given, readable by its owner alone, and has no name: whatever ends the process, the
-//! system gives its blocks back, and nobody finds it.
+//! The files are made in the folder given, readable by their owner alone, and have no name: whatever ends the process, the
+//! system gives their blocks back, and nobody finds them.
 //!
-//! What the system's cache is likely to hold is not worth packing: it costs a third more time, and half the file.
+//! What the system's cache is likely to hold is not worth packing: it costs a third more time, and half the bytes.
 //! Packed pages differ in length, those of one spool by little. A place that was freed is used again for a page that is not
-//! much shorter, which the system has in its cache still. More places than a share of the file become holes, whose blocks
+//! much shorter, which the system has in its cache still. More places than a share of the files become holes, whose blocks
 //! it no longer holds; where the system has no holes, they wait for a page that fits.
 
 use std::cell::RefCell;
@@ -19,11 +19,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::packing::{Number, Packing, bytes_of, bytes_of_mut};
 
+/// While a file is written or a hole is made in it, the system lets nobody else write to it.
+const NUM_FILES: usize = 8;
+
 /// Places begin and end where blocks of the disk do: a hole gives back whole ones.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Where a page stands in the file, and how.
+/// Where a page stands in which file, and how.
 pub struct Place {
+    file: usize,
     start: u64,
     num_bytes: usize,
     /// None: as in memory.
@@ -31,26 +35,28 @@ pub struct Place {
 }
 
 pub struct Spill {
-    file: File,
+    files: [File; NUM_FILES],
     /// Whether the system has holes, as far as is known.
     has_holes: AtomicBool,
-    /// Pages are packed while the file holds so many bytes.
+    /// Pages are packed while the files hold so many bytes.
     pack_from: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    end: u64,
-    /// Bytes the file holds, and the most it ever did.
+    /// Where each file ends, and the one that is made longer next.
+    ends: [u64; NUM_FILES],
+    next: usize,
+    /// Bytes the files hold, and the most they ever did.
     held: u64,
     most: u64,
-    /// Length and start of places that were freed and made no hole, and their bytes.
-    free: BTreeSet<(usize, u64)>,
+    /// Length, file and start of places that were freed and made no hole, and their bytes.
+    free: BTreeSet<(usize, usize, u64)>,
     idle: u64,
 }
 
-/// Of the bytes that the file holds, the share up to which a freed place waits for a page; and of a place, what may be left
+/// Of the bytes that the files hold, the share up to which a freed place waits for a page; and of a place, what may be left
 /// over.
 const IDLE_SHARE: u64 = 8;
 const SLACK_SHARE: usize = 4;
@@ -74,10 +80,23 @@ fn with_room<R>(num_bytes: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
 impl Spill {
     pub fn new(folder: &Path, pack_from: u64) -> io::Result<Self> {
         let has_holes = cfg!(target_os = "linux").into();
-        Ok(Self { file: nameless_file(folder)?, has_holes, pack_from, state: Mutex::default() })
+        let files = (0..NUM_FILES).map(|_| nameless_file(folder)).collect::<io::Result<Vec<_>>>()?;
+        // What stands next to a page is another spool's, or a hole: the system reads what it is asked for and no more.
+        #[cfg(target_os = "linux")]
+        files.iter().for_each(|file| advise(file, 0, 0, libc::POSIX_FADV_RANDOM));
+        let files = files.try_into().map_err(|_| io::Error::other("files of a spill"))?;
+        Ok(Self { files, has_holes, pack_from, state: Mutex::default() })
     }
 
-    /// The most bytes the file held at once.
+    /// Have a page in the system's cache soon; a hint.
+    pub fn fetch(&self, place: &Place) {
+        #[cfg(target_os = "linux")]
+        advise(&self.files[place.file], place.start, place.num_bytes, libc::POSIX_FADV_WILLNEED);
+        #[cfg(not(target_os = "linux"))]
+        let _ = place;
+    }
+
+    /// The most bytes the files held at once.
     pub fn most_bytes(&self) -> u64 {
         self.state().most
     }
@@ -105,9 +124,9 @@ impl Spill {
     }
 
     fn write_bytes(&self, bytes: &[u8], packing: Option<Packing>) -> io::Result<Place> {
-        let (num_bytes, start) = self.take(bytes.len().next_multiple_of(BLOCK_BYTES));
-        let place = Place { start, num_bytes, packing };
-        match self.file.write_all_at(bytes, start) {
+        let (num_bytes, file, start) = self.take(bytes.len().next_multiple_of(BLOCK_BYTES));
+        let place = Place { file, start, num_bytes, packing };
+        match self.files[file].write_all_at(bytes, start) {
             Ok(()) => Ok(place),
             Err(error) => {
                 self.free(place);
@@ -116,33 +135,35 @@ impl Spill {
         }
     }
 
-    /// Length and start of a place of at least so many bytes.
-    fn take(&self, num_bytes: usize) -> (usize, u64) {
+    /// Length, file and start of a place of at least so many bytes.
+    fn take(&self, num_bytes: usize) -> (usize, usize, u64) {
         let mut state = self.state();
-        let fitting = state.free.range((num_bytes, 0)..).next().copied();
+        let fitting = state.free.range((num_bytes, 0, 0)..).next().copied();
         if let Some(place) = fitting.filter(|place| !self.has_holes() || place.0 <= num_bytes + num_bytes / SLACK_SHARE)
         {
             state.free.remove(&place);
             state.idle -= place.0 as u64;
             return place;
         }
-        let start = state.end;
-        state.end += num_bytes as u64;
+        let file = state.next;
+        let start = state.ends[file];
+        state.ends[file] += num_bytes as u64;
+        state.next = (file + 1) % NUM_FILES;
         state.held += num_bytes as u64;
         state.most = state.most.max(state.held);
-        (num_bytes, start)
+        (num_bytes, file, start)
     }
 
     /// Read a page's numbers from `from` on.
     pub fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> io::Result<()> {
         let Some(packing) = place.packing else {
             let start = place.start + (from * size_of::<T>()) as u64;
-            return self.file.read_exact_at(bytes_of_mut(numbers), start);
+            return self.files[place.file].read_exact_at(bytes_of_mut(numbers), start);
         };
         let (first, num_bytes) = packing.bytes_of(from, numbers.len());
         with_room(Packing::room(num_bytes), |packed| {
             let packed = bytes_of_mut(packed);
-            self.file.read_exact_at(&mut packed[..num_bytes], place.start + first as u64)?;
+            self.files[place.file].read_exact_at(&mut packed[..num_bytes], place.start + first as u64)?;
             packing.unpack(packed, from, numbers);
             Ok(())
         })
@@ -158,7 +179,7 @@ impl Spill {
         if is_hole {
             state.held -= num_bytes;
         } else {
-            state.free.insert((place.num_bytes, place.start));
+            state.free.insert((place.num_bytes, place.file, place.start));
             state.idle += num_bytes;
         }
     }
@@ -173,8 +194,9 @@ impl Spill {
         {
             use std::os::fd::AsRawFd;
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            let file = self.files[place.file].as_raw_fd();
             // SAFETY: a system call on a file that is open; a file system without holes refuses it.
-            let done = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, place.start as _, place.num_bytes as _) };
+            let done = unsafe { libc::fallocate(file, mode, place.start as _, place.num_bytes as _) };
             if done != 0 && io::Error::last_os_error().kind() == io::ErrorKind::Unsupported {
                 self.has_holes.store(false, Ordering::Relaxed);
             }
@@ -186,6 +208,13 @@ impl Spill {
             false
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn advise(file: &File, start: u64, num_bytes: usize, advice: libc::c_int) {
+    use std::os::fd::AsRawFd;
+    // SAFETY: a system call on a file that is open; the advice changes nothing that can be seen.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), start as _, num_bytes as _, advice) };
 }
 
 /// A file that has no name in the folder it is made in.
@@ -229,7 +258,7 @@ pub mod tests {
             Self { has_holes: false.into(), ..Self::new(folder, 0).unwrap() }
         }
 
-        /// Bytes of the file that no page needs.
+        /// Bytes of the files that no page needs.
         pub fn idle_bytes(&self) -> u64 {
             self.state().free.iter().map(|place| place.0 as u64).sum()
         }
@@ -285,10 +314,10 @@ pub mod tests {
             check::<u16>(&spill);
             check::<u32>(&spill);
             check::<u64>(&spill);
-            assert!(spill.has_holes() || spill.idle_bytes() == spill.state().end);
-            if spill.idle_bytes() == 0 {
-                let mut zeros = vec![1; spill.file.metadata().unwrap().len() as usize];
-                spill.file.read_exact_at(&mut zeros, 0).unwrap();
+            assert!(spill.has_holes() || spill.idle_bytes() == spill.state().ends.iter().sum::<u64>());
+            for file in spill.files.iter().filter(|_| spill.idle_bytes() == 0) {
+                let mut zeros = vec![1; file.metadata().unwrap().len() as usize];
+                file.read_exact_at(&mut zeros, 0).unwrap();
                 assert!(zeros.iter().all(|&byte| byte == 0));
             }
         }
@@ -298,9 +327,9 @@ pub mod tests {
     fn a_page_that_cannot_be_written_takes_no_place() {
         let path = std::env::temp_dir().join(format!("reticent-spill-test-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
-        let file = File::open(&path).unwrap(); // to read only
+        let files = [(); NUM_FILES].map(|()| File::open(&path).unwrap()); // to read only
         std::fs::remove_file(&path).unwrap();
-        let spill = Spill { file, has_holes: true.into(), pack_from: 0, state: Mutex::default() };
+        let spill = Spill { files, has_holes: true.into(), pack_from: 0, state: Mutex::default() };
         for bits in [20, 32] {
             assert!(spill.write::<u32>(&numbers(bits, 0, 8 << 10)).is_err());
             assert_eq!(spill.held_bytes(), spill.idle_bytes());

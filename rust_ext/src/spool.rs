@@ -28,6 +28,8 @@ unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
 const SLAB_BYTES: usize = 2 << 20;
+/// A page that is read from the disk was asked for this many pages earlier.
+const AHEAD: usize = 2;
 
 /// Where the pages of many spools live.
 pub struct Store {
@@ -52,7 +54,7 @@ impl Store {
         Arc::new(Self::new(16 << 10, usize::MAX, None))
     }
 
-    /// A store that keeps about `max_bytes` in memory and the rest in a nameless file of `folder`, packed where that would
+    /// A store that keeps about `max_bytes` in memory and the rest in nameless files of `folder`, packed where that would
     /// be more than twice as much: the system's cache has room for about that.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         let page_bytes = (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10);
@@ -119,6 +121,13 @@ impl Store {
 
     fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> Result<()> {
         Ok(self.spill()?.read(place, from, numbers)?)
+    }
+
+    /// Have a page in memory soon, if it is on disk; a hint.
+    fn fetch(&self, page: &Page) {
+        if let (Page::Disk(place), Some(spill)) = (page, &self.spill) {
+            spill.fetch(place);
+        }
     }
 
     fn give_up(&self, page: Page) {
@@ -386,6 +395,9 @@ impl<T: Number> Reader<T> {
             (self.at, self.len) = (0, 0);
             return Ok(false);
         };
+        if let Some((next, _)) = self.pages.iter().nth_back(AHEAD) {
+            self.store.fetch(next);
+        }
         match page {
             Page::Memory(block) => {
                 if let Some(used) = self.block.replace(block) {

@@ -139,7 +139,7 @@ pub struct PyIndexBuilder {
 impl PyIndexBuilder {
     /// `documents_per_unit[u]`: how many documents of unit `u` will be added; support is counted sooner where it is known.
     /// `subset[u]`: whether unit `u` belongs to the subset, whose index `finish_both` makes as well.
-    /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to a nameless file in `folder`.
+    /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to nameless files in `folder`.
     #[new]
     #[pyo3(signature = (
         *, max_n=1, surface="exact", documents_per_unit=None, subset=None, num_threads=0, memory_limit=None, folder=None
