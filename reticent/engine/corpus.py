@@ -37,6 +37,10 @@ __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
 
 
+#: Documents in a batch of `Corpus.for_each_batch`: about a mebibyte of text.
+BATCH_ROWS = 256
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """Which column of the source holds what; None for a column that is not there."""
@@ -155,9 +159,9 @@ class Corpus:
         """Call ``work(number of the first document, batch)`` for all documents, from many threads and in no order.
 
         Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
-        them than threads, they take turns at one. Memory is bounded by a batch a thread; with ``frugal`` they are
-        small and what is freed goes back to the system at once. ``wanted`` (bool, shape (num_documents,)): row groups
-        and files without a wanted document are not read.
+        them than threads, they take turns at one. Memory is bounded by a batch and a page of Parquet a thread; with
+        ``frugal`` what pyarrow frees goes back to the system at once. ``wanted`` (bool, shape (num_documents,)): row
+        groups and files without a wanted document are not read.
 
         Raises
         ------
@@ -165,18 +169,17 @@ class Corpus:
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
         self.scan()
-        batch_rows = 256
         streams, document, first = [], 0, 0
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
             if sum(groups_of_file) != num_rows:
                 raise _changed()
-            stretches = _stretches(groups_of_file, batch_rows) if self.format == "parquet" else [(None, 0, num_rows)]
+            stretches = _stretches(groups_of_file, BATCH_ROWS) if self.format == "parquet" else [(None, 0, num_rows)]
             for groups, row, length in stretches:
                 kept = None if self._kept is None else self._kept[document + row : document + row + length]
                 num_kept = length if kept is None else int(np.count_nonzero(kept))
                 if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                    batches = _as_scanned(self._read(file, columns, batch_rows, groups, row), length)
+                    batches = _as_scanned(self._read(file, columns, BATCH_ROWS, groups, row), length)
                     streams.append((first, batches if kept is None else _kept_rows(batches, kept)))
                 first += num_kept
             document += num_rows
@@ -388,7 +391,8 @@ def _memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
 @contextmanager
 def _reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
     """Let Arrow take memory from jemalloc, where it has it: that hands a reader the buffers of its last batch again,
-    while mimalloc gives them to the system, which clears every page anew (a fifth of the time).
+    while mimalloc gives them to the system, which clears every page anew (a fifth of the time). The core's own reader
+    has its memory from the C library, which keeps it too.
     """
     pool = pa.default_memory_pool()
     with suppress(NotImplementedError):

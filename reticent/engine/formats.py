@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -82,6 +83,7 @@ def document_writer(where: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWrit
     import pyarrow.parquet as pq
 
     repeated = [name for name in schema.names if name not in ("doc_id", "text")]
+    repeated += [f"{name}.list.element.label" for name in ("spans", "mentions") if name in schema.names]
     return pq.ParquetWriter(where, schema, compression="zstd", use_dictionary=repeated, write_batch_size=64)
 
 
@@ -131,16 +133,20 @@ def _read_parquet(
     """Strings are the core's to read, in less memory; pyarrow reads what else there is, and says what is wrong."""
     from reticent import _rust
 
+    num_done = 0
     parquet = _rust.ParquetFile.open(file)
-    rows = parquet and parquet.read(columns, large=[name in large for name in columns], row_groups=row_groups)
-    if rows is None:
-        yield from _read_any_parquet(file, columns, batch_rows, row_groups)
-        return
-    try:
-        while (batch := rows.next(batch_rows)) is not None:
-            yield pa.record_batch(batch)
-    except CorpusError as error:
-        raise CorpusError(f"{file}: cannot be read as parquet ({error})") from None
+    if parquet and (rows := parquet.read(columns, large=[name in large for name in columns], row_groups=row_groups)):
+        with suppress(CorpusError):
+            while (batch := rows.next(batch_rows)) is not None:
+                found = pa.record_batch(batch)
+                num_done += found.num_rows
+                yield found
+            return
+    for batch in _read_any_parquet(file, columns, batch_rows, row_groups):
+        num_old = min(num_done, batch.num_rows)
+        num_done -= num_old
+        if num_old < batch.num_rows:
+            yield batch.slice(num_old)
 
 
 def _read_any_parquet(

@@ -52,6 +52,7 @@ class Individuals:
         from reticent import _rust
 
         ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+        ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
         codes = _rust.index_in(ids, self.table.column("individual_id").combine_chunks())
         missing = np.flatnonzero(codes == _rust.MISSING)
         if len(missing):

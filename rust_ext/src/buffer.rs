@@ -1,4 +1,4 @@
-//! Buffer: zeroed memory of a fixed size, on huge pages where the system has them.
+//! Buffer: zeroed memory, on huge pages where the system has them; tables of it can grow where they stand.
 //!
 //! Tables and pages are reached at random; with small pages each access also looks for its page.
 

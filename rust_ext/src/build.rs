@@ -216,8 +216,8 @@ impl IndexBuilder {
         })
     }
 
-    /// Whether a dictionary takes more than its share of an eighth of the limit: a growing table is there twice for a
-    /// moment, and a closing one is sorted.
+    /// Whether a dictionary takes more than its share of an eighth of the limit: a table that has no room
+    /// to grow is there twice for a moment, and a closing one is sorted.
     fn is_full(&self, dictionary: &Dictionary) -> bool {
         let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
         self.limit.as_ref().is_some_and(|limit| dictionary.num_bytes() > limit.num_bytes / 8 / num_workers)

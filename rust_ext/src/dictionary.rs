@@ -294,7 +294,7 @@ impl Dictionary {
     fn grow(&mut self) {
         let num_old = self.slots.len();
         let len = num_old + num_old / 2;
-        self.slots.grow(len, ROOM.max(len * 4));
+        self.slots.grow(len, ROOM.max(len * 2));
         let mut waiting = Bits::of(self.slots[..num_old].iter().map(|slot| slot.count > 0));
         // Run after run from the last, as nearly every slot moves up; in a run from the first, as words that came early are
         // the frequent ones, and stay where they are looked for first.

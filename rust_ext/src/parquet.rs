@@ -2,7 +2,7 @@
 //!
 //! Documents and ids are strings, and an index reads nothing else, so they are read here: a page is unpacked once and its
 //! strings go straight to the batch, in a third of the memory that pyarrow's reader takes. What this does not read (other
-//! types, nested columns, rare codecs, encrypted or broken files) is pyarrow's, which also says what is wrong with it.
+//! types, nested columns, rare codecs and encodings, encrypted or broken files) is pyarrow's, which also says what is wrong.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -13,11 +13,12 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, GenericStringArray, OffsetSizeTrait};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use bytes::Bytes;
-use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::schema::types::Type;
 
@@ -99,7 +100,7 @@ impl ParquetFile {
                 let mut named = roots.iter().filter(|field| field.name() == name);
                 let (field, None) = (named.next()?, named.next()) else { return None };
                 let leaf = schema.columns().iter().position(|column| column.path().parts() == [name.as_str()])?;
-                let mut chunks = self.metadata().row_groups().iter().map(|group| group.column(leaf).compression());
+                let mut chunks = self.metadata().row_groups().iter().map(|group| group.column(leaf));
                 (is_string(field) && chunks.all(is_known)).then_some(leaf)
             })
             .collect()
@@ -107,7 +108,7 @@ impl ParquetFile {
 
     /// Read these columns of these row groups; `large[c]`: with 64-bit offsets. None where pyarrow shall.
     pub fn read(self: &Arc<Self>, columns: &[String], large: &[bool], groups: Vec<usize>) -> Option<Rows> {
-        if groups.iter().any(|&group| group >= self.metadata().num_row_groups()) {
+        if columns.is_empty() || groups.iter().any(|&group| group >= self.metadata().num_row_groups()) {
             return None;
         }
         let columns = self.find(columns)?.into_iter().zip(large.iter().copied()).collect();
@@ -125,9 +126,59 @@ fn is_string(field: &Type) -> bool {
     field.is_primitive() && field.get_physical_type() == Physical::BYTE_ARRAY && says_so && flat
 }
 
-fn is_known(codec: Compression) -> bool {
+fn is_known(chunk: &ColumnChunkMetaData) -> bool {
     use Compression::{GZIP, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
-    matches!(codec, UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4_RAW | ZSTD(_))
+    let codec = matches!(chunk.compression(), UNCOMPRESSED | SNAPPY | GZIP(_) | LZ4_RAW | ZSTD(_));
+    // Old writers set a dictionary's place to 0 where there is none.
+    let place = chunk.dictionary_page_offset().is_none_or(|at| 0 < at && at < chunk.data_page_offset());
+    codec && place && chunk.encodings().all(|encoding| is_plain(encoding) || is_of_levels(encoding))
+}
+
+/// As the strings are, or as their numbers in a dictionary.
+fn is_plain(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)
+}
+
+#[allow(deprecated)]
+fn is_of_levels(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED)
+}
+
+/// Pages that say of themselves what can be true. A broken one could name any number of strings, which the library makes
+/// room for before it looks at them, and a process that asks for too much memory is ended.
+struct Checked(Box<dyn PageReader>);
+
+impl Checked {
+    fn check(page: Page) -> parquet::errors::Result<Page> {
+        let sound = match &page {
+            // A string takes 4 bytes and its own.
+            Page::DictionaryPage { buf, num_values, .. } => *num_values as usize <= buf.len() / 4,
+            Page::DataPage { encoding, .. } | Page::DataPageV2 { encoding, .. } => is_plain(*encoding),
+        };
+        if sound { Ok(page) } else { Err(ParquetError::General("a page of more strings than bytes".into())) }
+    }
+}
+
+impl PageReader for Checked {
+    fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
+        self.0.get_next_page()?.map(Self::check).transpose()
+    }
+
+    fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
+        self.0.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> parquet::errors::Result<()> {
+        self.0.skip_next_page()
+    }
+}
+
+impl Iterator for Checked {
+    type Item = parquet::errors::Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
 }
 
 /// Rows of row groups, in order.
@@ -167,10 +218,10 @@ impl Rows {
         self.num_left = usize::try_from(rows.metadata().num_rows())?;
         self.open.clear();
         for &(leaf, is_large) in &self.columns {
-            let has_nulls = rows.metadata().column(leaf).column_descr().max_def_level() > 0;
-            let ColumnReader::ByteArrayColumnReader(reader) = rows.get_column_reader(leaf)? else {
-                return Err(ParquetError::General("not a column of strings".into()));
-            };
+            let about = rows.metadata().column(leaf).column_descr_ptr();
+            let has_nulls = about.max_def_level() > 0;
+            let pages = Box::new(Checked(rows.get_column_page_reader(leaf)?));
+            let reader = ColumnReaderImpl::new(about, pages);
             self.open.push(Column { reader, is_large, has_nulls, levels: Vec::new(), values: Vec::new() });
         }
         Ok(())
@@ -225,4 +276,32 @@ impl Column {
 /// The reader's own message may quote the data.
 fn unreadable(_: ParquetError) -> Error {
     Error::Corpus("not valid parquet".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_cannot_be_true_are_refused() {
+        let dictionary = |num_values| Page::DictionaryPage {
+            buf: Bytes::from_static(&[0; 40]),
+            num_values,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        let strings = |encoding| Page::DataPage {
+            buf: Bytes::new(),
+            num_values: 0,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        assert!(Checked::check(dictionary(10)).is_ok());
+        assert!(Checked::check(dictionary(11)).is_err());
+        assert!(Checked::check(dictionary(u32::MAX)).is_err());
+        assert!(Checked::check(strings(Encoding::PLAIN)).is_ok());
+        assert!(Checked::check(strings(Encoding::DELTA_BYTE_ARRAY)).is_err());
+    }
 }

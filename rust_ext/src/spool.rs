@@ -28,7 +28,7 @@ unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
 const SLAB_BYTES: usize = 2 << 20;
-/// A page that is read from the disk was asked for this many pages earlier.
+/// While a page is read from the disk, the one so many pages after the next is asked for.
 const AHEAD: usize = 2;
 
 /// Where the pages of many spools live.

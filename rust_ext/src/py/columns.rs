@@ -34,8 +34,8 @@ pub struct PyParquetFile(Arc<ParquetFile>);
 impl PyParquetFile {
     /// None where pyarrow shall read the file, or say why it cannot be read.
     #[staticmethod]
-    fn open(path: PathBuf) -> Option<Self> {
-        Some(Self(Arc::new(guarded(|| Ok(ParquetFile::open(&path))).ok()??)))
+    fn open(py: Python<'_>, path: PathBuf) -> Option<Self> {
+        Some(Self(Arc::new(py.detach(|| guarded(|| Ok(ParquetFile::open(&path)))).ok()??)))
     }
 
     /// Number of rows of each row group.
@@ -88,30 +88,33 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// The first row that is not valid UTF-8, or None.
 #[pyfunction]
-fn check_utf8(texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+fn check_utf8(py: Python<'_>, texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     let array = import_array(texts)?;
-    Ok(crate::text::first_invalid(&array))
+    Ok(py.detach(|| crate::text::first_invalid(&array)))
 }
 
 /// Rows of strings (checked to be UTF-8; nulls allowed) that are empty or white space; int64.
 #[pyfunction]
 fn blank_rows<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let array = import_array(ids)?;
-    Ok(ids::blank_rows(&array).into_pyarray(py))
+    Ok(py.detach(|| ids::blank_rows(&array)).into_pyarray(py))
 }
 
 /// How many of these strings are distinct.
 #[pyfunction]
-fn count_distinct(ids: &Bound<'_, PyAny>) -> PyResult<usize> {
-    Ok(ids::count_distinct(&import_texts(ids, "id")?))
+fn count_distinct(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let ids = import_texts(ids, "id")?;
+    Ok(py.detach(|| ids::count_distinct(&ids)))
 }
 
 /// The distinct strings in byte order (a batch of one column, `name`), and which of them each row holds (uint32).
 #[pyfunction]
 fn sorted_codes<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<(ArrowBatch, Bound<'py, PyArray1<u32>>)> {
     let ids = import_texts(ids, "id")?;
-    let (names, codes) = ids::sorted_codes(&ids);
-    let names: ArrayRef = Arc::new(StringArray::from_iter_values(names));
+    let (names, codes) = py.detach(|| {
+        let (names, codes) = ids::sorted_codes(&ids);
+        (Arc::new(StringArray::from_iter_values(names)) as ArrayRef, codes)
+    });
     Ok((super::index::batch(vec![("name", names)])?, codes.into_pyarray(py)))
 }
 
@@ -122,7 +125,8 @@ fn index_in<'py>(
     ids: &Bound<'py, PyAny>,
     names: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
-    Ok(ids::index_in(&import_texts(ids, "id")?, &import_texts(names, "name")?).into_pyarray(py))
+    let (ids, names) = (import_texts(ids, "id")?, import_texts(names, "name")?);
+    Ok(py.detach(|| ids::index_in(&ids, &names)).into_pyarray(py))
 }
 
 /// xxh3-64 of each string with a seed: stable for ever, so a split never changes.
