@@ -82,15 +82,15 @@ def make_corpus(folder: Path, documents: int) -> dict[str, Any]:
 def take_documents(corpus: Path, out: Path, documents: int) -> dict[str, Any]:
     """Write the first documents of a corpus, with the whole of their text and whose they are."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from reticent.engine.corpus import open_corpus
+    from reticent.engine.formats import document_writer
 
     out.mkdir()
     writer, left = None, documents
     for batch in open_corpus(str(corpus)).batches(columns=("doc_id", "individual_id", "text")):
         table = pa.Table.from_batches([batch.slice(0, left)])
-        writer = writer or pq.ParquetWriter(out / "part-00000.parquet", table.schema, compression="zstd")
+        writer = writer or document_writer(out / "part-00000.parquet", table.schema)
         writer.write_table(table)
         left -= table.num_rows
         if left == 0:
