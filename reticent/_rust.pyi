@@ -49,7 +49,7 @@ class ParquetRows:
     """Rows of a Parquet file, from the first to the last."""
 
     def next(self, num_rows: int) -> ArrowBatch | None:
-        """The next rows, at most so many; None at the end. Whether they are UTF-8 is for `check_utf8` to say.
+        """The next rows, so many but at the end; None there. Whether they are UTF-8 is for `check_utf8` to say.
 
         Raises
         ------

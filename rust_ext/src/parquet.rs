@@ -111,8 +111,9 @@ impl ParquetFile {
         if columns.is_empty() || groups.iter().any(|&group| group >= self.metadata().num_row_groups()) {
             return None;
         }
-        let columns = self.find(columns)?.into_iter().zip(large.iter().copied()).collect();
-        Some(Rows { file: self.clone(), groups: groups.into_iter(), columns, open: Vec::new(), num_left: 0 })
+        let columns =
+            self.find(columns)?.into_iter().zip(large).map(|(leaf, &large)| Column::new(leaf, large)).collect();
+        Some(Rows { file: self.clone(), groups: groups.into_iter(), columns, num_left: 0 })
     }
 }
 
@@ -185,60 +186,77 @@ impl Iterator for Checked {
 pub struct Rows {
     file: Arc<ParquetFile>,
     groups: std::vec::IntoIter<usize>,
-    /// Where each column stands, and whether its offsets have 64 bits.
-    columns: Vec<(usize, bool)>,
-    /// A column each, of the row group that is being read, and the rows of that which are left.
-    open: Vec<Column>,
+    columns: Vec<Column>,
+    /// Rows of the row group that is being read which are left.
     num_left: usize,
 }
 
 struct Column {
-    reader: ColumnReaderImpl<ByteArrayType>,
+    /// Where it stands in the file.
+    leaf: usize,
+    /// Whether its offsets have 64 bits.
     is_large: bool,
+    /// Of the row group that is being read.
+    reader: Option<ColumnReaderImpl<ByteArrayType>>,
     has_nulls: bool,
     levels: Vec<i16>,
     values: Vec<ByteArray>,
 }
 
 impl Rows {
-    /// The next rows, at most `num_rows` and of one row group: an array of strings for each column, of which nobody has
-    /// checked that they are UTF-8. None at the end.
+    /// The next rows, `num_rows` but at the end, wherever row groups begin: an array of strings for each column, of which
+    /// nobody has checked that they are UTF-8. None at the end.
     pub fn next(&mut self, num_rows: usize) -> Result<Option<Vec<ArrayRef>>> {
-        while self.num_left == 0 {
-            let Some(group) = self.groups.next() else { return Ok(None) };
-            self.open_group(group).map_err(unreadable)?;
+        let mut num_read = 0;
+        while num_read < num_rows && (self.num_left > 0 || self.open_group().map_err(unreadable)?) {
+            let now = self.num_left.min(num_rows - num_read);
+            self.columns.iter_mut().try_for_each(|column| column.read(now)).map_err(unreadable)?;
+            self.num_left -= now;
+            num_read += now;
         }
-        let num_rows = num_rows.min(self.num_left);
-        self.num_left -= num_rows;
-        self.open.iter_mut().map(|column| column.next(num_rows)).collect::<Result<_>>().map(Some)
+        if num_read == 0 {
+            return Ok(None);
+        }
+        self.columns.iter_mut().map(|column| column.take(num_read)).collect::<Result<_>>().map(Some)
     }
 
-    fn open_group(&mut self, group: usize) -> parquet::errors::Result<()> {
-        let rows = self.file.reader.get_row_group(group)?;
-        self.num_left = usize::try_from(rows.metadata().num_rows())?;
-        self.open.clear();
-        for &(leaf, is_large) in &self.columns {
-            let about = rows.metadata().column(leaf).column_descr_ptr();
-            let has_nulls = about.max_def_level() > 0;
-            let pages = Box::new(Checked(rows.get_column_page_reader(leaf)?));
-            let reader = ColumnReaderImpl::new(about, pages);
-            self.open.push(Column { reader, is_large, has_nulls, levels: Vec::new(), values: Vec::new() });
+    /// Open the next row group that has rows, if there is one.
+    fn open_group(&mut self) -> parquet::errors::Result<bool> {
+        while self.num_left == 0 {
+            let Some(group) = self.groups.next() else { return Ok(false) };
+            let rows = self.file.reader.get_row_group(group)?;
+            self.num_left = usize::try_from(rows.metadata().num_rows())?;
+            for column in &mut self.columns {
+                let about = rows.metadata().column(column.leaf).column_descr_ptr();
+                column.has_nulls = about.max_def_level() > 0;
+                let pages = Box::new(Checked(rows.get_column_page_reader(column.leaf)?));
+                column.reader = Some(ColumnReaderImpl::new(about, pages));
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Column {
-    fn next(&mut self, num_rows: usize) -> Result<ArrayRef> {
-        self.levels.clear();
-        self.values.clear();
+    fn new(leaf: usize, is_large: bool) -> Self {
+        Self { leaf, is_large, reader: None, has_nulls: false, levels: Vec::new(), values: Vec::new() }
+    }
+
+    fn read(&mut self, num_rows: usize) -> parquet::errors::Result<()> {
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let num_before = self.values.len();
         let levels = self.has_nulls.then_some(&mut self.levels);
-        let read = self.reader.read_records(num_rows, levels, None, &mut self.values).map_err(unreadable)?;
-        if read.0 != num_rows || !self.has_nulls && self.values.len() != num_rows {
-            return Err(unreadable(ParquetError::EOF("fewer rows than the file says".into())));
+        let read = reader.read_records(num_rows, levels, None, &mut self.values)?;
+        if read.0 != num_rows || !self.has_nulls && self.values.len() - num_before != num_rows {
+            return Err(ParquetError::EOF("fewer rows than the file says".into()));
         }
+        Ok(())
+    }
+
+    /// The rows that were read, as an array; pages whose last string was read are given back.
+    fn take(&mut self, num_rows: usize) -> Result<ArrayRef> {
         let array = if self.is_large { self.strings::<i64>(num_rows) } else { self.strings::<i32>(num_rows) };
-        // Pages whose last string was read are given back.
+        self.levels.clear();
         self.values.clear();
         array
     }

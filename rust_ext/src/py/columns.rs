@@ -68,7 +68,7 @@ pub struct PyParquetRows {
 
 #[pymethods]
 impl PyParquetRows {
-    /// The next rows, at most so many; None at the end. `CorpusError` where the file is broken.
+    /// The next rows, so many but at the end; None there. `CorpusError` where the file is broken.
     fn next(&self, py: Python<'_>, num_rows: usize) -> PyResult<Option<ArrowBatch>> {
         let read = py.detach(|| {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
