@@ -135,11 +135,11 @@ def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
 
 def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> tuple[pa.Array, np.ndarray]:
     """Names of the households in order, and each individual's household; one household for one individual."""
-    households = ids.column("household_id").combine_chunks()
+    households = ids.column("household_id")
     if households.null_count:
         row = np.flatnonzero(households.is_null())[0]
         raise CorpusError(f"column {column}: document {row + 1} of the corpus has no household")
-    names, of_document = _sorted_codes(ids.column("household_id"))
+    names, of_document = _sorted_codes(households)
     units = np.zeros(num, dtype=np.uint32)
     units[documents[::-1]] = of_document[::-1]  # the first document of an individual decides
     conflict = np.flatnonzero(units[documents] != of_document)
