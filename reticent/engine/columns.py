@@ -14,7 +14,7 @@ import pyarrow as pa
 from reticent.engine.schema import DOCUMENTS, type_name
 from reticent.errors import CorpusError
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "canonical"]
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "canonical", "sorted_codes"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
@@ -36,6 +36,14 @@ def canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_r
         texts = arrays[list(wanted).index("text")] if "text" in wanted else None
         _check_spans(arrays[list(wanted).index(name)], texts, f"column {wanted[name]}", file, first_row)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
+    """The distinct strings in byte order, and which of them each row holds (uint32)."""
+    from reticent import _rust
+
+    names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
+    return pa.record_batch(names).column(0), codes
 
 
 def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
+from reticent.engine.columns import sorted_codes
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.errors import ArtifactError, CorpusError, PolicyError
 
@@ -94,7 +95,7 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
     config = config or SplitConfig()
     ids = corpus.scan()
     by_household = _by_household(ids, config)
-    names, documents = _sorted_codes(ids.column("individual_id"))
+    names, documents = sorted_codes(ids.column("individual_id"))
     num_documents = np.bincount(documents, minlength=len(names)).astype(np.uint32)
     if by_household:
         unit_names, units = _households(ids, documents, len(names), corpus.columns.household_id or "household_id")
@@ -118,14 +119,6 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
 
-def _sorted_codes(ids: pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """The distinct ids in order, and which of them each row holds."""
-    from reticent import _rust
-
-    names, codes = _rust.sorted_codes(ids.combine_chunks())
-    return pa.record_batch(names).column(0), codes
-
-
 def _by_household(ids: pa.Table, config: SplitConfig) -> bool:
     present = "household_id" in ids.column_names
     if config.by == "household" and not present:
@@ -139,7 +132,7 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
     if households.null_count:
         row = np.flatnonzero(households.is_null())[0]
         raise CorpusError(f"column {column}: document {row + 1} of the corpus has no household")
-    names, of_document = _sorted_codes(households)
+    names, of_document = sorted_codes(households)
     units = np.zeros(num, dtype=np.uint32)
     units[documents[::-1]] = of_document[::-1]  # the first document of an individual decides
     conflict = np.flatnonzero(units[documents] != of_document)
@@ -170,7 +163,7 @@ def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
     from reticent import _rust
 
     ids = corpus.scan()
-    _, owners = _sorted_codes(ids.column("individual_id"))
+    _, owners = sorted_codes(ids.column("individual_id"))
     # Under a name of its own: the hash of an id that is also an individual's has decided that one's side.
     names = pc.binary_join_element_wise("fresh", ids.column("doc_id").combine_chunks().cast(pa.string()), "\n")
     num_documents = np.bincount(owners)

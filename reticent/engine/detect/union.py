@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.engine.columns import sorted_codes
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
@@ -270,11 +271,11 @@ def _united(
     """
     found = pa.concat_tables(parts)
     document, start, end = (found.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
-    labels, rank_of_label = _ranked(found.column("label"))
-    detectors, rank_of_name = _ranked(pa.array(names, pa.string()))
+    labels, rank_of_label = sorted_codes(found.column("label"))
+    detectors, rank_of_name = sorted_codes(pa.array(names, pa.string()))
     rank_of_detector = np.repeat(rank_of_name, [part.num_rows for part in parts])
     major = document << 32 | start
-    minor = end << 32 | rank_of_label << 8 | rank_of_detector
+    minor = end << 32 | rank_of_label.astype(np.int64) << 8 | rank_of_detector
     order = _order(major, minor)
     if not keep.all():
         order = order[keep[document[order]]]
@@ -295,16 +296,6 @@ def _united(
         },
         schema=SPANS,
     )
-
-
-def _ranked(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """The distinct values in their order, and the rank (int64) of each."""
-    encoded = (values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order.to_numpy()] = np.arange(len(order))
-    codes = encoded.indices.to_numpy() if len(encoded) else np.empty(0, dtype=np.int64)
-    return encoded.dictionary.take(order), ranks[codes]
 
 
 def _order(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
