@@ -37,8 +37,8 @@ __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
 
 
-#: Documents in a batch of `Corpus.for_each_batch`: about a mebibyte of text.
-BATCH_ROWS = 256
+#: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
+BATCH_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

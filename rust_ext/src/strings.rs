@@ -1,10 +1,15 @@
 //! Strings: many strings in one allocation.
 
+/// Bits of an end that are kept for every string; few in tests, so that these come past them.
+const LOW_BITS: u32 = if cfg!(test) { 6 } else { 32 };
+
 #[derive(Clone, Default)]
 pub struct Strings {
     bytes: String,
-    /// String `i` is `bytes[ends[i - 1]..ends[i]]`.
-    ends: Vec<u64>,
+    /// The low bits of where each string ends; it begins where the one before it ends.
+    ends: Vec<u32>,
+    /// The first string that ends at `1 << LOW_BITS` or beyond, at twice that, and so on.
+    wraps: Vec<usize>,
 }
 
 impl Strings {
@@ -13,7 +18,7 @@ impl Strings {
     }
 
     pub fn with_capacity(num: usize, num_bytes: usize) -> Self {
-        Self { bytes: String::with_capacity(num_bytes), ends: Vec::with_capacity(num) }
+        Self { bytes: String::with_capacity(num_bytes), ends: Vec::with_capacity(num), wraps: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -26,13 +31,25 @@ impl Strings {
 
     pub fn push(&mut self, string: &str) {
         self.bytes.push_str(string);
-        self.ends.push(self.bytes.len() as u64);
+        let end = self.bytes.len() as u64;
+        self.wraps.resize((end >> LOW_BITS) as usize, self.ends.len());
+        self.ends.push((end & ((1 << LOW_BITS) - 1)) as u32);
+    }
+
+    /// Where a string begins: the end of the one before it.
+    #[inline]
+    fn start(&self, number: usize) -> usize {
+        let Some(before) = number.checked_sub(1) else { return 0 };
+        let above = match &self.wraps[..] {
+            [] => 0,
+            wraps => wraps.partition_point(|&first| first <= before) as u64,
+        };
+        (above << LOW_BITS | u64::from(self.ends[before])) as usize
     }
 
     #[inline]
     pub fn get(&self, number: usize) -> &str {
-        let start = if number == 0 { 0 } else { self.ends[number - 1] as usize };
-        &self.bytes[start..self.ends[number] as usize]
+        &self.bytes[self.start(number)..self.start(number + 1)]
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &str> {
@@ -40,13 +57,12 @@ impl Strings {
     }
 
     pub fn num_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * 8
+        self.bytes.capacity() + self.ends.capacity() * 4
     }
 
     /// The strings from a number on, one after the other.
     pub fn starting_at(&self, number: usize) -> &str {
-        let start = if number == 0 { 0 } else { self.ends[number - 1] as usize };
-        &self.bytes[start..]
+        &self.bytes[self.start(number)..]
     }
 
     /// All strings one after the other.
@@ -76,5 +92,19 @@ impl<'a> FromIterator<&'a str> for Strings {
             all.push(string);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_found_wherever_they_end() {
+        let expected: Vec<String> = (0..500).map(|number| "é".repeat(number * 7 % 90)).collect();
+        let strings: Strings = expected.iter().map(String::as_str).collect();
+        assert!(strings.wraps.len() > 500, "ends are past the low bits");
+        assert!(strings.iter().eq(expected.iter().map(String::as_str)));
+        assert_eq!(strings.starting_at(498), expected[498..].concat());
     }
 }
