@@ -101,6 +101,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # of other packages: they would see the job
     os.umask(0o077)
+    gc.set_threshold(20_000)  # by 700, what is imported is searched for garbage again and again: an eighth of a start
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)

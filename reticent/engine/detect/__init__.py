@@ -1,18 +1,23 @@
 """Direct identifiers: detectors, each behind one small interface, and the union of what they find.
 
-`detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus.
+`detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus. The union is loaded on
+first use: every command checks the names of detectors, and few run any.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from reticent.engine.detect.choose import DETECTORS, check_options, make_detectors, option_files
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
-from reticent.engine.detect.union import QUARANTINE, detect_spans, quarantined_rows
+from reticent.engine.detect.quarantine import quarantined_rows
+
+if TYPE_CHECKING:
+    from reticent.engine.detect.union import detect_spans
 
 __all__ = [
     "BATCH_SPANS",
     "DETECTORS",
-    "QUARANTINE",
     "Detector",
     "check_options",
     "detect_spans",
@@ -21,3 +26,11 @@ __all__ = [
     "quarantined_rows",
     "spans_batch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "detect_spans":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from reticent.engine.detect.union import detect_spans
+
+    return detect_spans

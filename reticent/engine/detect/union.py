@@ -23,26 +23,18 @@ from reticent.engine.columns import sorted_codes
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
+from reticent.engine.detect.quarantine import write_quarantine
 from reticent.engine.schema import SPANS
 from reticent.engine.threads import overlapped, read_ahead
-from reticent.errors import ArtifactError, CorpusError, PolicyError, ReticentError
+from reticent.errors import CorpusError, PolicyError, ReticentError
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
 
-__all__ = ["QUARANTINE", "OnError", "detect_spans", "quarantined_rows"]
+__all__ = ["OnError", "detect_spans"]
 
 OnError = Literal["stop", "quarantine"]
 
-#: One row a document and detector that failed on it; ``row`` counts the documents of the corpus from 1.
-QUARANTINE: Final = pa.schema(
-    [
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("doc_id", pa.string(), nullable=False),
-        pa.field("detector", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-    ]
-)
 #: What a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).
 Detected = tuple[pa.Table, dict[int, str]]
 #: Detectors of ours, whose offsets are characters of the text by construction and by test.
@@ -66,7 +58,7 @@ def detect_spans(
     ----------
     on_error : {"stop", "quarantine"}
         What a document does that a detector fails on: it stops the run, or it is listed in
-        ``folder/quarantine.parquet`` (`QUARANTINE`; secret) and has no span.
+        ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.quarantine`; secret) and has no span.
 
     Returns
     -------
@@ -101,7 +93,7 @@ def detect_spans(
         if written:
             union.counts["spans"] += written.result()
     if on_error == "quarantine":
-        pq.write_table(pa.Table.from_pylist(union.quarantine, schema=QUARANTINE), Path(folder) / "quarantine.parquet")
+        write_quarantine(union.quarantine, folder)
     return union.counts
 
 
@@ -109,24 +101,6 @@ def _write(writer: pq.ParquetWriter, unite: Callable[[], pa.Table]) -> int:
     spans = unite()
     writer.write_table(spans)
     return spans.num_rows
-
-
-def quarantined_rows(folder: Path | str) -> np.ndarray:
-    """Return the documents (int64, ascending, from 0) that the folder's ``quarantine.parquet`` lists; none without it.
-
-    Raises
-    ------
-    ArtifactError
-        It is there, and not a readable table of this version.
-    """
-    path = Path(folder) / "quarantine.parquet"
-    if not path.exists():
-        return np.empty(0, dtype=np.int64)
-    try:
-        rows = pq.read_table(path, schema=QUARANTINE).column("row").to_numpy()
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{path}: not a readable list of documents ({type(error).__name__})") from None
-    return np.unique(rows) - 1
 
 
 @dataclass(slots=True)
