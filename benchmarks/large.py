@@ -42,9 +42,9 @@ def generate(folder: Path, documents: int) -> dict[str, Any]:
     """Write about so many documents as Parquet files of 200,000; returns documents, bytes of text and on the disk."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     from reticent import _rust
+    from reticent.engine.formats import document_writer
 
     folder.mkdir(parents=True)
     individuals = max(int(documents / DOCUMENTS_EACH), 1)
@@ -66,7 +66,7 @@ def generate(folder: Path, documents: int) -> dict[str, Any]:
                 )
             ).select(["doc_id", "individual_id", "text"])
             path = folder / f"part-{first // INDIVIDUALS_PER_PART:05d}.parquet"
-            writer = writer or pq.ParquetWriter(path, batch.schema, compression="zstd")
+            writer = writer or document_writer(path, batch.schema)
             writer.write_batch(batch)
             counts["documents"] += batch.num_rows
             counts["num_bytes"] += pc.sum(pc.binary_length(batch.column("text"))).as_py()

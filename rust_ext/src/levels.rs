@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::Level;
+use crate::joined::{Joined, Joining, Partition};
 use crate::packing::Number;
 use crate::spool::{Reader, Spool, Store};
 
@@ -179,36 +180,11 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
         }
         orders.push(order);
     }
-    let (mut level, mut support_of_subset) = (Level::new(store), Spool::new(store));
-    let mut weights = Vec::new();
-    // Results by share, then partition; ranks count from the first kept pair of the partition.
-    let mut results: Vec<Vec<Reader<u32>>> = orders.iter().map(|_| Vec::new()).collect();
-    let mut first_rank = Vec::new();
-    let wave = rayon::current_num_threads() * 4;
-    let mut lists = lists.into_iter().enumerate();
-    loop {
-        let some: Vec<_> = lists.by_ref().take(wave).collect();
-        if some.is_empty() {
-            break;
-        }
-        let done: Vec<Partition> = some
-            .into_par_iter()
-            .with_max_len(1)
-            .map(|(number, lists)| Tables::default().count_partition(lists, plan, number, settings, store))
-            .collect::<Result<_>>()?;
-        for partition in done {
-            first_rank.push(weights.len() as u32);
-            level.extend(&partition.keys, &partition.support)?;
-            support_of_subset.extend(&partition.support_of_subset)?;
-            weights.extend(partition.weights);
-            if weights.len() > u32::MAX as usize {
-                return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
-            }
-            for (results, result) in results.iter_mut().zip(partition.results) {
-                results.push(result.into_reader());
-            }
-        }
-    }
+    let joining = Joining::new(orders.len(), store);
+    lists.into_iter().enumerate().par_bridge().try_for_each(|(number, lists)| {
+        joining.add(number, Tables::default().count_partition(lists, plan, number, settings, store)?)
+    })?;
+    let Joined { level, support_of_subset, weights, results, first_rank, .. } = joining.into_joined();
     let streams = if next {
         orders
             .into_par_iter()
@@ -286,17 +262,6 @@ impl<E: Entry> Default for Tables<E> {
             ranks: Vec::new(),
         }
     }
-}
-
-struct Partition {
-    keys: Vec<u64>,
-    support: Vec<u32>,
-    /// Support in the subset, if there is one.
-    support_of_subset: Vec<u32>,
-    /// Occurrences of each kept pair.
-    weights: Vec<u32>,
-    /// By share: rank + 1 of each pair in order, or 0.
-    results: Vec<Spool<u32>>,
 }
 
 impl<E: Entry> Tables<E> {
@@ -575,8 +540,8 @@ mod tests {
             let names: Vec<u32> = (0..num_ids as u32).map(|id| 3 * id + 1).collect();
             for (narrow, min_support) in [(true, 1), (false, 2), (true, 3)] {
                 let small = Store::limited(16 << 10, &folder).unwrap();
-                let packing = [true, false].map(|has_holes| (packing_store(has_holes), num_ids >= 3_000));
-                for (store, spills) in [(Store::in_memory(), false), (small, true)].into_iter().chain(packing) {
+                let packing = (packing_store(), num_ids >= 3_000);
+                for (store, spills) in [(Store::in_memory(), false), (small, true), packing] {
                     let mut plan = Plan::new(&weights, names.clone(), usize::MAX);
                     assert!(plan.narrow);
                     plan.narrow = narrow;

@@ -4,25 +4,24 @@
 //! system gives their blocks back, and nobody finds them.
 //!
 //! What the system's cache is likely to hold is not worth packing: it costs a third more time, and half the bytes.
-//! Packed pages differ in length, those of one spool by little. A place that was freed is used again for a page that is not
-//! much shorter, which the system has in its cache still. More places than a share of the files become holes, whose blocks
-//! it no longer holds; where the system has no holes, they wait for a page that fits.
+//! Packed pages differ in length, those of one spool by little. A place that was freed is used again, for any pages that fit
+//! there; the files become no shorter. (Holes would give blocks back sooner, but a disk may take long to discard these:
+//! a third of the time of the largest corpora.)
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::packing::{Number, Packing, bytes_of, bytes_of_mut};
+use crate::places::Places;
 
-/// While a file is written or a hole is made in it, the system lets nobody else write to it.
+/// While a file is written, the system lets nobody else write to it.
 const NUM_FILES: usize = 8;
 
-/// Places begin and end where blocks of the disk do: a hole gives back whole ones.
+/// Places begin and end where blocks of the disk do: the system reads no part of one to write the rest.
 const BLOCK_BYTES: usize = 4 << 10;
 
 /// Where a page stands in which file, and how.
@@ -35,10 +34,8 @@ pub struct Place {
 }
 
 pub struct Spill {
-    files: [File; NUM_FILES],
-    /// Whether the system has holes, as far as is known.
-    has_holes: AtomicBool,
-    /// Pages are packed while the files hold so many bytes.
+    files: Vec<File>,
+    /// Pages are packed while so many bytes of the files are in use.
     pack_from: u64,
     state: Mutex<State>,
 }
@@ -48,18 +45,15 @@ struct State {
     /// Where each file ends, and the one that is made longer next.
     ends: [u64; NUM_FILES],
     next: usize,
-    /// Bytes the files hold, and the most they ever did.
-    held: u64,
-    most: u64,
-    /// Length, file and start of places that were freed and made no hole, and their bytes.
-    free: BTreeSet<(usize, usize, u64)>,
-    idle: u64,
+    free: Places,
 }
 
-/// Of the bytes that the files hold, the share up to which a freed place waits for a page; and of a place, what may be left
-/// over.
-const IDLE_SHARE: u64 = 8;
-const SLACK_SHARE: usize = 4;
+impl State {
+    /// Bytes that the files have room for.
+    fn num_bytes(&self) -> u64 {
+        self.ends.iter().sum()
+    }
+}
 
 thread_local! {
     /// One packed page: it is not worth a page of the store, which others wait for.
@@ -79,13 +73,11 @@ fn with_room<R>(num_bytes: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
 
 impl Spill {
     pub fn new(folder: &Path, pack_from: u64) -> io::Result<Self> {
-        let has_holes = cfg!(target_os = "linux").into();
         let files = (0..NUM_FILES).map(|_| nameless_file(folder)).collect::<io::Result<Vec<_>>>()?;
-        // What stands next to a page is another spool's, or a hole: the system reads what it is asked for and no more.
+        // What stands next to a page is another spool's, or nobody's: the system reads what it is asked for and no more.
         #[cfg(target_os = "linux")]
         files.iter().for_each(|file| advise(file, 0, 0, libc::POSIX_FADV_RANDOM));
-        let files = files.try_into().map_err(|_| io::Error::other("files of a spill"))?;
-        Ok(Self { files, has_holes, pack_from, state: Mutex::default() })
+        Ok(Self { files, pack_from, state: Mutex::default() })
     }
 
     /// Have a page in the system's cache soon; a hint.
@@ -96,9 +88,9 @@ impl Spill {
         let _ = place;
     }
 
-    /// The most bytes the files held at once.
-    pub fn most_bytes(&self) -> u64 {
-        self.state().most
+    /// Bytes of the disk, which become no fewer.
+    pub fn num_bytes(&self) -> u64 {
+        self.state().num_bytes()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -108,7 +100,10 @@ impl Spill {
     /// Write a page.
     pub fn write<T: Number>(&self, numbers: &[T]) -> io::Result<Place> {
         let num_bytes = size_of_val(numbers);
-        let is_many = self.state().held >= self.pack_from;
+        let is_many = {
+            let state = self.state();
+            state.num_bytes() - state.free.num_bytes() >= self.pack_from
+        };
         let packing = is_many.then(|| Packing::of(numbers)).flatten().map(|packing| {
             let num_bytes = packing.num_bytes(numbers.len()).next_multiple_of(BLOCK_BYTES);
             (packing, num_bytes)
@@ -124,7 +119,8 @@ impl Spill {
     }
 
     fn write_bytes(&self, bytes: &[u8], packing: Option<Packing>) -> io::Result<Place> {
-        let (num_bytes, file, start) = self.take(bytes.len().next_multiple_of(BLOCK_BYTES));
+        let num_bytes = bytes.len().next_multiple_of(BLOCK_BYTES);
+        let (file, start) = self.take(num_bytes as u64);
         let place = Place { file, start, num_bytes, packing };
         match self.files[file].write_all_at(bytes, start) {
             Ok(()) => Ok(place),
@@ -135,23 +131,15 @@ impl Spill {
         }
     }
 
-    /// Length, file and start of a place of at least so many bytes.
-    fn take(&self, num_bytes: usize) -> (usize, usize, u64) {
+    /// File and start of a place of so many bytes.
+    fn take(&self, num_bytes: u64) -> (usize, u64) {
         let mut state = self.state();
-        let fitting = state.free.range((num_bytes, 0, 0)..).next().copied();
-        if let Some(place) = fitting.filter(|place| !self.has_holes() || place.0 <= num_bytes + num_bytes / SLACK_SHARE)
-        {
-            state.free.remove(&place);
-            state.idle -= place.0 as u64;
-            return place;
-        }
-        let file = state.next;
-        let start = state.ends[file];
-        state.ends[file] += num_bytes as u64;
-        state.next = (file + 1) % NUM_FILES;
-        state.held += num_bytes as u64;
-        state.most = state.most.max(state.held);
-        (num_bytes, file, start)
+        state.free.take(num_bytes).unwrap_or_else(|| {
+            let file = state.next;
+            state.next = (file + 1) % NUM_FILES;
+            state.ends[file] += num_bytes;
+            (file, state.ends[file] - num_bytes)
+        })
     }
 
     /// Read a page's numbers from `from` on.
@@ -170,43 +158,7 @@ impl Spill {
     }
 
     pub fn free(&self, place: Place) {
-        let num_bytes = place.num_bytes as u64;
-        // What is not packed has one length, and waits for the next.
-        let is_wanted =
-            |state: &State| state.held < self.pack_from || state.idle + num_bytes <= state.held / IDLE_SHARE;
-        let is_hole = self.has_holes() && !is_wanted(&self.state()) && self.make_hole(&place);
-        let mut state = self.state();
-        if is_hole {
-            state.held -= num_bytes;
-        } else {
-            state.free.insert((place.num_bytes, place.file, place.start));
-            state.idle += num_bytes;
-        }
-    }
-
-    fn has_holes(&self) -> bool {
-        self.has_holes.load(Ordering::Relaxed)
-    }
-
-    /// Give the blocks of a place back, where the system does that.
-    fn make_hole(&self, place: &Place) -> bool {
-        #[cfg(target_os = "linux")]
-        {
-            use std::os::fd::AsRawFd;
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            let file = self.files[place.file].as_raw_fd();
-            // SAFETY: a system call on a file that is open; a file system without holes refuses it.
-            let done = unsafe { libc::fallocate(file, mode, place.start as _, place.num_bytes as _) };
-            if done != 0 && io::Error::last_os_error().kind() == io::ErrorKind::Unsupported {
-                self.has_holes.store(false, Ordering::Relaxed);
-            }
-            done == 0
-        }
-        #[cfg(not(target_os = "linux"))]
-        {
-            let _ = place;
-            false
-        }
+        self.state().free.add(place.file, place.start, place.num_bytes as u64);
     }
 }
 
@@ -254,17 +206,9 @@ pub mod tests {
     use crate::packing::tests::{draws, numbers};
 
     impl Spill {
-        pub fn without_holes(folder: &Path) -> Self {
-            Self { has_holes: false.into(), ..Self::new(folder, 0).unwrap() }
-        }
-
         /// Bytes of the files that no page needs.
-        pub fn idle_bytes(&self) -> u64 {
-            self.state().free.iter().map(|place| place.0 as u64).sum()
-        }
-
-        pub fn held_bytes(&self) -> u64 {
-            self.state().held
+        pub fn free_bytes(&self) -> u64 {
+            self.state().free.num_bytes()
         }
     }
 
@@ -279,11 +223,8 @@ pub mod tests {
             let page: Vec<T> = numbers(bits, 0, len);
             let place = spill.write(&page).unwrap();
             assert_eq!(place.start % BLOCK_BYTES as u64 + (place.num_bytes % BLOCK_BYTES) as u64, 0);
-            // A place that was used before may be longer than its page.
             let needed = (len * bits.max(1) as usize).div_ceil(8).next_multiple_of(BLOCK_BYTES);
-            let needed = if bits > 57 { PAGE_BYTES } else { needed };
-            assert!(place.num_bytes >= needed);
-            assert!(!spill.has_holes() || place.num_bytes <= needed + needed / SLACK_SHARE);
+            assert_eq!(place.num_bytes, if bits > 57 { PAGE_BYTES } else { needed });
             kept.push((page, place));
             for (page, place) in &kept {
                 for _ in 0..4 {
@@ -297,42 +238,32 @@ pub mod tests {
                 spill.free(kept.swap_remove(draw() as usize % kept.len()).1);
             }
             let used: u64 = kept.iter().map(|page| page.1.num_bytes as u64).sum();
-            assert_eq!(spill.held_bytes(), used + spill.idle_bytes());
-            assert_eq!(spill.idle_bytes(), spill.state().idle);
-            assert!(!spill.has_holes() || spill.idle_bytes() <= spill.held_bytes() / IDLE_SHARE + PAGE_BYTES as u64);
+            assert_eq!(spill.num_bytes(), used + spill.free_bytes());
         }
         kept.into_iter().for_each(|page| spill.free(page.1));
-        assert_eq!(spill.held_bytes(), spill.idle_bytes());
-        assert!(spill.most_bytes() <= 12 * PAGE_BYTES as u64);
+        assert_eq!(spill.num_bytes(), spill.free_bytes());
+        assert!(spill.num_bytes() <= 12 * PAGE_BYTES as u64);
     }
 
     #[test]
-    fn pages_of_every_width_come_back_with_holes_and_without() {
-        let folder = std::env::temp_dir();
-        for spill in [Spill::new(&folder, 0).unwrap(), Spill::without_holes(&folder)] {
-            check::<u8>(&spill);
-            check::<u16>(&spill);
-            check::<u32>(&spill);
-            check::<u64>(&spill);
-            assert!(spill.has_holes() || spill.idle_bytes() == spill.state().ends.iter().sum::<u64>());
-            for file in spill.files.iter().filter(|_| spill.idle_bytes() == 0) {
-                let mut zeros = vec![1; file.metadata().unwrap().len() as usize];
-                file.read_exact_at(&mut zeros, 0).unwrap();
-                assert!(zeros.iter().all(|&byte| byte == 0));
-            }
-        }
+    fn pages_of_every_width_come_back() {
+        let spill = Spill::new(&std::env::temp_dir(), 0).unwrap();
+        check::<u8>(&spill);
+        check::<u16>(&spill);
+        check::<u32>(&spill);
+        check::<u64>(&spill);
     }
 
     #[test]
     fn a_page_that_cannot_be_written_takes_no_place() {
         let path = std::env::temp_dir().join(format!("reticent-spill-test-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
-        let files = [(); NUM_FILES].map(|()| File::open(&path).unwrap()); // to read only
+        let files = (0..NUM_FILES).map(|_| File::open(&path).unwrap()).collect(); // to read only
         std::fs::remove_file(&path).unwrap();
-        let spill = Spill { files, has_holes: true.into(), pack_from: 0, state: Mutex::default() };
+        let spill = Spill { files, pack_from: 0, state: Mutex::default() };
         for bits in [20, 32] {
             assert!(spill.write::<u32>(&numbers(bits, 0, 8 << 10)).is_err());
-            assert_eq!(spill.held_bytes(), spill.idle_bytes());
+            assert_eq!(spill.num_bytes(), spill.free_bytes());
         }
     }
 

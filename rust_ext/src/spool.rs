@@ -28,8 +28,8 @@ unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
 const SLAB_BYTES: usize = 2 << 20;
-/// While a page is read from the disk, the one so many pages after the next is asked for.
-const AHEAD: usize = 2;
+/// While a page is read from the disk, the one so many pages later is asked for.
+const AHEAD: usize = 3;
 
 /// Where the pages of many spools live.
 pub struct Store {
@@ -69,9 +69,14 @@ impl Store {
         self.page_words * 8
     }
 
+    /// Whether pages go to disk at some point.
+    pub fn has_limit(&self) -> bool {
+        self.spill.is_some()
+    }
+
     /// The most bytes that were on disk at once.
     pub fn spilled_bytes(&self) -> u64 {
-        self.spill.as_ref().map_or(0, Spill::most_bytes)
+        self.spill.as_ref().map_or(0, Spill::num_bytes)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -105,7 +110,7 @@ impl Store {
     pub fn release_idle(&self) {
         let mut state = self.state();
         state.idle.sort_unstable_by_key(|block| block.start);
-        for run in state.idle.chunk_by(|a, b| bytes_of(a).as_ptr_range().end == b.start.as_ptr().cast()) {
+        for run in state.idle.chunk_by(|a, b| numbers_of::<u8>(a).as_ptr_range().end == b.start.as_ptr().cast()) {
             // SAFETY: blocks without a holder, and a page is written before it is read.
             unsafe { forget(run[0].start.as_ptr().cast(), run.len() * self.page_bytes()) };
         }
@@ -139,14 +144,9 @@ impl Store {
     }
 }
 
-fn bytes_of(block: &Block) -> &[u8] {
-    // SAFETY: the block's words, of which this is the holder.
-    unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8) }
-}
-
 #[inline(always)]
 fn numbers_of<T: Number>(block: &Block) -> &[T] {
-    // SAFETY: u64 is aligned for every `Number`, and any bits are valid.
+    // SAFETY: the block's words, of which this is the holder; u64 is aligned for every `Number`, and any bits are valid.
     unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
@@ -197,8 +197,13 @@ impl<T: Number> Spool<T> {
         }
     }
 
+    /// In memory.
     pub fn from_slice(numbers: &[T]) -> Result<Self> {
-        let mut spool = Self::new(&Store::in_memory());
+        Self::from_numbers(numbers, &Store::in_memory())
+    }
+
+    pub fn from_numbers(numbers: &[T], store: &Arc<Store>) -> Result<Self> {
+        let mut spool = Self::new(store);
         spool.extend(numbers)?;
         Ok(spool)
     }
@@ -279,6 +284,10 @@ impl<T: Number> Spool<T> {
         while at < end {
             let (number, from) = (at / page_len, at % page_len);
             let count = (page_len - from).min(end - at);
+            if let (0, Some(next)) = (from, self.sealed.get(number + AHEAD)) {
+                // Who reads a page from its beginning will want the next ones, and reads them in small pieces.
+                self.store.fetch(&next.lock().unwrap_or_else(PoisonError::into_inner).page);
+            }
             match self.sealed.get(number) {
                 Some(sealed) => {
                     let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,7 +404,7 @@ impl<T: Number> Reader<T> {
             (self.at, self.len) = (0, 0);
             return Ok(false);
         };
-        if let Some((next, _)) = self.pages.iter().nth_back(AHEAD) {
+        if let Some((next, _)) = self.pages.iter().nth_back(AHEAD - 1) {
             self.store.fetch(next);
         }
         match page {
@@ -440,10 +449,8 @@ pub mod tests {
     use super::*;
 
     /// A store with pages so large that packing them saves blocks of the disk, few of them in memory.
-    pub fn packing_store(has_holes: bool) -> Arc<Store> {
-        let folder = std::env::temp_dir();
-        let spill = if has_holes { Spill::new(&folder, 0).unwrap() } else { Spill::without_holes(&folder) };
-        Arc::new(Store::new(32 << 10, 2, Some(spill)))
+    pub fn packing_store() -> Arc<Store> {
+        Arc::new(Store::new(32 << 10, 2, Some(Spill::new(&std::env::temp_dir(), 0).unwrap())))
     }
 
     fn check(store: &Arc<Store>) {
@@ -474,12 +481,12 @@ pub mod tests {
     fn spools_give_back_what_they_were_given() {
         check(&Store::in_memory());
         let small = Store::limited(32 << 10, &std::env::temp_dir()).unwrap();
-        for store in [small, packing_store(true), packing_store(false)] {
+        for store in [small, packing_store()] {
             check(&store);
             assert!(store.spilled_bytes() > 0);
             assert_eq!(store.state().num_pages, 0);
             let spill = store.spill().unwrap();
-            assert_eq!(spill.held_bytes(), spill.idle_bytes());
+            assert_eq!(spill.num_bytes(), spill.free_bytes());
             store.release_idle();
             check(&store);
         }

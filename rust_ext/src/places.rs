@@ -1,0 +1,128 @@
+//! Places: stretches of files that nobody uses, to be used again.
+//!
+//! Neighbours become one place; of a place that is too long, what is left over stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub struct Places {
+    /// Length, file and start.
+    by_length: BTreeSet<(u64, usize, u64)>,
+    /// File and start to length.
+    by_start: BTreeMap<(usize, u64), u64>,
+    num_bytes: u64,
+}
+
+impl Places {
+    pub fn num_bytes(&self) -> u64 {
+        self.num_bytes
+    }
+
+    /// Add a place that is not empty, and no part of which is there.
+    pub fn add(&mut self, file: usize, mut start: u64, mut length: u64) {
+        let before = self.by_start.range(..(file, start)).next_back().map(|(&place, &length)| (place, length));
+        if let Some(((_, first), old)) = before.filter(|&((of, first), old)| of == file && first + old == start) {
+            self.remove(file, first, old);
+            (start, length) = (first, length + old);
+        }
+        if let Some(&old) = self.by_start.get(&(file, start + length)) {
+            self.remove(file, start + length, old);
+            length += old;
+        }
+        self.insert(file, start, length);
+    }
+
+    /// File and start of so many bytes, from the shortest place that has them.
+    pub fn take(&mut self, length: u64) -> Option<(usize, u64)> {
+        let &(found, file, start) = self.by_length.range((length, 0, 0)..).next()?;
+        self.remove(file, start, found);
+        if found > length {
+            self.insert(file, start + length, found - length);
+        }
+        Some((file, start))
+    }
+
+    /// File, start and length of the longest place.
+    pub fn take_longest(&mut self) -> Option<(usize, u64, u64)> {
+        let &(length, file, start) = self.by_length.last()?;
+        self.remove(file, start, length);
+        Some((file, start, length))
+    }
+
+    fn insert(&mut self, file: usize, start: u64, length: u64) {
+        self.by_length.insert((length, file, start));
+        self.by_start.insert((file, start), length);
+        self.num_bytes += length;
+    }
+
+    fn remove(&mut self, file: usize, start: u64, length: u64) {
+        self.by_length.remove(&(length, file, start));
+        self.by_start.remove(&(file, start));
+        self.num_bytes -= length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packing::tests::draws;
+
+    const FILES: usize = 3;
+    const LEN: usize = 64;
+
+    /// Lengths of the stretches that are free, with file and start.
+    fn stretches(is_free: &[[bool; LEN]; FILES]) -> Vec<(u64, usize, u64)> {
+        let mut found = Vec::new();
+        for (file, free) in is_free.iter().enumerate() {
+            let mut start = 0;
+            for same in free.chunk_by(|a, b| a == b) {
+                if same[0] {
+                    found.push((same.len() as u64, file, start));
+                }
+                start += same.len() as u64;
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn places_are_the_stretches_of_a_map_of_bytes() {
+        let mut places = Places::default();
+        let mut is_free = [[false; LEN]; FILES];
+        let mut used: Vec<(usize, u64, u64)> = Vec::new();
+        let mut draw = draws(3);
+        for file in 0..FILES {
+            for start in (0..LEN as u64).step_by(4) {
+                used.push((file, start, 4));
+            }
+        }
+        for turn in 0..20_000 {
+            let length = 1 + draw() % 9;
+            if draw().is_multiple_of(2) && !used.is_empty() {
+                let (file, start, length) = used.swap_remove(draw() as usize % used.len());
+                is_free[file][start as usize..][..length as usize].fill(true);
+                places.add(file, start, length);
+            } else if turn % 50 == 0 {
+                let expected = stretches(&is_free).pop();
+                let found = places.take_longest();
+                assert_eq!(found.map(|(file, start, length)| (length, file, start)), expected);
+                if let Some((file, start, length)) = found {
+                    is_free[file][start as usize..][..length as usize].fill(false);
+                    used.push((file, start, length));
+                }
+            } else {
+                let expected = stretches(&is_free).into_iter().find(|place| place.0 >= length);
+                let found = places.take(length);
+                assert_eq!(found, expected.map(|(_, file, start)| (file, start)));
+                if let Some((file, start)) = found {
+                    is_free[file][start as usize..][..length as usize].fill(false);
+                    used.push((file, start, length));
+                }
+            }
+            let expected = stretches(&is_free);
+            assert_eq!(places.num_bytes(), expected.iter().map(|place| place.0).sum::<u64>());
+            assert!(places.by_length.iter().copied().eq(expected));
+        }
+    }
+}
