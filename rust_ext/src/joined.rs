@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::index::Level;
+use crate::packing::Number;
 use crate::spool::{Reader, Spool, Store};
 
 /// What was counted of one partition.
@@ -22,42 +23,53 @@ pub struct Partition {
     pub results: Vec<Spool<u32>>,
 }
 
-/// The same, on pages.
+/// Partitions on pages of the store, in the order they came: with an open page each, many would be too many.
 struct LaidBy {
     keys: Spool<u64>,
     support: Spool<u32>,
     support_of_subset: Spool<u32>,
     weights: Spool<u32>,
-    results: Vec<Spool<u32>>,
-}
-
-impl Partition {
-    fn lay_by(self, store: &Arc<Store>) -> Result<LaidBy> {
-        Ok(LaidBy {
-            keys: Spool::from_numbers(&self.keys, store)?,
-            support: Spool::from_numbers(&self.support, store)?,
-            support_of_subset: Spool::from_numbers(&self.support_of_subset, store)?,
-            weights: Spool::from_numbers(&self.weights, store)?,
-            results: self.results,
-        })
-    }
 }
 
 impl LaidBy {
-    fn take_up(self) -> Result<Partition> {
+    fn new(store: &Arc<Store>) -> Self {
+        let numbers = || Spool::new(store);
+        Self { keys: Spool::new(store), support: numbers(), support_of_subset: numbers(), weights: numbers() }
+    }
+
+    fn ends(&self) -> [usize; 4] {
+        [self.keys.len(), self.support.len(), self.support_of_subset.len(), self.weights.len()]
+    }
+
+    fn add(&mut self, partition: Partition) -> Result<Waiting> {
+        let starts = self.ends();
+        self.keys.extend(&partition.keys)?;
+        self.support.extend(&partition.support)?;
+        self.support_of_subset.extend(&partition.support_of_subset)?;
+        self.weights.extend(&partition.weights)?;
+        Ok(Waiting::LaidBy { starts, ends: self.ends(), results: partition.results })
+    }
+
+    fn take_up(&self, starts: [usize; 4], ends: [usize; 4], results: Vec<Spool<u32>>) -> Result<Partition> {
+        fn read<T: Number>(spool: &Spool<T>, start: usize, end: usize) -> Result<Vec<T>> {
+            let mut numbers = Vec::with_capacity(end - start);
+            spool.read(start, end - start, &mut numbers, true)?;
+            Ok(numbers)
+        }
         Ok(Partition {
-            keys: self.keys.to_vec()?,
-            support: self.support.to_vec()?,
-            support_of_subset: self.support_of_subset.to_vec()?,
-            weights: self.weights.to_vec()?,
-            results: self.results,
+            keys: read(&self.keys, starts[0], ends[0])?,
+            support: read(&self.support, starts[1], ends[1])?,
+            support_of_subset: read(&self.support_of_subset, starts[2], ends[2])?,
+            weights: read(&self.weights, starts[3], ends[3])?,
+            results,
         })
     }
 }
 
+/// A partition that was counted before one that comes before it.
 enum Waiting {
     Here(Partition),
-    LaidBy(LaidBy),
+    LaidBy { starts: [usize; 4], ends: [usize; 4], results: Vec<Spool<u32>> },
 }
 
 pub struct Joined {
@@ -67,8 +79,8 @@ pub struct Joined {
     /// By share, then partition; ranks count from the first kept pair of the partition, which is this one of the level.
     pub results: Vec<Vec<Reader<u32>>>,
     pub first_rank: Vec<u32>,
-    /// Partitions that were counted before one that comes before them.
     waiting: BTreeMap<usize, Waiting>,
+    laid_by: LaidBy,
 }
 
 impl Joined {
@@ -80,31 +92,41 @@ impl Joined {
             results: (0..num_shares).map(|_| Vec::new()).collect(),
             first_rank: Vec::new(),
             waiting: BTreeMap::new(),
+            laid_by: LaidBy::new(store),
         }
     }
 
-    /// The partition that is next.
-    fn next(&self) -> usize {
-        self.first_rank.len()
-    }
-
-    /// Take the partitions that wait while each is the next one.
-    fn go_on(&mut self) -> Result<()> {
-        while let Some(waiting) = self.waiting.remove(&self.next()) {
+    fn add(&mut self, number: usize, partition: Partition, store: &Arc<Store>) -> Result<()> {
+        if number != self.first_rank.len() {
+            let waiting = if store.has_limit() { self.laid_by.add(partition)? } else { Waiting::Here(partition) };
+            self.waiting.insert(number, waiting);
+            return Ok(());
+        }
+        self.append(partition)?;
+        while let Some(waiting) = self.waiting.remove(&self.first_rank.len()) {
             let partition = match waiting {
                 Waiting::Here(partition) => partition,
-                Waiting::LaidBy(partition) => partition.take_up()?,
+                Waiting::LaidBy { starts, ends, results } => self.laid_by.take_up(starts, ends, results)?,
             };
-            self.first_rank.push(self.weights.len() as u32);
-            self.level.extend(&partition.keys, &partition.support)?;
-            self.support_of_subset.extend(&partition.support_of_subset)?;
-            self.weights.extend(partition.weights);
-            if self.weights.len() > u32::MAX as usize {
-                return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
-            }
-            for (results, result) in self.results.iter_mut().zip(partition.results) {
-                results.push(result.into_reader());
-            }
+            self.append(partition)?;
+        }
+        if self.waiting.is_empty() {
+            self.laid_by = LaidBy::new(store); // a page that was begun to be read when it was not full is not given back
+        }
+        Ok(())
+    }
+
+    /// Append the next partition.
+    fn append(&mut self, partition: Partition) -> Result<()> {
+        self.first_rank.push(self.weights.len() as u32);
+        self.level.extend(&partition.keys, &partition.support)?;
+        self.support_of_subset.extend(&partition.support_of_subset)?;
+        self.weights.extend(partition.weights);
+        if self.weights.len() > u32::MAX as usize {
+            return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
+        }
+        for (results, result) in self.results.iter_mut().zip(partition.results) {
+            results.push(result.into_reader());
         }
         Ok(())
     }
@@ -123,12 +145,7 @@ impl<'a> Joining<'a> {
 
     /// Add the partition of this number; each is added once, and none is left out.
     pub fn add(&self, number: usize, partition: Partition) -> Result<()> {
-        let lock = || self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = self.store.has_limit() && lock().next() != number;
-        let waiting = if waits { Waiting::LaidBy(partition.lay_by(self.store)?) } else { Waiting::Here(partition) };
-        let mut joined = lock();
-        joined.waiting.insert(number, waiting);
-        joined.go_on()
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).add(number, partition, self.store)
     }
 
     pub fn into_joined(self) -> Joined {
