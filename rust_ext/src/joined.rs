@@ -1,10 +1,10 @@
 //! Joined: the partitions of a level, one after the other, whichever is counted first.
 //!
-//! A very frequent left id makes a partition that takes as long as many others. These are not to wait for it: what was counted
-//! of them is laid by, under a memory limit on the pages of the store.
+//! A very frequent left id makes a partition that takes as long as many others. These do not wait for it: what was counted of
+//! them is laid by on pages of the store, and one thread at a time appends whatever has its turn.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::index::Level;
@@ -23,55 +23,6 @@ pub struct Partition {
     pub results: Vec<Spool<u32>>,
 }
 
-/// Partitions on pages of the store, in the order they came: with an open page each, many would be too many.
-struct LaidBy {
-    keys: Spool<u64>,
-    support: Spool<u32>,
-    support_of_subset: Spool<u32>,
-    weights: Spool<u32>,
-}
-
-impl LaidBy {
-    fn new(store: &Arc<Store>) -> Self {
-        let numbers = || Spool::new(store);
-        Self { keys: Spool::new(store), support: numbers(), support_of_subset: numbers(), weights: numbers() }
-    }
-
-    fn ends(&self) -> [usize; 4] {
-        [self.keys.len(), self.support.len(), self.support_of_subset.len(), self.weights.len()]
-    }
-
-    fn add(&mut self, partition: Partition) -> Result<Waiting> {
-        let starts = self.ends();
-        self.keys.extend(&partition.keys)?;
-        self.support.extend(&partition.support)?;
-        self.support_of_subset.extend(&partition.support_of_subset)?;
-        self.weights.extend(&partition.weights)?;
-        Ok(Waiting::LaidBy { starts, ends: self.ends(), results: partition.results })
-    }
-
-    fn take_up(&self, starts: [usize; 4], ends: [usize; 4], results: Vec<Spool<u32>>) -> Result<Partition> {
-        fn read<T: Number>(spool: &Spool<T>, start: usize, end: usize) -> Result<Vec<T>> {
-            let mut numbers = Vec::with_capacity(end - start);
-            spool.read(start, end - start, &mut numbers, true)?;
-            Ok(numbers)
-        }
-        Ok(Partition {
-            keys: read(&self.keys, starts[0], ends[0])?,
-            support: read(&self.support, starts[1], ends[1])?,
-            support_of_subset: read(&self.support_of_subset, starts[2], ends[2])?,
-            weights: read(&self.weights, starts[3], ends[3])?,
-            results,
-        })
-    }
-}
-
-/// A partition that was counted before one that comes before it.
-enum Waiting {
-    Here(Partition),
-    LaidBy { starts: [usize; 4], ends: [usize; 4], results: Vec<Spool<u32>> },
-}
-
 pub struct Joined {
     pub level: Level,
     pub support_of_subset: Spool<u32>,
@@ -79,44 +30,9 @@ pub struct Joined {
     /// By share, then partition; ranks count from the first kept pair of the partition, which is this one of the level.
     pub results: Vec<Vec<Reader<u32>>>,
     pub first_rank: Vec<u32>,
-    waiting: BTreeMap<usize, Waiting>,
-    laid_by: LaidBy,
 }
 
 impl Joined {
-    fn new(num_shares: usize, store: &Arc<Store>) -> Self {
-        Self {
-            level: Level::new(store),
-            support_of_subset: Spool::new(store),
-            weights: Vec::new(),
-            results: (0..num_shares).map(|_| Vec::new()).collect(),
-            first_rank: Vec::new(),
-            waiting: BTreeMap::new(),
-            laid_by: LaidBy::new(store),
-        }
-    }
-
-    fn add(&mut self, number: usize, partition: Partition, store: &Arc<Store>) -> Result<()> {
-        if number != self.first_rank.len() {
-            let waiting = if store.has_limit() { self.laid_by.add(partition)? } else { Waiting::Here(partition) };
-            self.waiting.insert(number, waiting);
-            return Ok(());
-        }
-        self.append(partition)?;
-        while let Some(waiting) = self.waiting.remove(&self.first_rank.len()) {
-            let partition = match waiting {
-                Waiting::Here(partition) => partition,
-                Waiting::LaidBy { starts, ends, results } => self.laid_by.take_up(starts, ends, results)?,
-            };
-            self.append(partition)?;
-        }
-        if self.waiting.is_empty() {
-            self.laid_by = LaidBy::new(store); // a page that was begun to be read when it was not full is not given back
-        }
-        Ok(())
-    }
-
-    /// Append the next partition.
     fn append(&mut self, partition: Partition) -> Result<()> {
         self.first_rank.push(self.weights.len() as u32);
         self.level.extend(&partition.keys, &partition.support)?;
@@ -132,20 +48,139 @@ impl Joined {
     }
 }
 
+/// What one thread laid by, in the order it came: with an open page each, many partitions would take many.
+struct LaidBy {
+    keys: Spool<u64>,
+    support: Spool<u32>,
+    support_of_subset: Spool<u32>,
+    weights: Spool<u32>,
+    num_waiting: usize,
+}
+
+/// A partition that was laid by: by which thread, and where.
+struct Waiting {
+    thread: usize,
+    starts: [usize; 4],
+    ends: [usize; 4],
+    results: Vec<Spool<u32>>,
+}
+
+impl LaidBy {
+    fn new(store: &Arc<Store>) -> Self {
+        Self {
+            keys: Spool::new(store),
+            support: Spool::new(store),
+            support_of_subset: Spool::new(store),
+            weights: Spool::new(store),
+            num_waiting: 0,
+        }
+    }
+
+    fn ends(&self) -> [usize; 4] {
+        [self.keys.len(), self.support.len(), self.support_of_subset.len(), self.weights.len()]
+    }
+
+    fn add(&mut self, partition: Partition, thread: usize) -> Result<Waiting> {
+        let starts = self.ends();
+        self.keys.extend(&partition.keys)?;
+        self.support.extend(&partition.support)?;
+        self.support_of_subset.extend(&partition.support_of_subset)?;
+        self.weights.extend(&partition.weights)?;
+        self.num_waiting += 1;
+        Ok(Waiting { thread, starts, ends: self.ends(), results: partition.results })
+    }
+
+    fn take_up(&mut self, waiting: Waiting, store: &Arc<Store>) -> Result<Partition> {
+        fn read<T: Number>(spool: &Spool<T>, start: usize, end: usize) -> Result<Vec<T>> {
+            let mut numbers = Vec::with_capacity(end - start);
+            spool.read(start, end - start, &mut numbers, true)?;
+            Ok(numbers)
+        }
+        let Waiting { starts, ends, results, .. } = waiting;
+        let partition = Partition {
+            keys: read(&self.keys, starts[0], ends[0])?,
+            support: read(&self.support, starts[1], ends[1])?,
+            support_of_subset: read(&self.support_of_subset, starts[2], ends[2])?,
+            weights: read(&self.weights, starts[3], ends[3])?,
+            results,
+        };
+        self.num_waiting -= 1;
+        if self.num_waiting == 0 {
+            *self = Self::new(store); // a page that was begun to be read before it was full is not given back
+        }
+        Ok(partition)
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The partition whose turn it is, and whether a thread appends.
+    next: usize,
+    is_taken: bool,
+    waiting: BTreeMap<usize, Waiting>,
+}
+
 /// What many threads add partitions to.
 pub struct Joining<'a> {
     joined: Mutex<Joined>,
+    queue: Mutex<Queue>,
+    laid_by: Vec<Mutex<LaidBy>>,
     store: &'a Arc<Store>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Joining<'a> {
     pub fn new(num_shares: usize, store: &'a Arc<Store>) -> Self {
-        Self { joined: Mutex::new(Joined::new(num_shares, store)), store }
+        let joined = Joined {
+            level: Level::new(store),
+            support_of_subset: Spool::new(store),
+            weights: Vec::new(),
+            results: (0..num_shares).map(|_| Vec::new()).collect(),
+            first_rank: Vec::new(),
+        };
+        let laid_by = (0..rayon::current_num_threads()).map(|_| Mutex::new(LaidBy::new(store))).collect();
+        Self { joined: Mutex::new(joined), queue: Mutex::default(), laid_by, store }
     }
 
     /// Add the partition of this number; each is added once, and none is left out.
     pub fn add(&self, number: usize, partition: Partition) -> Result<()> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner).add(number, partition, self.store)
+        let is_its_turn = {
+            let mut queue = lock(&self.queue);
+            let is_its_turn = queue.next == number && !queue.is_taken;
+            queue.is_taken |= is_its_turn;
+            is_its_turn
+        };
+        if is_its_turn {
+            lock(&self.joined).append(partition)?;
+            lock(&self.queue).next += 1;
+        } else {
+            let thread = rayon::current_thread_index().unwrap_or(0) % self.laid_by.len();
+            let waiting = lock(&self.laid_by[thread]).add(partition, thread)?;
+            let mut queue = lock(&self.queue);
+            queue.waiting.insert(number, waiting);
+            if queue.is_taken {
+                return Ok(()); // who appends looks here again
+            }
+            queue.is_taken = true;
+        }
+        while let Some(waiting) = self.next_waiting() {
+            let partition = lock(&self.laid_by[waiting.thread]).take_up(waiting, self.store)?;
+            lock(&self.joined).append(partition)?;
+            lock(&self.queue).next += 1;
+        }
+        Ok(())
+    }
+
+    /// The partition whose turn it is, if it waits; else this thread appends no more.
+    fn next_waiting(&self) -> Option<Waiting> {
+        let mut queue = lock(&self.queue);
+        let next = queue.next;
+        let waiting = queue.waiting.remove(&next);
+        queue.is_taken = waiting.is_some();
+        waiting
     }
 
     pub fn into_joined(self) -> Joined {
@@ -155,17 +190,50 @@ impl<'a> Joining<'a> {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
-    use crate::spool::tests::packing_store;
+    use crate::spool::tests::{holds_nothing, packing_store};
 
     fn partition(number: u32, store: &Arc<Store>) -> Partition {
         let len = number % 5 * 3_000;
+        let result = |share| {
+            let mut result = Spool::new(store);
+            result.extend(&[number, share]).unwrap();
+            result
+        };
         Partition {
             keys: (0..len).map(|at| u64::from(number) << 32 | u64::from(at)).collect(),
             support: vec![number; len as usize],
             support_of_subset: vec![number / 2; len as usize],
             weights: vec![number + 1; len as usize / 3],
-            results: (0..2).map(|share| Spool::from_numbers(&[number, share], store).unwrap()).collect(),
+            results: (0..2).map(result).collect(),
+        }
+    }
+
+    fn check(joining: Joining, num: u32, store: &Arc<Store>) {
+        assert!(lock(&joining.queue).waiting.is_empty());
+        assert!(joining.laid_by.iter().all(|laid_by| lock(laid_by).num_waiting == 0));
+        let all: Vec<Partition> = (0..num).map(|number| partition(number, store)).collect();
+        let joined = joining.into_joined();
+        let keys = all.iter().flat_map(|one| one.keys.clone());
+        assert!(keys.eq(joined.level.keys.to_vec().unwrap()));
+        let support = all.iter().flat_map(|one| one.support.clone());
+        assert!(support.eq(joined.level.support.to_vec().unwrap()));
+        let support = all.iter().flat_map(|one| one.support_of_subset.clone());
+        assert!(support.eq(joined.support_of_subset.to_vec().unwrap()));
+        assert!(all.iter().flat_map(|one| one.weights.clone()).eq(joined.weights));
+        let first_rank = all.iter().scan(0, |sum, one| {
+            *sum += one.weights.len() as u32;
+            Some(*sum - one.weights.len() as u32)
+        });
+        assert!(first_rank.eq(joined.first_rank));
+        for (share, results) in joined.results.into_iter().enumerate() {
+            assert_eq!(results.len(), num as usize);
+            for (number, mut result) in results.into_iter().enumerate() {
+                let found = [result.take().unwrap(), result.take().unwrap(), result.take().unwrap()];
+                assert_eq!(found, [Some(number as u32), Some(share as u32), None]);
+            }
         }
     }
 
@@ -176,23 +244,25 @@ mod tests {
             for number in [3, 0, 1, 6, 5, 4, 2, 7] {
                 joining.add(number as usize, partition(number, &store)).unwrap();
             }
-            let all: Vec<Partition> = (0..8).map(|number| partition(number, &store)).collect();
-            let joined = joining.into_joined();
-            assert!(joined.waiting.is_empty());
-            let keys = all.iter().flat_map(|one| one.keys.clone());
-            assert!(keys.eq(joined.level.keys.to_vec().unwrap()));
-            let support = all.iter().flat_map(|one| one.support.clone());
-            assert!(support.eq(joined.level.support.to_vec().unwrap()));
-            let support = all.iter().flat_map(|one| one.support_of_subset.clone());
-            assert!(support.eq(joined.support_of_subset.to_vec().unwrap()));
-            assert!(all.iter().flat_map(|one| one.weights.clone()).eq(joined.weights));
-            assert_eq!(joined.first_rank, [0, 0, 1_000, 3_000, 6_000, 10_000, 10_000, 11_000]);
-            for (share, results) in joined.results.into_iter().enumerate() {
-                for (number, mut result) in results.into_iter().enumerate() {
-                    let found = [result.take().unwrap(), result.take().unwrap(), result.take().unwrap()];
-                    assert_eq!(found, [Some(number as u32), Some(share as u32), None]);
-                }
-            }
+            check(joining, 8, &store);
+            assert!(holds_nothing(&store));
+        }
+    }
+
+    #[test]
+    fn partitions_stand_in_order_whichever_thread_is_late() {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(5).build().unwrap();
+        for store in [Store::in_memory(), packing_store()] {
+            let joining = threads.install(|| Joining::new(2, &store));
+            threads.install(|| {
+                (0..100u32).par_bridge().for_each(|number| {
+                    let found = partition(number, &store);
+                    std::thread::sleep(std::time::Duration::from_millis(if number % 17 == 0 { 30 } else { 1 }));
+                    joining.add(number as usize, found).unwrap();
+                })
+            });
+            check(joining, 100, &store);
+            assert!(holds_nothing(&store));
         }
     }
 }

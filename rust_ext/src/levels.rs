@@ -182,9 +182,10 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
     }
     let joining = Joining::new(orders.len(), store);
     lists.into_iter().enumerate().par_bridge().try_for_each(|(number, lists)| {
-        joining.add(number, Tables::default().count_partition(lists, plan, number, settings, store)?)
+        let counted = Tables::default().count_partition(lists, plan, number, settings, store)?;
+        joining.add(number, counted)
     })?;
-    let Joined { level, support_of_subset, weights, results, first_rank, .. } = joining.into_joined();
+    let Joined { level, support_of_subset, weights, results, first_rank } = joining.into_joined();
     let streams = if next {
         orders
             .into_par_iter()
@@ -266,7 +267,7 @@ impl<E: Entry> Default for Tables<E> {
 
 impl<E: Entry> Tables<E> {
     fn count_partition(
-        &mut self,
+        mut self,
         lists: Vec<Spool<E>>,
         plan: &Plan,
         number: usize,

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub struct Places {
-    /// Length, file and start.
-    by_length: BTreeSet<(u64, usize, u64)>,
+    /// Length, start and file: equal ones come of every file in turn.
+    by_length: BTreeSet<(u64, u64, usize)>,
     /// File and start to length.
     by_start: BTreeMap<(usize, u64), u64>,
     num_bytes: u64,
@@ -34,7 +34,7 @@ impl Places {
 
     /// File and start of so many bytes, from the shortest place that has them.
     pub fn take(&mut self, length: u64) -> Option<(usize, u64)> {
-        let &(found, file, start) = self.by_length.range((length, 0, 0)..).next()?;
+        let &(found, start, file) = self.by_length.range((length, 0, 0)..).next()?;
         self.remove(file, start, found);
         if found > length {
             self.insert(file, start + length, found - length);
@@ -42,21 +42,19 @@ impl Places {
         Some((file, start))
     }
 
-    /// File, start and length of the longest place.
-    pub fn take_longest(&mut self) -> Option<(usize, u64, u64)> {
-        let &(length, file, start) = self.by_length.last()?;
-        self.remove(file, start, length);
-        Some((file, start, length))
+    /// File, start and length of each.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+        self.by_start.iter().map(|(&(file, start), &length)| (file, start, length))
     }
 
     fn insert(&mut self, file: usize, start: u64, length: u64) {
-        self.by_length.insert((length, file, start));
+        self.by_length.insert((length, start, file));
         self.by_start.insert((file, start), length);
         self.num_bytes += length;
     }
 
     fn remove(&mut self, file: usize, start: u64, length: u64) {
-        self.by_length.remove(&(length, file, start));
+        self.by_length.remove(&(length, start, file));
         self.by_start.remove(&(file, start));
         self.num_bytes -= length;
     }
@@ -70,14 +68,14 @@ mod tests {
     const FILES: usize = 3;
     const LEN: usize = 64;
 
-    /// Lengths of the stretches that are free, with file and start.
-    fn stretches(is_free: &[[bool; LEN]; FILES]) -> Vec<(u64, usize, u64)> {
+    /// Length, start and file of the stretches that are free.
+    fn stretches(is_free: &[[bool; LEN]; FILES]) -> Vec<(u64, u64, usize)> {
         let mut found = Vec::new();
         for (file, free) in is_free.iter().enumerate() {
             let mut start = 0;
             for same in free.chunk_by(|a, b| a == b) {
                 if same[0] {
-                    found.push((same.len() as u64, file, start));
+                    found.push((same.len() as u64, start, file));
                 }
                 start += same.len() as u64;
             }
@@ -97,24 +95,16 @@ mod tests {
                 used.push((file, start, 4));
             }
         }
-        for turn in 0..20_000 {
+        for _ in 0..20_000 {
             let length = 1 + draw() % 9;
             if draw().is_multiple_of(2) && !used.is_empty() {
                 let (file, start, length) = used.swap_remove(draw() as usize % used.len());
                 is_free[file][start as usize..][..length as usize].fill(true);
                 places.add(file, start, length);
-            } else if turn % 50 == 0 {
-                let expected = stretches(&is_free).pop();
-                let found = places.take_longest();
-                assert_eq!(found.map(|(file, start, length)| (length, file, start)), expected);
-                if let Some((file, start, length)) = found {
-                    is_free[file][start as usize..][..length as usize].fill(false);
-                    used.push((file, start, length));
-                }
             } else {
                 let expected = stretches(&is_free).into_iter().find(|place| place.0 >= length);
                 let found = places.take(length);
-                assert_eq!(found, expected.map(|(_, file, start)| (file, start)));
+                assert_eq!(found, expected.map(|(_, start, file)| (file, start)));
                 if let Some((file, start)) = found {
                     is_free[file][start as usize..][..length as usize].fill(false);
                     used.push((file, start, length));
@@ -123,6 +113,8 @@ mod tests {
             let expected = stretches(&is_free);
             assert_eq!(places.num_bytes(), expected.iter().map(|place| place.0).sum::<u64>());
             assert!(places.by_length.iter().copied().eq(expected));
+            assert!(places.iter().all(|(file, start, length)| places.by_length.contains(&(length, start, file))));
+            assert_eq!(places.by_start.len(), places.by_length.len());
         }
     }
 }

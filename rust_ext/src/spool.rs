@@ -69,11 +69,6 @@ impl Store {
         self.page_words * 8
     }
 
-    /// Whether pages go to disk at some point.
-    pub fn has_limit(&self) -> bool {
-        self.spill.is_some()
-    }
-
     /// The most bytes that were on disk at once.
     pub fn spilled_bytes(&self) -> u64 {
         self.spill.as_ref().map_or(0, Spill::num_bytes)
@@ -106,8 +101,9 @@ impl Store {
         state.idle.push(block);
     }
 
-    /// Give the memory of pages that nobody uses back to the system; they stay as addresses.
+    /// Give the memory and the disk of pages that nobody uses back to the system; they stay as addresses.
     pub fn release_idle(&self) {
+        self.spill.iter().for_each(Spill::release_free);
         let mut state = self.state();
         state.idle.sort_unstable_by_key(|block| block.start);
         for run in state.idle.chunk_by(|a, b| numbers_of::<u8>(a).as_ptr_range().end == b.start.as_ptr().cast()) {
@@ -197,13 +193,8 @@ impl<T: Number> Spool<T> {
         }
     }
 
-    /// In memory.
     pub fn from_slice(numbers: &[T]) -> Result<Self> {
-        Self::from_numbers(numbers, &Store::in_memory())
-    }
-
-    pub fn from_numbers(numbers: &[T], store: &Arc<Store>) -> Result<Self> {
-        let mut spool = Self::new(store);
+        let mut spool = Self::new(&Store::in_memory());
         spool.extend(numbers)?;
         Ok(spool)
     }
@@ -453,6 +444,12 @@ pub mod tests {
         Arc::new(Store::new(32 << 10, 2, Some(Spill::new(&std::env::temp_dir(), 0).unwrap())))
     }
 
+    /// Whether no page of a store is in use.
+    pub fn holds_nothing(store: &Store) -> bool {
+        let spilled = store.spill.as_ref().map_or(0, |spill| spill.num_bytes() - spill.free_bytes());
+        store.state().num_pages == 0 && spilled == 0
+    }
+
     fn check(store: &Arc<Store>) {
         let numbers: Vec<u32> = (0..100_000).collect();
         let mut spool = Spool::new(store);
@@ -484,9 +481,7 @@ pub mod tests {
         for store in [small, packing_store()] {
             check(&store);
             assert!(store.spilled_bytes() > 0);
-            assert_eq!(store.state().num_pages, 0);
-            let spill = store.spill().unwrap();
-            assert_eq!(spill.num_bytes(), spill.free_bytes());
+            assert!(holds_nothing(&store));
             store.release_idle();
             check(&store);
         }
