@@ -16,6 +16,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -246,13 +247,12 @@ class Corpus:
         """SHA-256 over the files' contents, the column mapping and which documents are left out (kept)."""
         if self._fingerprint is None:
             how = [self.format, asdict(self.columns), *([asdict(self.markup)] if self.format in MARKED_FORMATS else [])]
+            from reticent import _rust
+
             digest = hashlib.sha256(json.dumps(how).encode())
-            for file in self.files:
-                try:
-                    with file.open("rb") as stream:
-                        digest.update(hashlib.file_digest(stream, "sha256").digest())
-                except OSError as error:
-                    raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+            with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
+                for of_file in pool.map(_digest, self.files):
+                    digest.update(of_file)
             if self._kept is not None:
                 digest.update(b"without" + np.packbits(~self._kept).tobytes())
             self._fingerprint = digest.hexdigest()
@@ -348,6 +348,15 @@ def open_corpus(
             )
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
     return Corpus(tuple(files), formats.pop(), columns, markup)
+
+
+def _digest(file: Path) -> bytes:
+    """SHA-256 of a file."""
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _other_format(sources: Sequence[str | Path]) -> str:

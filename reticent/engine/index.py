@@ -13,6 +13,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,10 +236,14 @@ def write_index(index: NgramIndex, folder: Path | str) -> None:
     about = {f"reticent.{key}": str(value) for key, value in _about(index).items()}
     schema = with_version(pa.record_batch(index.words(0, 0)).schema, "index-words")
     schema = schema.with_metadata({**(schema.metadata or {}), **about})
-    _write(folder / "words.parquet", schema, index.num_words, index.words)
+    tables = [(folder / "words.parquet", schema, index.num_words, index.words)]
     for n in range(2, index.max_n + 1):
         schema = with_version(pa.record_batch(index.level(n, 0, 0)).schema, "index-ngrams")
-        _write(folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), functools.partial(index.level, n))
+        read = functools.partial(index.level, n)
+        tables.append((folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), read))
+    with ThreadPoolExecutor() as pool:
+        for written in [pool.submit(_write, *table) for table in tables]:
+            written.result()
 
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
