@@ -1,7 +1,7 @@
 """Direct identifiers: detectors, each behind one small interface, and the union of what they find.
 
-`detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus, `quarantine` lists what
-they failed on. The union is loaded on first use: every command checks the names of detectors, and few run any.
+`detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus, `quarantine` lists
+what they failed on. The union is loaded on first use: every command checks the names of detectors, and few run any.
 """
 
 from __future__ import annotations
