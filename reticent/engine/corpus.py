@@ -16,7 +16,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, canonical
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
-from reticent.engine.threads import in_threads
+from reticent.engine.threads import in_threads, mapped
 from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
@@ -247,12 +246,9 @@ class Corpus:
         """SHA-256 over the files' contents, the column mapping and which documents are left out (kept)."""
         if self._fingerprint is None:
             how = [self.format, asdict(self.columns), *([asdict(self.markup)] if self.format in MARKED_FORMATS else [])]
-            from reticent import _rust
-
             digest = hashlib.sha256(json.dumps(how).encode())
-            with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
-                for of_file in pool.map(_digest, self.files):
-                    digest.update(of_file)
+            for of_file in mapped(_digest, self.files):
+                digest.update(of_file)
             if self._kept is not None:
                 digest.update(b"without" + np.packbits(~self._kept).tobytes())
             self._fingerprint = digest.hexdigest()

@@ -13,7 +13,6 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
+from reticent.engine.threads import mapped
 from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 if TYPE_CHECKING:
@@ -241,9 +241,7 @@ def write_index(index: NgramIndex, folder: Path | str) -> None:
         schema = with_version(pa.record_batch(index.level(n, 0, 0)).schema, "index-ngrams")
         read = functools.partial(index.level, n)
         tables.append((folder / f"ngrams_{n}.parquet", schema, index.num_ngrams(n), read))
-    with ThreadPoolExecutor() as pool:
-        for written in [pool.submit(_write, *table) for table in tables]:
-            written.result()
+    mapped(lambda table: _write(*table), tables)
 
 
 def _write(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-__all__ = ["in_threads", "overlapped", "read_ahead"]
+__all__ = ["in_threads", "mapped", "overlapped", "read_ahead"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -75,6 +76,14 @@ def in_threads(
             stop.set()
         for future in done:
             future.result()
+
+
+def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """What ``work`` makes of each item, in order, by as many threads as the core would take."""
+    from reticent import _rust
+
+    with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
+        return list(pool.map(work, items))
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -33,6 +33,11 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// The partition whose turn it is.
+    fn next(&self) -> usize {
+        self.first_rank.len()
+    }
+
     fn append(&mut self, partition: Partition) -> Result<()> {
         self.first_rank.push(self.weights.len() as u32);
         self.level.extend(&partition.keys, &partition.support)?;
@@ -50,8 +55,7 @@ impl Joined {
 
 /// What one thread laid by, in the order it came: with an open page each, many partitions would take many.
 struct LaidBy {
-    keys: Spool<u64>,
-    support: Spool<u32>,
+    level: Level,
     support_of_subset: Spool<u32>,
     weights: Spool<u32>,
     num_waiting: usize,
@@ -60,30 +64,28 @@ struct LaidBy {
 /// A partition that was laid by: by which thread, and where.
 struct Waiting {
     thread: usize,
-    starts: [usize; 4],
-    ends: [usize; 4],
+    starts: [usize; 3],
+    ends: [usize; 3],
     results: Vec<Spool<u32>>,
 }
 
 impl LaidBy {
     fn new(store: &Arc<Store>) -> Self {
         Self {
-            keys: Spool::new(store),
-            support: Spool::new(store),
+            level: Level::new(store),
             support_of_subset: Spool::new(store),
             weights: Spool::new(store),
             num_waiting: 0,
         }
     }
 
-    fn ends(&self) -> [usize; 4] {
-        [self.keys.len(), self.support.len(), self.support_of_subset.len(), self.weights.len()]
+    fn ends(&self) -> [usize; 3] {
+        [self.level.len(), self.support_of_subset.len(), self.weights.len()]
     }
 
     fn add(&mut self, partition: Partition, thread: usize) -> Result<Waiting> {
         let starts = self.ends();
-        self.keys.extend(&partition.keys)?;
-        self.support.extend(&partition.support)?;
+        self.level.extend(&partition.keys, &partition.support)?;
         self.support_of_subset.extend(&partition.support_of_subset)?;
         self.weights.extend(&partition.weights)?;
         self.num_waiting += 1;
@@ -98,10 +100,10 @@ impl LaidBy {
         }
         let Waiting { starts, ends, results, .. } = waiting;
         let partition = Partition {
-            keys: read(&self.keys, starts[0], ends[0])?,
-            support: read(&self.support, starts[1], ends[1])?,
-            support_of_subset: read(&self.support_of_subset, starts[2], ends[2])?,
-            weights: read(&self.weights, starts[3], ends[3])?,
+            keys: read(&self.level.keys, starts[0], ends[0])?,
+            support: read(&self.level.support, starts[0], ends[0])?,
+            support_of_subset: read(&self.support_of_subset, starts[1], ends[1])?,
+            weights: read(&self.weights, starts[2], ends[2])?,
             results,
         };
         self.num_waiting -= 1;
@@ -112,17 +114,14 @@ impl LaidBy {
     }
 }
 
-#[derive(Default)]
 struct Queue {
-    /// The partition whose turn it is, and whether a thread appends.
-    next: usize,
-    is_taken: bool,
+    /// None while a thread appends to it.
+    joined: Option<Joined>,
     waiting: BTreeMap<usize, Waiting>,
 }
 
 /// What many threads add partitions to.
 pub struct Joining<'a> {
-    joined: Mutex<Joined>,
     queue: Mutex<Queue>,
     laid_by: Vec<Mutex<LaidBy>>,
     store: &'a Arc<Store>,
@@ -142,49 +141,41 @@ impl<'a> Joining<'a> {
             first_rank: Vec::new(),
         };
         let laid_by = (0..rayon::current_num_threads()).map(|_| Mutex::new(LaidBy::new(store))).collect();
-        Self { joined: Mutex::new(joined), queue: Mutex::default(), laid_by, store }
+        Self { queue: Mutex::new(Queue { joined: Some(joined), waiting: BTreeMap::new() }), laid_by, store }
     }
 
     /// Add the partition of this number; each is added once, and none is left out.
     pub fn add(&self, number: usize, partition: Partition) -> Result<()> {
-        let is_its_turn = {
-            let mut queue = lock(&self.queue);
-            let is_its_turn = queue.next == number && !queue.is_taken;
-            queue.is_taken |= is_its_turn;
-            is_its_turn
-        };
-        if is_its_turn {
-            lock(&self.joined).append(partition)?;
-            lock(&self.queue).next += 1;
+        let mut taken = lock(&self.queue).joined.take_if(|joined| joined.next() == number);
+        if let Some(joined) = &mut taken {
+            joined.append(partition)?;
         } else {
             let thread = rayon::current_thread_index().unwrap_or(0) % self.laid_by.len();
             let waiting = lock(&self.laid_by[thread]).add(partition, thread)?;
             let mut queue = lock(&self.queue);
             queue.waiting.insert(number, waiting);
-            if queue.is_taken {
-                return Ok(()); // who appends looks here again
-            }
-            queue.is_taken = true;
+            taken = queue.joined.take();
         }
-        while let Some(waiting) = self.next_waiting() {
+        // Whoever has it looks what waits before giving it back, so what is laid by meanwhile is seen.
+        let Some(mut joined) = taken else { return Ok(()) };
+        loop {
+            let waiting = {
+                let mut queue = lock(&self.queue);
+                let Some(waiting) = queue.waiting.remove(&joined.next()) else {
+                    queue.joined = Some(joined);
+                    return Ok(());
+                };
+                waiting
+            };
             let partition = lock(&self.laid_by[waiting.thread]).take_up(waiting, self.store)?;
-            lock(&self.joined).append(partition)?;
-            lock(&self.queue).next += 1;
+            joined.append(partition)?;
         }
-        Ok(())
     }
 
-    /// The partition whose turn it is, if it waits; else this thread appends no more.
-    fn next_waiting(&self) -> Option<Waiting> {
-        let mut queue = lock(&self.queue);
-        let next = queue.next;
-        let waiting = queue.waiting.remove(&next);
-        queue.is_taken = waiting.is_some();
-        waiting
-    }
-
-    pub fn into_joined(self) -> Joined {
-        self.joined.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// All of them; an error where one could not be added.
+    pub fn into_joined(self) -> Result<Joined> {
+        let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        queue.joined.ok_or_else(|| Error::Artifact("a partition of a level was lost".into()))
     }
 }
 
@@ -215,7 +206,7 @@ mod tests {
         assert!(lock(&joining.queue).waiting.is_empty());
         assert!(joining.laid_by.iter().all(|laid_by| lock(laid_by).num_waiting == 0));
         let all: Vec<Partition> = (0..num).map(|number| partition(number, store)).collect();
-        let joined = joining.into_joined();
+        let joined = joining.into_joined().unwrap();
         let keys = all.iter().flat_map(|one| one.keys.clone());
         assert!(keys.eq(joined.level.keys.to_vec().unwrap()));
         let support = all.iter().flat_map(|one| one.support.clone());

@@ -185,7 +185,7 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
         let counted = Tables::default().count_partition(lists, plan, number, settings, store)?;
         joining.add(number, counted)
     })?;
-    let Joined { level, support_of_subset, weights, results, first_rank } = joining.into_joined();
+    let Joined { level, support_of_subset, weights, results, first_rank } = joining.into_joined()?;
     let streams = if next {
         orders
             .into_par_iter()

@@ -111,8 +111,17 @@ impl ParquetFile {
         if columns.is_empty() || groups.iter().any(|&group| group >= self.metadata().num_row_groups()) {
             return None;
         }
-        let columns =
-            self.find(columns)?.into_iter().zip(large).map(|(leaf, &large)| Column::new(leaf, large)).collect();
+        let leaves = self.find(columns)?;
+        let schema = self.metadata().file_metadata().schema_descr();
+        let column = |(leaf, &is_large)| Column {
+            leaf,
+            is_large,
+            has_nulls: schema.column(leaf).max_def_level() > 0,
+            reader: None,
+            levels: Vec::new(),
+            values: Vec::new(),
+        };
+        let columns = leaves.into_iter().zip(large).map(column).collect();
         Some(Rows { file: self.clone(), groups: groups.into_iter(), columns, num_left: 0 })
     }
 }
@@ -196,9 +205,9 @@ struct Column {
     leaf: usize,
     /// Whether its offsets have 64 bits.
     is_large: bool,
+    has_nulls: bool,
     /// Of the row group that is being read.
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
-    has_nulls: bool,
     levels: Vec<i16>,
     values: Vec<ByteArray>,
 }
@@ -228,7 +237,6 @@ impl Rows {
             self.num_left = usize::try_from(rows.metadata().num_rows())?;
             for column in &mut self.columns {
                 let about = rows.metadata().column(column.leaf).column_descr_ptr();
-                column.has_nulls = about.max_def_level() > 0;
                 let pages = Box::new(Checked(rows.get_column_page_reader(column.leaf)?));
                 column.reader = Some(ColumnReaderImpl::new(about, pages));
             }
@@ -238,10 +246,6 @@ impl Rows {
 }
 
 impl Column {
-    fn new(leaf: usize, is_large: bool) -> Self {
-        Self { leaf, is_large, reader: None, has_nulls: false, levels: Vec::new(), values: Vec::new() }
-    }
-
     fn read(&mut self, num_rows: usize) -> parquet::errors::Result<()> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         let num_before = self.values.len();

@@ -40,11 +40,12 @@ def quarantined_rows(folder: Path | str) -> np.ndarray:
     ArtifactError
         It is there, and not a readable table of this version.
     """
-    import pyarrow.parquet as pq
-
     path = Path(folder) / NAME
     if not path.exists():
         return np.empty(0, dtype=np.int64)
+
+    import pyarrow.parquet as pq
+
     try:
         rows = pq.read_table(path, schema=SCHEMA).column("row").to_numpy()
     except (OSError, pa.ArrowException) as error:
