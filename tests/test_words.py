@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,16 @@ def may_be_alphabetic(c: str) -> bool:
     return unicodedata.category(c)[0] in "LNM" or unicodedata.category(c) == "So"
 
 
+def is_counted_symbol(c: str) -> bool:
+    """Private-use and unassigned characters, regional indicators, Braille and emoji, less punctuation, currency,
+    mathematical signs and arrows, and what prints nothing; by the regex library's tables.
+    """
+    counted = r"[\p{Co}\p{Cn}\p{RI}\p{Block=Braille_Patterns}\p{Emoji}&&[\p{Co}\p{Cn}\p{So}\p{Sk}]]"
+    return regex.fullmatch(counted, c, regex.V1) is not None and not regex.match(
+        r"\p{Default_Ignorable_Code_Point}|[\x00-\xff\u2190-\u21ff\u27a1\u2900-\u297f\u2b00-\u2b11]", c
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -90,7 +101,12 @@ def may_be_alphabetic(c: str) -> bool:
         ("e\u0301te\u0301 été", ["e\u0301te\u0301", "été"]),
         ("é 12/05 ٣-٤", ["é", "12/05", "٣-٤"]),
         ("שלום עולם", ["שלום", "עולם"]),
-        ("👩‍⚕️ ok", ["ok"]),
+        ("👩‍⚕️ ok", ["👩‍⚕️", "ok"]),
+        ("Z\ue123\ue124q", ["Z", "\ue123\ue124", "q"]),
+        ("🇫🇷🇨🇭, ⠓⠊; \u0378!", ["🇫🇷🇨🇭", "⠓⠊", "\u0378"]),
+        ("© ® € → + × ■ 𝄞 ‼", []),
+        ("Du\u200bpont Du\u00adpont Du\ufeffpont", ["Du\u200bpont", "Du\u00adpont", "Du\ufeffpont"]),
+        ("12\u200b-\u206005 ก\u200bข", ["12\u200b-\u206005", "ก", "ข"]),
         ("患者 田中", ["患", "者", "田", "中"]),
         ("nul\0byte", ["nul", "byte"]),
         ("a \u0e34b", ["a", "\u0e34", "b"]),
@@ -112,7 +128,7 @@ def test_bounds_are_ordered_disjoint_and_in_the_text(text: str) -> None:
     assert pieces == pa.record_batch(segmented.surfaces(array)).column("word").to_pylist()
     assert all(b <= c for b, c in zip(ends[:-1], starts[1:], strict=True))
     assert not any(is_space(c) for piece in pieces for c in piece)
-    assert all(any(map(may_be_alphabetic, piece)) for piece in pieces)
+    assert all(any(map(may_be_alphabetic, piece)) or is_counted_symbol(piece[0]) for piece in pieces)
 
 
 def cut(texts: pa.Array, **options: str) -> list[list[int]]:
@@ -177,14 +193,23 @@ LATER_UNICODE = {"0061 200D 2701": ["a\u200d"]}
 
 
 def joined(segments: list[str]) -> list[str]:
-    """The rule of our own, upon Unicode's segments: a single - / . : between two that hold digits joins them."""
+    """The rules of our own, upon Unicode's segments: a single - / . : between two that hold digits joins them, and a
+    run of segments that begin with a counted symbol is a word.
+    """
     found: list[str] = []
+    in_symbols = False
     for i, segment in enumerate(segments):
         digit = any(map(is_digit, segment))
+        was_in_symbols, in_symbols = in_symbols, False
         if digit and i >= 2 and segments[i - 1] in ("-", "/", ".", ":") and any(map(is_digit, segments[i - 2])):
             found[-1] += segments[i - 1] + segment
         elif any(c.isalnum() for c in segment):
             found.append(segment)
+        elif in_symbols := is_counted_symbol(segment[0]):
+            if was_in_symbols:
+                found[-1] += segment
+            else:
+                found.append(segment)
     return found
 
 

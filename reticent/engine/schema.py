@@ -126,7 +126,7 @@ def protected_tokens_schema(vocab_size: int) -> pa.Schema:
             pa.field("ngram_starts", pa.large_list(pa.field("item", pa.uint8(), nullable=False)), nullable=False),
         ]
     )
-    return with_version(schema, "protected-tokens")
+    return with_version(schema, "protected-tokens", 2)
 
 
 def type_name(kind: pa.DataType) -> str:

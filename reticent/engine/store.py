@@ -253,9 +253,9 @@ def _schema_of(shard: Path) -> pa.Schema:
     """Schema of the first shard: ids are uint16 or uint32, by the vocabulary; every shard must have the same."""
     found = _open_shard(shard).schema
     for vocab_size in (1, 1 << 17):
-        if found.equals(protected_tokens_schema(vocab_size)):
+        if found.equals(protected_tokens_schema(vocab_size), check_metadata=True):
             return found
-    raise ArtifactError(f"{shard}: not a shard of protected tokens of this version")
+    raise ArtifactError(f"{shard}: not a shard of protected tokens of this version; run protect again")
 
 
 def _open_shard(shard: Path) -> pa.ipc.RecordBatchFileReader:

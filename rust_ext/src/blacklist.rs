@@ -1,4 +1,5 @@
-//! Blacklist: surfaces of direct identifiers that are protected beyond the span that showed them.
+//! Blacklist: surfaces of direct identifiers that are protected beyond the span that showed them, less the characters in
+//! them that print nothing: `Dupont` with a zero-width space in it is `Dupont`.
 //!
 //! A bare number of up to three digits is not spread: it stays protected where it stands. `06 12 34 56 78` would otherwise
 //! protect every "12" of the corpus and `12 rue des Lilas` every "12" of the individual (PROTOCOLS §2: bare numbers are
@@ -50,7 +51,7 @@ impl Blacklist {
                 if mask[first + word] == 0 {
                     continue;
                 }
-                let surface = self.surface.apply(&text[from[word] as usize..to[word] as usize]);
+                let surface = self.surface.apply_to_seen(&text[from[word] as usize..to[word] as usize]);
                 if is_small_number(&surface) {
                     continue;
                 }
@@ -72,7 +73,7 @@ impl Blacklist {
                 let text = texts.get(row);
                 let (from, to) = words.of(row);
                 let listed = |(&start, &end): (&u32, &u32)| {
-                    let surface = self.surface.apply(&text[start as usize..end as usize]);
+                    let surface = self.surface.apply_to_seen(&text[start as usize..end as usize]);
                     self.words
                         .find(&surface)
                         .is_some_and(|id| self.everywhere.contains(&id) || self.of_unit.contains(&(units[row], id)))

@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
-use crate::surface::{Surface, capital_look_alike, is_invisible, look_alike};
+use crate::characters::is_default_ignorable;
+use crate::surface::{Surface, capital_look_alike, look_alike};
 
 /// Text as it is compared, and where its bytes stood.
 pub struct Folded {
@@ -94,7 +95,7 @@ fn push_folded(to: &mut String, c: char, surface: Surface) {
     match surface {
         Surface::Exact => decompose_canonical(c, |part| to.push(part)),
         Surface::Casefold => decompose_canonical(c, |part| to.extend(casefold(part))),
-        Surface::Fold if is_invisible(c) => {}
+        Surface::Fold if is_default_ignorable(c) => {}
         Surface::Fold => decompose_compatible(c, |part| match plain_sign(part) {
             _ if part.is_whitespace() => push_space(to),
             Some(sign) => to.push(sign),
@@ -188,7 +189,7 @@ static FOLD_OF_TWO_BYTES: LazyLock<[u8; 0x780]> = LazyLock::new(|| {
 
 fn push_plain(c: char, to: &mut String) {
     match c {
-        _ if is_invisible(c) => {}
+        _ if is_default_ignorable(c) => {}
         '°' => to.push('*'), // as in n°; its compatible letter is º
         'ß' | 'ẞ' => to.push_str("ss"),
         'Æ' => to.push_str("AE"),

@@ -7,6 +7,7 @@ pub mod bearers;
 pub mod blacklist;
 pub mod buffer;
 pub mod build;
+pub mod characters;
 pub mod classes;
 pub mod codes;
 pub mod common;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark, is_nfc};
 
+use crate::characters::is_default_ignorable;
 use crate::error::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +46,21 @@ impl Surface {
             Self::Exact => Cow::Owned(word.nfc().collect()),
             Self::Casefold => Cow::Owned(casefold(&word.nfc().collect::<String>())),
             Self::Fold => {
-                let compatible: String = word.nfkc().filter(|&c| !is_invisible(c)).collect();
+                let compatible: String = word.nfkc().filter(|&c| !is_default_ignorable(c)).collect();
                 let folded = casefold(&compatible);
                 let bare: String = folded.nfd().filter(|&c| !is_combining_mark(c)).map(look_alike).collect();
                 Cow::Owned(bare)
             }
         }
+    }
+
+    /// The surface of what is seen of a word: without default-ignorable characters.
+    pub fn apply_to_seen(self, word: &str) -> Cow<'_, str> {
+        if word.is_ascii() || !word.contains(is_default_ignorable) {
+            return self.apply(word);
+        }
+        let seen: String = word.chars().filter(|&c| !is_default_ignorable(c)).collect();
+        Cow::Owned(self.apply(&seen).into_owned())
     }
 
     /// Whether each word of a text is its own surface, as far as can be told fast.
@@ -62,13 +72,6 @@ impl Surface {
 
 fn casefold(text: &str) -> String {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
-}
-
-/// Characters that print nothing: joiners, marks of direction, selectors of a glyph.
-pub fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}')
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
-        || matches!(c, '\u{e0000}'..='\u{e01ef}')
 }
 
 /// Cyrillic and Greek letters that print like a Latin one (lower case, after folding).

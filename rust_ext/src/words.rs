@@ -1,22 +1,30 @@
 //! Words: what support is counted on.
 //!
 //! A word is a segment of Unicode word segmentation (UAX #29) that holds a letter or a digit (Unicode's `Alphabetic` or a
-//! number), less white space at its front. On top of it stands one rule of
-//! our own: **a single `-`, `/`, `.` or `:` between two words that both hold a digit joins them**, so that a date, a time, a
-//! phone number or a record number (`2021-03-04`, `12/05`, `555-123-4567`, `10:45`) is one word and not its pieces.
+//! number), less white space at its front. On top of it stand three rules of our own:
+//!
+//! - **A single `-`, `/`, `.` or `:` between two words that both hold a digit joins them**, so that a date, a time, a phone
+//!   number or a record number (`2021-03-04`, `12/05`, `555-123-4567`, `10:45`) is one word and not its pieces.
+//! - **A run of counted symbols outside such words is a word** (`characters::is_counted_symbol`): a name of private-use
+//!   characters, or an emoji sequence, is as much one person's own as a rare word.
+//! - **No default-ignorable character ends a word** (UAX #29 ends words at the zero-width space), except beside a letter of a
+//!   script without spaces, where it is what parts words.
 //!
 //! Stretches of ASCII and Latin letters are cut by bit masks of 64 bytes (`classes`), many times as fast; what lies between
 //! two white spaces and holds any other character takes the full rule. Tests hold both to the full rule's answer.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::characters::{is_counted_symbol, is_default_ignorable, is_unspaced, splits_unseen};
 use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::Texts;
 
-/// Words of a batch of documents: word `w` of document `d` is `w` in `doc_offsets[d]..doc_offsets[d + 1]`.
+/// Words (or other stretches of bytes) of a batch of documents: word `w` of document `d` is `w` in `doc_offsets[d]..doc_offsets[d + 1]`.
 pub struct Words {
     pub doc_offsets: Vec<i64>,
     /// Byte offsets inside the word's own document.
@@ -25,6 +33,32 @@ pub struct Words {
 }
 
 impl Words {
+    /// From the bounds of each document's words.
+    pub fn from_parts(parts: &[Vec<Bounds>]) -> Self {
+        let (mut num_words, mut doc_offsets) = (0, Vec::with_capacity(parts.len() + 1));
+        doc_offsets.push(0);
+        for part in parts {
+            num_words += part.len();
+            doc_offsets.push(num_words as i64);
+        }
+        let mut words = Words { doc_offsets, starts: vec![0; num_words], ends: vec![0; num_words] };
+        let (mut starts, mut ends) = (&mut words.starts[..], &mut words.ends[..]);
+        let mut jobs = Vec::with_capacity(parts.len() / PARTS_AT_ONCE + 1);
+        for parts in parts.chunks(PARTS_AT_ONCE) {
+            let (own_starts, own_ends);
+            let len = parts.iter().map(Vec::len).sum();
+            (own_starts, starts) = starts.split_at_mut(len);
+            (own_ends, ends) = ends.split_at_mut(len);
+            jobs.push((parts, own_starts, own_ends));
+        }
+        jobs.into_par_iter().with_max_len(1).for_each(|(parts, starts, ends)| {
+            for ((start, end), bounds) in starts.iter_mut().zip(ends).zip(parts.iter().flatten()) {
+                (*start, *end) = *bounds;
+            }
+        });
+        words
+    }
+
     pub fn num_documents(&self) -> usize {
         self.doc_offsets.len() - 1
     }
@@ -71,28 +105,7 @@ pub fn segment(texts: &Texts, set: InstructionSet) -> Result<Words> {
             },
         )
         .collect::<Result<_>>()?;
-    let (mut num_words, mut doc_offsets) = (0, Vec::with_capacity(texts.len() + 1));
-    doc_offsets.push(0);
-    for part in &parts {
-        num_words += part.len();
-        doc_offsets.push(num_words as i64);
-    }
-    let mut words = Words { doc_offsets, starts: vec![0; num_words], ends: vec![0; num_words] };
-    let (mut starts, mut ends) = (&mut words.starts[..], &mut words.ends[..]);
-    let mut jobs = Vec::with_capacity(parts.len() / PARTS_AT_ONCE + 1);
-    for parts in parts.chunks(PARTS_AT_ONCE) {
-        let (own_starts, own_ends);
-        let len = parts.iter().map(Vec::len).sum();
-        (own_starts, starts) = starts.split_at_mut(len);
-        (own_ends, ends) = ends.split_at_mut(len);
-        jobs.push((parts, own_starts, own_ends));
-    }
-    jobs.into_par_iter().with_max_len(1).for_each(|(parts, starts, ends)| {
-        for ((start, end), bounds) in starts.iter_mut().zip(ends).zip(parts.iter().flatten()) {
-            (*start, *end) = *bounds;
-        }
-    });
-    Ok(words)
+    Ok(Words::from_parts(&parts))
 }
 
 /// Offsets inside a document are 32-bit.
@@ -114,11 +127,13 @@ pub struct Scanner {
     inside: Vec<u64>,
     /// Where characters stand that the masks do not know, one at least for each stretch between white spaces that has any.
     strange: Vec<usize>,
+    /// Room for `as_seen`.
+    seen: String,
 }
 
 impl Scanner {
     pub fn new(set: InstructionSet) -> Self {
-        Self { set, blocks: Vec::new(), inside: Vec::new(), strange: Vec::new() }
+        Self { set, blocks: Vec::new(), inside: Vec::new(), strange: Vec::new(), seen: String::new() }
     }
 
     /// Append the bounds of each word of `text` (under 4 GiB), in order.
@@ -141,8 +156,10 @@ impl Scanner {
             let known = bytes[done..at].iter().rposition(is_space).map_or(done, |space| done + space + 1);
             let end = bytes[at..].iter().position(is_space).map_or(bytes.len(), |space| at + space);
             self.scan_masks(bytes, done, known, words);
-            let mut join = NumberJoin { bytes, words, last: usize::MAX - 1, digit: false };
-            scan_unicode(&text[known..end], |start, end, digit| join.push(known + start, known + end, digit));
+            let mut join = NumberJoin::new(text, words);
+            scan_unicode(&text[known..end], &mut self.seen, |start, end, digit| {
+                join.push(known + start, known + end, digit);
+            });
             done = end;
         }
         self.strange = strange;
@@ -352,19 +369,20 @@ impl Run<'_> {
 
 /// The rule that keeps number-like expressions whole, over the stream of UAX #29 words of a stretch without white space.
 struct NumberJoin<'a> {
-    bytes: &'a [u8],
+    text: &'a str,
     words: &'a mut Vec<Bounds>,
     /// Where the last piece of the last word ends, and whether it holds a digit.
     last: usize,
     digit: bool,
 }
 
-impl NumberJoin<'_> {
+impl<'a> NumberJoin<'a> {
+    fn new(text: &'a str, words: &'a mut Vec<Bounds>) -> Self {
+        Self { text, words, last: 0, digit: false }
+    }
+
     fn push(&mut self, start: usize, end: usize, has_digit: bool) {
-        let joined = start == self.last.wrapping_add(1)
-            && matches!(self.bytes[self.last], b'-' | b'/' | b'.' | b':')
-            && self.digit
-            && has_digit;
+        let joined = has_digit && self.digit && is_joiner(&self.text[self.last..start]);
         match self.words.last_mut() {
             Some(word) if joined => word.1 = end as u32,
             _ => self.words.push((start as u32, end as u32)),
@@ -373,18 +391,70 @@ impl NumberJoin<'_> {
     }
 }
 
-/// The full rule: UAX #29 segments that hold a letter or a digit.
-pub fn scan_unicode(text: &str, mut emit: impl FnMut(usize, usize, bool)) {
-    for (start, segment) in text.split_word_bound_indices() {
+/// Whether a single `-`, `/`, `.` or `:` is all that is seen of what stands between two words.
+fn is_joiner(between: &str) -> bool {
+    match between.strip_prefix(['-', '/', '.', ':']) {
+        Some(rest) => rest.is_empty() || rest.chars().all(is_default_ignorable),
+        None => false,
+    }
+}
+
+/// The full rule: UAX #29 segments that hold a letter or a digit, and runs of counted symbols between them.
+fn scan_unicode(text: &str, room: &mut String, mut emit: impl FnMut(usize, usize, bool)) {
+    let mut symbols: Option<Range<usize>> = None;
+    for (start, segment) in as_seen(text, room).split_word_bound_indices() {
+        let end = start + segment.len();
         let has_digit = segment.chars().any(char::is_numeric);
-        if has_digit || segment.chars().any(char::is_alphabetic) {
+        let is_word = has_digit || segment.chars().any(char::is_alphabetic);
+        if !is_word && segment.starts_with(is_counted_symbol) {
+            match &mut symbols {
+                Some(run) if run.end == start => run.end = end,
+                _ => flush(symbols.replace(start..end), &mut emit),
+            }
+        } else if is_word {
+            flush(symbols.take(), &mut emit);
             // UAX #29 hangs a combining mark on whatever stands before it. Some marks count as letters (Thai vowels), so
             // a segment can be a space with a "letter" on it; words hold no white space, which token alignment rests on.
-            let word = segment.trim_start();
-            let end = start + segment.len();
-            emit(end - word.len(), end, has_digit);
+            emit(end - segment.trim_start().len(), end, has_digit);
         }
     }
+    flush(symbols, &mut emit);
+}
+
+fn flush(symbols: Option<Range<usize>>, emit: &mut impl FnMut(usize, usize, bool)) {
+    if let Some(run) = symbols {
+        emit(run.start, run.end, false);
+    }
+}
+
+/// The text with each character that [`splits_unseen`] replaced by one that does not and is as long in bytes, but where one
+/// stands beside a letter of a script without spaces: there it parts words.
+fn as_seen<'a>(text: &'a str, room: &'a mut String) -> &'a str {
+    if !text.contains(splits_unseen) {
+        return text;
+    }
+    room.clear();
+    // Of the characters that are seen, the last one before a run of ignorable ones, and the first one after it.
+    let (mut before, mut after) = (None, None);
+    let mut after_at = 0;
+    for (at, c) in text.char_indices() {
+        if !is_default_ignorable(c) {
+            before = Some(c);
+            room.push(c);
+            continue;
+        }
+        if after_at <= at {
+            let seen = text[at..].char_indices().find(|&(_, c)| !is_default_ignorable(c));
+            (after_at, after) = seen.map_or((text.len(), None), |(ahead, c)| (at + ahead, Some(c)));
+        }
+        let parts_words = [before, after].into_iter().flatten().any(is_unspaced);
+        room.push(match c.len_utf8() {
+            _ if parts_words || !splits_unseen(c) => c,
+            3 => '\u{2060}',
+            _ => '\u{e0001}',
+        });
+    }
+    room
 }
 
 #[cfg(test)]
@@ -415,6 +485,14 @@ mod tests {
             ("été œdème", &["été", "œdème"]),
             ("___", &[]),
             ("a \u{e34}", &["a", "\u{e34}"]),
+            ("Z\u{e123}\u{e124}q", &["Z", "\u{e123}\u{e124}", "q"]),
+            ("👩\u{200d}⚕\u{fe0f} ok 👍🏽👍", &["👩\u{200d}⚕\u{fe0f}", "ok", "👍🏽👍"]),
+            ("🇫🇷🇨🇭 ⠓⠊ \u{378}", &["🇫🇷🇨🇭", "⠓⠊", "\u{378}"]),
+            ("© € → + × ■ 𝄞", &[]),
+            ("Du\u{200b}pont\u{200b}", &["Du\u{200b}pont\u{200b}"]),
+            ("1\u{2060}2-\u{200b}0\u{ad}5", &["1\u{2060}2-\u{200b}0\u{ad}5"]),
+            ("ก\u{200b}ข 田\u{200b}中", &["ก", "ข", "田", "中"]),
+            ("カナ\u{200b}カナ", &["カナ", "カナ"]),
         ];
         for (text, expected) in table {
             assert_eq!(&words(text), expected, "{text:?}");
@@ -437,8 +515,8 @@ mod tests {
 
     fn assert_full_rule(text: &str) {
         let mut full = Vec::new();
-        let mut join = NumberJoin { bytes: text.as_bytes(), words: &mut full, last: usize::MAX - 1, digit: false };
-        scan_unicode(text, |start, end, digit| join.push(start, end, digit));
+        let mut join = NumberJoin::new(text, &mut full);
+        scan_unicode(text, &mut String::new(), |start, end, digit| join.push(start, end, digit));
         for set in [InstructionSet::Table, InstructionSet::detect()] {
             let mut fast = Vec::new();
             Scanner::new(set).words(text, &mut fast);
@@ -450,7 +528,7 @@ mod tests {
     fn fast_scanner_matches_the_full_rule() {
         let ascii: Vec<char> = "aZ09_.':,;-/ \n\0@".chars().collect();
         let mixed: Vec<char> =
-            "aé9ßĀɏ.':,_- \n\t\r×÷’·²½\u{a0}\u{ad}\u{301}\u{e34}\u{200d}\u{5d0}\"田한😀Ⓜ\u{1f1eb}\u{250}ª"
+            "aé9ßĀɏ.':,_- \n\t\r×÷’·²½\u{a0}\u{ad}\u{301}\u{e34}\u{200b}\u{200d}\u{5d0}\"田한😀Ⓜ\u{1f1eb}\u{250}ª\u{e000}\u{378}⠓€"
                 .chars()
                 .collect();
         texts(&ascii, 200_000).chain(texts(&mixed, 400_000)).for_each(|text| assert_full_rule(&text));

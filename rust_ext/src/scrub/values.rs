@@ -12,7 +12,8 @@ use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
 use super::names::{Kind, first_name, invent, with_case_of};
-use crate::surface::{Surface, is_invisible};
+use crate::characters::is_default_ignorable;
+use crate::surface::Surface;
 
 /// How often another name is drawn before one is taken that is somebody's.
 const ATTEMPTS: u32 = 8;
@@ -362,7 +363,7 @@ fn pieces(text: &str) -> impl Iterator<Item = (Piece, &str)> {
         let length = rest
             .char_indices()
             .find(|&(_, c)| {
-                kind_of(c) != kind && !(kind == Piece::Letters && (is_combining_mark(c) || is_invisible(c)))
+                kind_of(c) != kind && !(kind == Piece::Letters && (is_combining_mark(c) || is_default_ignorable(c)))
             })
             .map_or(rest.len(), |(end, _)| end);
         at += length;
