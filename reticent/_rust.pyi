@@ -211,9 +211,15 @@ class TokenEncoder:
     def path(self) -> Literal["bert", "bytelevel", "library"]:
         """ "bert" or "bytelevel" where each distinct pretoken is tokenised once, "library" where each document is."""
     def encode(
-        self, texts: _ArrowArray, words: Words, word_flags: NDArray[np.uint8], ngram_starts: NDArray[np.uint8]
+        self,
+        texts: _ArrowArray,
+        words: Words,
+        word_flags: NDArray[np.uint8],
+        ngram_starts: NDArray[np.uint8],
+        *,
+        gaps: Words | None = None,
     ) -> Tokens:
-        """Return the tokens; the two arrays have one byte a word."""
+        """Return the tokens; the two arrays have one byte a word. What meets a stretch of ``gaps`` is direct."""
 
 @final
 class Tokens:
@@ -437,10 +443,29 @@ def cover_spans(
 ) -> NDArray[np.uint8]:
     """Return 1 for each word that meets a span of its document in at least one character."""
 
+def gaps_in_spans(
+    texts: _ArrowArray,
+    words: Words,
+    span_offsets: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    *,
+    num_threads: int = 0,
+) -> Words:
+    """Return the stretches of spans that are neither in a word nor white space, in order and apart."""
+
 def replace_words(
-    texts: _ArrowArray, words: Words, mask: NDArray[np.uint8], replacement: str = "X", *, num_threads: int = 0
-) -> ArrowBatch:
-    """Return the texts with each masked word replaced, column ``text``."""
+    texts: _ArrowArray,
+    words: Words,
+    mask: NDArray[np.uint8],
+    replacement: str = "X",
+    *,
+    gaps: Words | None = None,
+    num_threads: int = 0,
+) -> tuple[ArrowBatch, NDArray[np.int64]]:
+    """Return the texts with each masked word, and each run of symbols in ``gaps``, replaced (column ``text``), and the
+    byte at which each word, or what replaces it, begins in its own.
+    """
 
 def scrub_texts(
     texts: _ArrowArray,

@@ -20,7 +20,6 @@ from reticent.engine.kernels import (
     document_sums,
     draw_counts,
     draw_words,
-    flag_gaps,
     gather_windows,
     goldfish_drops,
     hash_targets,
@@ -464,26 +463,6 @@ def test_digest_tells_a_target_from_its_equal_in_another_document() -> None:
     """The same token, at the same place, of the same word: protected in one document, not in the other."""
     windows, allowed, violated = np.array([0, 1]), np.array([[-100, 9], [9, 9]]), np.array([[9, 9], [-100, 9]])
     assert hash_targets(allowed, windows, 3, 7) != hash_targets(violated, windows, 3, 7)
-
-
-@pytest.mark.parametrize(
-    ("word_ids", "marked", "expected"),
-    [
-        ([-1, 0, -1, 1, -1], {0}, [1, 0, 0, 0, 0]),
-        ([-1, 0, -1, 1, -1], {1}, [0, 0, 1, 0, 0]),
-        ([-1, 0, -1, 1, -1], {2}, [0, 0, 0, 0, 1]),
-        ([-1, -1], {1}, [1, 1]),  # neither word has a token: either gap may be theirs
-        ([0, 0, 1], {0, 1, 2}, [0, 0, 0]),
-        ([], {0, 1, 2}, []),
-    ],
-)
-def test_tokens_in_marked_gaps_are_flagged(word_ids: list[int], marked: set[int], expected: list[int]) -> None:
-    flags = np.zeros(2 * len(word_ids), dtype=np.uint8)
-    gaps = np.array([gap in marked for gap in range(3)] + [False] * 3)  # two words; and a second document, unmarked
-    ids = np.array(word_ids * 2, dtype=np.int32)
-    offsets = np.array([0, len(word_ids), 2 * len(word_ids)])
-    flag_gaps(ids, offsets, gaps, np.array([0, 2, 4]), 1, flags)
-    assert flags.tolist() == expected + [0] * len(word_ids)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ __all__ = [
     "document_window_wins",
     "draw_counts",
     "draw_words",
-    "flag_gaps",
     "gather_windows",
     "goldfish_drops",
     "hash_slices",
@@ -99,42 +98,6 @@ def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, n
             at += capacity
             window += 1
     return documents, starts, lengths
-
-
-@_jit
-def flag_gaps(
-    word_ids: np.ndarray,
-    doc_offsets: np.ndarray,
-    gaps: np.ndarray,
-    word_offsets: np.ndarray,
-    flag: int,
-    flags: np.ndarray,
-) -> None:
-    """Set ``flag`` at every token outside words that may stand in a marked gap.
-
-    Parameters
-    ----------
-    gaps : bool array: gap w + d is before word w (of all words) of document d, the last of a document after its words
-    word_offsets : int64 array, words of document d are ``word_offsets[d]:word_offsets[d + 1]``
-    """
-    for document in range(len(doc_offsets) - 1):
-        num_words = word_offsets[document + 1] - word_offsets[document]
-        first_gap = word_offsets[document] + document
-        gap, token, end = 0, doc_offsets[document], doc_offsets[document + 1]
-        while token < end:
-            if word_ids[token] >= 0:
-                gap = word_ids[token] + 1
-                token += 1
-                continue
-            after = token
-            while after < end and word_ids[after] < 0:
-                after += 1
-            # A word without a token of its own lies somewhere in this run, so both its gaps do.
-            last = word_ids[after] if after < end else num_words
-            if gaps[first_gap + gap : first_gap + last + 1].any():
-                for inside in range(token, after):
-                    flags[inside] |= np.uint8(flag)
-            token = after
 
 
 @_jit

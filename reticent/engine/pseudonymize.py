@@ -1,6 +1,7 @@
 """Pseudonymised text: direct identifiers replaced, with the map between old and new offsets.
 
-Four styles. ``x``: each word of a span becomes ``X`` (seed 1 §5.5). ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
+Four styles. ``x``: each word of a span becomes ``X`` (seed 1 §5.5), and so do its symbols, while punctuation stays.
+``tag``: each span becomes ``[NAME]``, ``[DATE]``…
 ``surrogate``: the same name of one individual always becomes the same invented name, "J. Smith", "SMITH" and "Smith's"
 in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn
 afresh at every occurrence and every ``draw``. What is drawn is a function of a secret key, the individual and the value
@@ -179,7 +180,7 @@ def pseudonymise(
     """
     from reticent import _rust
 
-    replaced = _rust.replace_words(texts, words, mask, replacement, num_threads=num_threads)
+    replaced, _ = _rust.replace_words(texts, words, mask, replacement, num_threads=num_threads)
     return pa.record_batch(replaced).column("text")
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.engine.pseudonymize import OffsetMap, SpanArrays, Style, pseudonymise_batch
-from reticent.engine.pseudonymize import pseudonymise as replace_by_x
+from reticent.engine.pseudonymize import SpanArrays, Style, pseudonymise_batch
 from reticent.engine.schema import DIRECT, INDIRECT
 
 if TYPE_CHECKING:
@@ -30,30 +29,38 @@ TextStyle = Style | Literal["lower"]
 class Rewritten:
     """New texts, their words, and flags and n-gram starts of these (uint8, one a word).
 
-    ``gaps`` (bool) says of each gap between words, one before each word and one after a document's last, whether
-    something that replaces an identifier stands in it; None where nothing can.
+    ``gaps`` are the stretches between words that are direct (`_rust.gaps_in_spans`); None where there are none.
     """
 
     texts: pa.Array
     words: Words
     flags: np.ndarray
     ngram_starts: np.ndarray
-    gaps: np.ndarray | None = None
+    gaps: Words | None = None
 
 
 def replace_words_by_x(
-    texts: pa.Array, words: Words, flags: np.ndarray, starts: np.ndarray, *, num_threads: int = 0
+    texts: pa.Array,
+    words: Words,
+    flags: np.ndarray,
+    starts: np.ndarray,
+    gaps: Words | None = None,
+    *,
+    num_threads: int = 0,
 ) -> Rewritten:
-    """Return texts with X for direct words, and the flags and starts of what is left; X is nobody's word: 0."""
+    """Return texts with X for direct words and for symbols in ``gaps``, and the flags and starts of what is left.
+
+    X is nobody's word: 0. So is the punctuation of an identifier, which stays.
+    """
     from reticent import _rust
 
     direct = (flags & DIRECT) > 0
-    texts = replace_by_x(texts, words, direct.astype(np.uint8), num_threads=num_threads)
+    made, new_places = _rust.replace_words(texts, words, direct.astype(np.uint8), gaps=gaps, num_threads=num_threads)
+    texts = pa.record_batch(made).column("text")
     replaced = _rust.segment(texts, num_threads=num_threads)
     # An X can join what a number kept apart ("5.Smith" is two words, "X.Smith" one), so words are found by their place.
     kept = np.flatnonzero(~direct)
-    now = _places(replaced, replaced.starts)
-    at = np.searchsorted(now, _places(words, _starts_after(words, direct))[kept], side="right") - 1
+    at = np.searchsorted(_places(replaced, replaced.starts), _places(words, new_places)[kept], side="right") - 1
     new_flags, new_starts = (np.zeros(replaced.num_words, dtype=np.uint8) for _ in range(2))
     np.bitwise_or.at(new_flags, at, flags[kept])
     np.bitwise_or.at(new_starts, at, starts[kept])
@@ -66,7 +73,7 @@ def lower_case(texts: pa.Array, *, num_threads: int = 0) -> Rewritten:
 
     lowered = pc.utf8_lower(texts)
     words = _rust.segment(lowered, num_threads=num_threads)
-    return Rewritten(lowered, words, *(np.zeros(words.num_words, dtype=np.uint8) for _ in range(2)))
+    return Rewritten(lowered, words, np.zeros(words.num_words, np.uint8), np.zeros(words.num_words, np.uint8))
 
 
 def replace_spans(
@@ -109,7 +116,14 @@ def replace_spans(
     np.bitwise_or.at(
         new_starts, np.searchsorted(now.keys(now.starts), (before.rows[kept] << 32) | at, "right") - 1, starts[kept]
     )
-    return Rewritten(made.texts, new_words, new_flags, new_starts, _gaps(now, made.edits, edits))
+    gaps = _rust.gaps_in_spans(
+        made.texts,
+        new_words,
+        made.edits.offsets,
+        *(np.ascontiguousarray(bound, dtype=np.int32) for bound in (made.edits.new_start, made.edits.new_end)),
+        num_threads=options.get("num_threads", 0),
+    )
+    return Rewritten(made.texts, new_words, new_flags, new_starts, gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,32 +149,8 @@ class _Bounds:
         return low, np.maximum(low, high)
 
 
-def _gaps(words: _Bounds, edits_of: OffsetMap, edits: _Bounds) -> np.ndarray:
-    """Gaps between words of the new text that hold a character of an edit, in `Rewritten.gaps`'s order."""
-    num_documents = len(edits_of.offsets) - 1
-    low, high = words.met_by(edits)
-    change = np.zeros(len(words.rows) + num_documents + 1, dtype=np.int64)
-    # The gap before word w of document d is number w + d; a gap at an edit's rim has none of it where a word is flush.
-    has_word = high > low
-    first, last = low.copy(), low + 1
-    first[has_word] += words.starts[low[has_word]] <= edits.starts[has_word]
-    last[has_word] = high[has_word] + (words.ends[high[has_word] - 1] < edits.ends[has_word])
-    np.add.at(change, first + edits.rows, 1)
-    np.add.at(change, np.maximum(first, last) + edits.rows, -1)
-    return np.cumsum(change)[:-1] > 0
-
-
 def _rows(offsets: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
-
-
-def _starts_after(words: Words, direct: np.ndarray) -> np.ndarray:
-    """Byte offset of each word in its own document once direct words are one byte long, int64."""
-    starts = words.starts.astype(np.int64)
-    shorter = np.where(direct, words.ends - starts - 1, 0)
-    before = np.concatenate([[0], np.cumsum(shorter)])
-    first = np.repeat(words.doc_offsets[:-1], np.diff(words.doc_offsets))
-    return starts - (before[:-1] - before[first])
 
 
 def _places(words: Words, starts: np.ndarray) -> np.ndarray:

@@ -169,7 +169,7 @@ def _read(
     flagged = FlaggedWords(
         corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
     )
-    for part, words, flags, _ in flagged:
+    for part, words, flags, *_ in flagged:
         words_of.append(ids.of(part.texts, words))
         flags_of.append(flags)
         lengths.append(np.diff(words.doc_offsets))

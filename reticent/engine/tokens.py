@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.engine.detect.labels import category
-from reticent.engine.kernels import flag_gaps
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
 
-__all__ = ["FlaggedWords", "Part", "TokenMaker", "write_tokens"]
+__all__ = ["Flagged", "FlaggedWords", "Part", "TokenMaker", "write_tokens"]
 
 
 def write_tokens(
@@ -130,15 +129,12 @@ class TokenMaker:
         writer = ShardWriter(folder, self._encoder.vocab_size)
         counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
         sizes: list[np.ndarray] = []
-        for part, words, flags, starts in flagged:
-            text = self._rewritten(part, words, flags, starts, style, key, draw)
-            tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts)
-            token_flags = tokens.flags
-            if text.gaps is not None:
-                token_flags = token_flags.copy()
-                flag_gaps(tokens.word_ids, tokens.doc_offsets, text.gaps, text.words.doc_offsets, DIRECT, token_flags)
+        for documents in flagged:
+            part = documents.part
+            text = self._rewritten(documents, style, key, draw)
+            tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
             writer.write(
-                part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, token_flags,
+                part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, tokens.flags,
                 tokens.ngram_starts,
             )  # fmt: skip
             counts["words"] += len(text.flags)
@@ -165,23 +161,15 @@ class TokenMaker:
             "pretokens": self._encoder.path,
         }
 
-    def _rewritten(
-        self,
-        part: Part,
-        words: Words,
-        flags: np.ndarray,
-        starts: np.ndarray,
-        style: TextStyle | None,
-        key: bytes,
-        draw: int,
-    ) -> Rewritten:
+    def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:
         threads = self._flagged.num_threads
+        part, words, flags, starts, gaps = documents
         if style is None:
-            return Rewritten(part.texts, words, flags, starts)
+            return Rewritten(part.texts, words, flags, starts, gaps)
         if style == "lower":
             return lower_case(part.texts, num_threads=threads)
         if style == "x":
-            return replace_words_by_x(part.texts, words, flags, starts, num_threads=threads)
+            return replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=threads)
         individuals = pa.array(part.codes).cast(pa.string())
         batch = pa.record_batch([part.texts, individuals, part.doc_ids], ["text", "individual_id", "doc_id"])
         options: dict[str, Any] = {"draw": draw, "num_threads": threads}
@@ -191,12 +179,26 @@ class TokenMaker:
         return replace_spans(batch, words, flags, starts, self._flagged.spans_of(part, words), style, key, **options)
 
 
-class FlaggedWords:
-    """The documents of some splits, batch by batch, with the flags of their words.
+class Flagged(NamedTuple):
+    """The documents of a batch, their words, and what is protected of them.
 
-    Iterating gives (`Part`, `Words`, flags uint8 (W,) of `DIRECT` and `INDIRECT`, ngram_starts uint8 (W,)), where bit
-    n - 1 of the last says that a minimal identifying n-gram starts at that word. Parameters as of `write_tokens`;
-    ``by_category`` keeps apart what is protected beyond its span, so that `spans_of` can say what it is.
+    ``flags`` (uint8, one a word) hold `DIRECT` and `INDIRECT`; bit n - 1 of ``ngram_starts`` (uint8, one a word) says
+    that a minimal identifying n-gram of n words starts there; ``gaps`` are the stretches of direct identifiers between
+    words, white space aside (None without spans).
+    """
+
+    part: Part
+    words: Words
+    flags: np.ndarray
+    ngram_starts: np.ndarray
+    gaps: Words | None
+
+
+class FlaggedWords:
+    """The documents of some splits, batch by batch, with what is protected of them: iterating gives `Flagged`.
+
+    Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
+    can say what it is.
 
     Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
     blacklist.
@@ -274,7 +276,7 @@ class FlaggedWords:
         for name, blacklist in self._blacklists.items():
             yield name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads)
 
-    def __iter__(self) -> Iterator[tuple[Part, Words, np.ndarray, np.ndarray]]:
+    def __iter__(self) -> Iterator[Flagged]:
         from reticent import _rust
 
         policy, threads = self._policy, self.num_threads
@@ -282,8 +284,11 @@ class FlaggedWords:
             words = _rust.segment(part.texts, num_threads=threads)
             flags = np.zeros(words.num_words, dtype=np.uint8)
             starts = np.zeros(words.num_words, dtype=np.uint8)
+            gaps = None
             if self._spans is not None:
-                direct = _rust.cover_spans(part.texts, words, *part.spans(self._spans)[:3], num_threads=threads)
+                spans = part.spans(self._spans)[:3]
+                direct = _rust.cover_spans(part.texts, words, *spans, num_threads=threads)
+                gaps = _rust.gaps_in_spans(part.texts, words, *spans, num_threads=threads)
                 for _, spread in self._spread(part, words):
                     direct |= spread
                 flags |= direct * np.uint8(DIRECT)
@@ -298,7 +303,7 @@ class FlaggedWords:
                     num_threads=threads,
                 )
                 flags |= indirect
-            yield part, words, flags, starts
+            yield Flagged(part, words, flags, starts, gaps)
 
 
 class Part:

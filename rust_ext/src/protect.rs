@@ -16,7 +16,9 @@ use crate::memo::Memo;
 use crate::text::Texts;
 use crate::words::Words;
 
-/// Flag bit of a word that support protects; bit 0 is for direct identifiers.
+/// Flag bit of a word or token of a direct identifier.
+pub const DIRECT: u8 = 1;
+/// Flag bit of a word that support protects.
 pub const INDIRECT: u8 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

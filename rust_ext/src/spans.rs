@@ -1,14 +1,19 @@
 //! Spans: from characters to words.
 //!
 //! Outside, spans count characters (Unicode code points, end exclusive); inside, bytes. This file holds both conversions
-//! and the rule that a word is direct when it meets a span in at least one character.
+//! and the rule that a word is direct when it meets a span in at least one character. What a span holds outside words
+//! (punctuation, symbols) is as direct as its words: [`gaps_in_spans`] says where it stands.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
+use crate::characters::is_default_ignorable;
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::Texts;
-use crate::words::Words;
+use crate::words::{Bounds, Words};
 
 /// A span found in a batch of documents, in bytes of its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,41 +72,64 @@ pub fn char_starts(text: &str) -> Vec<usize> {
     text.char_indices().map(|(byte, _)| byte).chain([text.len()]).collect()
 }
 
-/// 1 for each word that meets a span of its document in at least one character.
-pub fn cover_spans(texts: &Texts, words: &Words, offsets: &[i64], starts: &[i32], ends: &[i32]) -> Result<Vec<u8>> {
-    words.check(texts.len())?;
-    let whole = offsets.len() == texts.len() + 1
-        && offsets.first() == Some(&0)
-        && offsets.last() == Some(&(starts.len() as i64))
-        && starts.len() == ends.len()
-        && offsets.is_sorted();
-    if !whole {
-        return Err(Error::Corpus("span offsets do not match the documents and spans".into()));
+/// Spans of a batch, in characters: those of document d are `offsets[d]..offsets[d + 1]`.
+#[derive(Clone, Copy)]
+pub struct Spans<'a> {
+    pub offsets: &'a [i64],
+    pub starts: &'a [i32],
+    pub ends: &'a [i32],
+}
+
+impl Spans<'_> {
+    fn check(&self, num_documents: usize) -> Result<()> {
+        let whole = self.offsets.len() == num_documents + 1
+            && self.offsets.first() == Some(&0)
+            && self.offsets.last() == Some(&(self.starts.len() as i64))
+            && self.starts.len() == self.ends.len()
+            && self.offsets.is_sorted();
+        if !whole {
+            return Err(Error::Corpus("span offsets do not match the documents and spans".into()));
+        }
+        Ok(())
     }
-    let parts: Vec<Vec<u8>> = rows(texts.len())
-        .map(|row| {
-            let (from, to) = words.of(row);
-            let mut mask = vec![0u8; from.len()];
-            let spans = offsets[row] as usize..offsets[row + 1] as usize;
-            if spans.is_empty() {
-                return Ok(mask);
-            }
-            let text = texts.get(row);
-            let chars = char_starts(text);
-            let length = if chars.is_empty() { text.len() } else { chars.len() - 1 };
-            let byte = |at: usize| if chars.is_empty() { at } else { chars[at] };
-            for number in spans.clone() {
-                let (start, end) = (starts[number], ends[number]);
+
+    /// Bytes of each span of a document.
+    fn in_bytes(&self, row: usize, text: &str) -> Result<Vec<Range<usize>>> {
+        let spans = self.offsets[row] as usize..self.offsets[row + 1] as usize;
+        if spans.is_empty() {
+            return Ok(Vec::new());
+        }
+        let chars = char_starts(text);
+        let length = if chars.is_empty() { text.len() } else { chars.len() - 1 };
+        let byte = |at: i32| if chars.is_empty() { at as usize } else { chars[at as usize] };
+        spans
+            .clone()
+            .map(|number| {
+                let (start, end) = (self.starts[number], self.ends[number]);
                 if start < 0 || end < start || end as usize > length {
                     return Err(Error::Corpus(format!(
                         "document {row} of the batch: span {} is {start}..{end} in a text of {length} characters",
                         number - spans.start
                     )));
                 }
-                let (start, end) = (byte(start as usize), byte(end as usize));
-                let first = to.partition_point(|&word_end| word_end as usize <= start);
+                Ok(byte(start)..byte(end))
+            })
+            .collect()
+    }
+}
+
+/// 1 for each word that meets a span of its document in at least one character.
+pub fn cover_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Vec<u8>> {
+    words.check(texts.len())?;
+    spans.check(texts.len())?;
+    let parts: Vec<Vec<u8>> = rows(texts.len())
+        .map(|row| {
+            let (from, to) = words.of(row);
+            let mut mask = vec![0u8; from.len()];
+            for span in spans.in_bytes(row, texts.get(row))? {
+                let first = to.partition_point(|&word_end| word_end as usize <= span.start);
                 for word in first..from.len() {
-                    if from[word] as usize >= end {
+                    if from[word] as usize >= span.end {
                         break;
                     }
                     mask[word] = 1;
@@ -113,28 +141,109 @@ pub fn cover_spans(texts: &Texts, words: &Words, offsets: &[i64], starts: &[i32]
     Ok(parts.concat())
 }
 
-/// Each masked word replaced by `replacement`; the other bytes stay.
-pub fn replace_words(texts: &Texts, words: &Words, mask: &[u8], replacement: &str) -> Result<Vec<String>> {
+/// Where spans hold something else than words and white space: the bytes of each such run, in order and apart.
+pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Words> {
+    words.check(texts.len())?;
+    spans.check(texts.len())?;
+    let parts: Vec<Vec<Bounds>> = rows(texts.len())
+        .map(|row| {
+            let (text, mut found) = (texts.get(row), Vec::new());
+            let mut spans = spans.in_bytes(row, text)?;
+            spans.sort_unstable_by_key(|span| span.start);
+            let mut done = 0;
+            for span in spans {
+                let start = span.start.max(done);
+                if start < span.end {
+                    push_gaps(text, words.of(row), start..span.end, &mut found);
+                    done = span.end;
+                }
+            }
+            Ok(found)
+        })
+        .collect::<Result<_>>()?;
+    Ok(Words::from_parts(&parts))
+}
+
+/// The runs of `range` that are neither in a word nor white space; one that goes on where the last ended joins it.
+fn push_gaps(text: &str, (from, to): (&[u32], &[u32]), range: Range<usize>, found: &mut Vec<Bounds>) {
+    let mut word = to.partition_point(|&word_end| word_end as usize <= range.start);
+    for (at, c) in text[range.clone()].char_indices() {
+        let at = (range.start + at) as u32;
+        while to.get(word).is_some_and(|&word_end| word_end <= at) {
+            word += 1;
+        }
+        if from.get(word).is_some_and(|&word_start| word_start <= at) || c.is_whitespace() {
+            continue;
+        }
+        let end = at + c.len_utf8() as u32;
+        match found.last_mut() {
+            Some(last) if last.1 == at => last.1 = end,
+            _ => found.push((at, end)),
+        }
+    }
+}
+
+/// Whether X has to stand for this character of an identifier: punctuation and what prints nothing may stay.
+fn is_crossed_out(c: char) -> bool {
+    !c.is_ascii() && c.general_category_group() != GeneralCategoryGroup::Punctuation && !is_default_ignorable(c)
+}
+
+/// The stretches of a range between words that X has to stand for.
+pub fn crossed_out(text: &str, range: Range<usize>, mut emit: impl FnMut(Range<usize>)) {
+    let mut at = range.start;
+    while let Some(start) = text[at..range.end].find(is_crossed_out).map(|start| at + start) {
+        at = text[start..range.end].find(|c| !is_crossed_out(c)).map_or(range.end, |length| start + length);
+        emit(start..at);
+    }
+}
+
+/// Each masked word, and each run of symbols in `gaps`, replaced by `replacement`; the other bytes stay. With the texts
+/// comes the byte at which each word begins in its own, for a masked one that of its replacement.
+pub fn replace_words(
+    texts: &Texts,
+    words: &Words,
+    mask: &[u8],
+    gaps: Option<&Words>,
+    replacement: &str,
+) -> Result<(Vec<String>, Vec<i64>)> {
     words.check(texts.len())?;
     check_mask(words, mask)?;
-    Ok(rows(texts.len())
+    gaps.map_or(Ok(()), |gaps| gaps.check(texts.len()))?;
+    let replaced: Vec<(String, Vec<i64>)> = rows(texts.len())
         .map(|row| {
             let text = texts.get(row);
             let (from, to) = words.of(row);
             let first = words.first(row);
-            let mut out = String::with_capacity(text.len());
+            let mut symbols = Vec::new();
+            for (&start, &end) in gaps.map(|gaps| gaps.of(row)).into_iter().flat_map(|(from, to)| from.iter().zip(to)) {
+                crossed_out(text, start as usize..end as usize, |run| symbols.push(run));
+            }
+            let mut symbols = symbols.into_iter().peekable();
+            let (mut out, mut places) = (String::with_capacity(text.len()), Vec::with_capacity(from.len()));
             let mut at = 0;
+            let mut copy_and_put = |out: &mut String, range: Range<usize>, put: &str| {
+                out.push_str(&text[at..range.start]);
+                out.push_str(put);
+                at = range.end;
+            };
             for word in 0..from.len() {
+                let (start, end) = (from[word] as usize, to[word] as usize);
+                while let Some(run) = symbols.next_if(|run| run.start < start) {
+                    copy_and_put(&mut out, run, replacement);
+                }
+                copy_and_put(&mut out, start..start, "");
+                places.push(out.len() as i64);
                 if mask[first + word] != 0 {
-                    out.push_str(&text[at..from[word] as usize]);
-                    out.push_str(replacement);
-                    at = to[word] as usize;
+                    copy_and_put(&mut out, start..end, replacement);
                 }
             }
-            out.push_str(&text[at..]);
-            out
+            symbols.for_each(|run| copy_and_put(&mut out, run, replacement));
+            copy_and_put(&mut out, text.len()..text.len(), "");
+            (out, places)
         })
-        .collect())
+        .collect();
+    let places = replaced.iter().flat_map(|(_, places)| places).copied().collect();
+    Ok((replaced.into_iter().map(|(text, _)| text).collect(), places))
 }
 
 /// One byte a word is what every mask here has.

@@ -1,7 +1,7 @@
 //! Tokens: texts to ids of any `tokenizer.json`, aligned with words by offsets, never by splitting strings again.
 //!
-//! A token is protected when its bytes meet a protected word. Words hold no white space, so a token that only shares the space
-//! before a word (byte-level BPE glues it on) does not meet that word by accident.
+//! A token is protected when its bytes meet a protected word, or what a protected span holds between words. Neither holds
+//! white space, so a token that only shares the space before a word (byte-level BPE glues it on) does not meet it by accident.
 //!
 //! Where the tokenizer lets its texts be cut ([`Cut`]), each distinct pretoken goes through the library once and its pieces are
 //! remembered; the answer is the library's, token for token. Most text does not even come to that: a chunk of up to 15 bytes
@@ -20,6 +20,7 @@ use crate::intern::Interner;
 use crate::key::Key;
 use crate::memo::Memo;
 use crate::pretokens::Cut;
+use crate::protect::DIRECT;
 use crate::spans::check_mask;
 use crate::subwords::{Subword, Subwords};
 use crate::text::Texts;
@@ -196,10 +197,19 @@ impl TokenEncoder {
         vocabulary.values().max().map_or(0, |&id| id as usize + 1)
     }
 
-    pub fn encode(&self, texts: &Texts, words: &Words, flags: &[u8], ngram_starts: &[u8]) -> Result<Tokens> {
+    /// Tokens of the texts. `gaps` are stretches of bytes outside words: what meets one is direct.
+    pub fn encode(
+        &self,
+        texts: &Texts,
+        words: &Words,
+        flags: &[u8],
+        ngram_starts: &[u8],
+        gaps: Option<&Words>,
+    ) -> Result<Tokens> {
         words.check(texts.len())?;
         check_mask(words, flags)?;
         check_mask(words, ngram_starts)?;
+        gaps.map_or(Ok(()), |gaps| gaps.check(texts.len()))?;
         let shares = shares(texts)
             .into_par_iter()
             .with_max_len(1)
@@ -212,8 +222,12 @@ impl TokenEncoder {
                 for row in rows {
                     let before = tokens.len;
                     let range = words.first(row)..words.first(row + 1);
-                    let document =
-                        Document { words: words.of(row), flags: &flags[range.clone()], starts: &ngram_starts[range] };
+                    let document = Document {
+                        words: words.of(row),
+                        flags: &flags[range.clone()],
+                        starts: &ngram_starts[range],
+                        gaps: gaps.map_or((&[], &[]), |gaps| gaps.of(row)),
+                    };
                     self.encode_one(texts.get(row), document, &mut memory, &mut tokens)
                         .map_err(|error| Error::Corpus(format!("document {row} of the batch: {error}")))?;
                     lengths.push((tokens.len - before) as i64);
@@ -273,7 +287,7 @@ impl TokenEncoder {
             tokens.truncate(before);
         }
         let mut aligner = Aligner::new(document.words);
-        let push = |piece: Piece| document.push(piece.id, aligner.meet(piece), 0, tokens);
+        let push = |piece: Piece| document.push_piece(piece, aligner.meet(piece), 0, tokens);
         match self.cut {
             Some(cut) => self.tokenise_by_pretokens(cut, text, memory, push),
             None => self.tokenise(text, push),
@@ -312,7 +326,8 @@ impl TokenEncoder {
             }
             for place in &mut seen[..num_seen] {
                 // A longer chunk has nobody's key.
-                place.chunk = memory.chunks.get(place.key).filter(|_| place.key != Key::default());
+                let is_known = place.key != Key::default() && !document.is_direct_gap(place.start, place.end);
+                place.chunk = memory.chunks.get(place.key).filter(|_| is_known);
                 if let Some(Chunk { num_tokens: 3.., ids, .. }) = place.chunk
                     && let Some(block) = memory.blocks.get(ids[0] as usize)
                 {
@@ -385,8 +400,9 @@ impl TokenEncoder {
         parts.clear();
         let mut aligner = Aligner::new(own);
         self.tokenise_by_pretokens(cut, &text[chunk], memory, |piece| {
-            let met = aligner.meet(Piece { id: piece.id, start: piece.start + start, end: piece.end + start });
-            document.push(piece.id, met, word, tokens);
+            let piece = Piece { id: piece.id, start: piece.start + start, end: piece.end + start };
+            let met = aligner.meet(piece);
+            document.push_piece(piece, met, word, tokens);
             if key.is_some() {
                 // Up to 15 words, all of them in up to 15 bytes.
                 parts.push(Part { id: piece.id, first: met.first as u8, last: met.last as u8, fresh: met.fresh as u8 });
@@ -639,9 +655,28 @@ struct Document<'a> {
     words: (&'a [u32], &'a [u32]),
     flags: &'a [u8],
     starts: &'a [u8],
+    /// Stretches outside words of which every token is direct.
+    gaps: (&'a [u32], &'a [u32]),
 }
 
 impl Document<'_> {
+    /// Whether these bytes meet a direct stretch outside words.
+    #[inline]
+    fn is_direct_gap(&self, start: usize, end: usize) -> bool {
+        let (from, to) = self.gaps;
+        if from.is_empty() {
+            return false;
+        }
+        let first = to.partition_point(|&gap_end| gap_end as usize <= start);
+        from.get(first).is_some_and(|&gap_start| (gap_start as usize) < end)
+    }
+
+    /// A token with its place in the document.
+    fn push_piece(&self, piece: Piece, met: Met, base: usize, tokens: &mut Buffer) {
+        self.push(piece.id, met, base, tokens);
+        tokens.flags[tokens.len - 1] |= DIRECT * u8::from(self.is_direct_gap(piece.start as usize, piece.end as usize));
+    }
+
     /// A token by the words it meets, which are counted from word `base`.
     fn push(&self, id: u32, met: Met, base: usize, tokens: &mut Buffer) {
         let (first, last, fresh) = (base + met.first as usize, base + met.last as usize, base + met.fresh as usize);

@@ -34,7 +34,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Words of a batch of documents, and the texts they were cut from.
 #[pyclass(name = "Words", frozen)]
-pub struct PyWords(pub Arc<Words>, Texts);
+pub struct PyWords(pub Arc<Words>, pub Texts);
 
 impl PyWords {
     /// The texts given with these words: those they were cut from were checked then.

@@ -11,7 +11,7 @@ use super::{ArrowBatch, to_py_err};
 use crate::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
-use crate::spans::{cover_spans, replace_words};
+use crate::spans::{Spans, cover_spans, gaps_in_spans, replace_words};
 use crate::surface::Surface;
 use crate::tokens::{Columns, TokenEncoder};
 
@@ -20,13 +20,13 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyTokenEncoder>()?;
     module.add_class::<PyTokens>()?;
     module.add_function(wrap_pyfunction!(py_cover_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(py_gaps_in_spans, module)?)?;
     module.add_function(wrap_pyfunction!(py_replace_words, module)?)
 }
 
 /// 1 for each word that meets a span (in characters) of its document.
 #[pyfunction(name = "cover_spans")]
 #[pyo3(signature = (texts, words, span_offsets, starts, ends, *, num_threads=0))]
-#[allow(clippy::too_many_arguments)]
 fn py_cover_spans<'py>(
     py: Python<'py>,
     texts: &Bound<'py, PyAny>,
@@ -37,30 +37,51 @@ fn py_cover_spans<'py>(
     num_threads: usize,
 ) -> PyResult<Bound<'py, PyArray1<u8>>> {
     let texts = words.import_texts(texts)?;
-    let (offsets, starts, ends) = (span_offsets.as_slice()?, starts.as_slice()?, ends.as_slice()?);
+    let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let mask =
-        py.detach(|| threads.install(|| cover_spans(&texts, &words.0, offsets, starts, ends))).map_err(to_py_err)?;
+    let mask = py.detach(|| threads.install(|| cover_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
     Ok(PyArray1::from_vec(py, mask))
 }
 
-/// Texts with each masked word replaced, column `text`.
-#[pyfunction(name = "replace_words")]
-#[pyo3(signature = (texts, words, mask, replacement="X", *, num_threads=0))]
-fn py_replace_words(
+/// What spans (in characters) hold between words, white space aside.
+#[pyfunction(name = "gaps_in_spans")]
+#[pyo3(signature = (texts, words, span_offsets, starts, ends, *, num_threads=0))]
+fn py_gaps_in_spans(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
     words: &PyWords,
-    mask: PyReadonlyArray1<'_, u8>,
-    replacement: &str,
+    span_offsets: PyReadonlyArray1<'_, i64>,
+    starts: PyReadonlyArray1<'_, i32>,
+    ends: PyReadonlyArray1<'_, i32>,
     num_threads: usize,
-) -> PyResult<ArrowBatch> {
+) -> PyResult<PyWords> {
     let texts = words.import_texts(texts)?;
-    let mask = mask.as_slice()?;
+    let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let replaced =
-        py.detach(|| threads.install(|| replace_words(&texts, &words.0, mask, replacement))).map_err(to_py_err)?;
-    batch(vec![("text", Arc::new(LargeStringArray::from_iter_values(replaced)))])
+    let gaps = py.detach(|| threads.install(|| gaps_in_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
+    Ok(PyWords(Arc::new(gaps), texts))
+}
+
+/// Texts with each masked word replaced, column `text`, and where each word begins in its own.
+#[pyfunction(name = "replace_words")]
+#[pyo3(signature = (texts, words, mask, replacement="X", *, gaps=None, num_threads=0))]
+fn py_replace_words<'py>(
+    py: Python<'py>,
+    texts: &Bound<'py, PyAny>,
+    words: &PyWords,
+    mask: PyReadonlyArray1<'py, u8>,
+    replacement: &str,
+    gaps: Option<&PyWords>,
+    num_threads: usize,
+) -> PyResult<(ArrowBatch, Bound<'py, PyArray1<i64>>)> {
+    let texts = words.import_texts(texts)?;
+    let (mask, gaps) = (mask.as_slice()?, gaps.map(|gaps| &*gaps.0));
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let (replaced, starts) = py
+        .detach(|| threads.install(|| replace_words(&texts, &words.0, mask, gaps, replacement)))
+        .map_err(to_py_err)?;
+    let texts = batch(vec![("text", Arc::new(LargeStringArray::from_iter_values(replaced)))])?;
+    Ok((texts, PyArray1::from_vec(py, starts)))
 }
 
 /// Surfaces protected beyond the span that showed them.
@@ -151,6 +172,7 @@ impl PyTokenEncoder {
         self.encoder.path()
     }
 
+    #[pyo3(signature = (texts, words, word_flags, ngram_starts, *, gaps=None))]
     fn encode(
         &self,
         py: Python<'_>,
@@ -158,12 +180,14 @@ impl PyTokenEncoder {
         words: &PyWords,
         word_flags: PyReadonlyArray1<'_, u8>,
         ngram_starts: PyReadonlyArray1<'_, u8>,
+        gaps: Option<&PyWords>,
     ) -> PyResult<PyTokens> {
         let texts = words.import_texts(texts)?;
         let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
+        let gaps = gaps.map(|gaps| &*gaps.0);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let tokens = py
-            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts)))
+            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps)))
             .map_err(to_py_err)?;
         // NumPy asks for large pages, which a vector of ours would not get.
         let (input_ids, word_ids) = (zeros(py, tokens.len()), zeros(py, tokens.len()));

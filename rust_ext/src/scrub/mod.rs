@@ -32,6 +32,7 @@ pub use values::Avoid;
 
 use crate::classes::InstructionSet;
 use crate::error::{Error, Result};
+use crate::spans::crossed_out;
 use crate::text::Texts;
 use crate::words::Scanner;
 use context::Context;
@@ -327,19 +328,28 @@ fn delta_of(stream: &mut key::Stream, most: u32) -> i64 {
     if stream.below(2) == 0 { days } else { -days }
 }
 
-/// X for each word; what is between words stays, and where there is no word one X stands for it all.
+/// X for each word and for each run of symbols between words; punctuation stays, and where it is all there is, one X stands
+/// for it.
 fn push_x(out: &mut String, value: &str, scanner: &mut Scanner) {
     let mut words = Vec::new();
     scanner.words(value, &mut words);
-    if words.is_empty() {
+    let mut crossed = Vec::new();
+    let mut at = 0;
+    for (start, end) in words.into_iter().map(|(start, end)| (start as usize, end as usize)) {
+        crossed_out(value, at..start, |run| crossed.push(run));
+        crossed.push(start..end);
+        at = end;
+    }
+    crossed_out(value, at..value.len(), |run| crossed.push(run));
+    if crossed.is_empty() {
         out.push('X');
         return;
     }
     let mut at = 0;
-    for (start, end) in words {
-        out.push_str(&value[at..start as usize]);
+    for run in crossed {
+        out.push_str(&value[at..run.start]);
         out.push('X');
-        at = end as usize;
+        at = run.end;
     }
     out.push_str(&value[at..]);
 }
