@@ -137,6 +137,9 @@ class NgramIndex:
     @property
     def num_occurrences(self) -> int: ...
     @property
+    def num_unspaced(self) -> int:
+        """Occurrences of words that are one letter of a script without spaces (Han, Thai, …)."""
+    @property
     def min_support(self) -> int: ...
     @property
     def spilled_bytes(self) -> int:

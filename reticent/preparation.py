@@ -27,6 +27,9 @@ __all__ = ["INDEXES", "Preparation"]
 
 #: Artefact -> the sides whose documents it counts.
 INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
+
+#: From this share of words on that are single letters of scripts without spaces, a run warns.
+UNSPACED_SHARE = 0.01
 #: Tokens of the members' documents in another style than the original's.
 REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 
@@ -173,13 +176,25 @@ class Preparation(RunFolder):
                 ) as advance:
                     index = self._count_ngrams(name, replace(config, spill_folder=folder), counts, advance)
                 counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
+                counts["unspaced"] = index.num_unspaced
                 write_index(index, folder)
+                if name == "index":
+                    self._tell_unspaced(counts)
 
             try:
                 self.make(name, self.index_config(splits), inputs, build, kind="index")
             except BaseException:
                 self._counted.clear()
                 raise
+
+    def _tell_unspaced(self, counts: dict[str, Any]) -> None:
+        share = counts["unspaced"] / max(counts["occurrences"], 1)
+        if share > UNSPACED_SHARE:
+            self.progress.warn(
+                f"{share:.0%} of the words are single letters of scripts without spaces (Han, Hiragana, Thai, Lao, "
+                "Khmer, Burmese), where counting words protects almost nothing: rely on records and a trained NER for "
+                "names, and set protect.n to 3 or more (index.max_n too), so that rare runs of letters are counted"
+            )
 
     def index_config(self, splits: tuple[str, ...]) -> dict[str, Any]:
         """Settings that an index depends on; one that was made before there was a choice to keep more is still good."""

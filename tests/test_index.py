@@ -232,6 +232,24 @@ def test_composed_and_decomposed_letters_are_one_word() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "num"),
+    [
+        ("the fever", 0),
+        ("患者は発熱", 5),
+        ("カルテ 患", 1),
+        ("ไข้ กา x", 4),
+        ("ຄົນ မြန် ខ្មែរ", 7),
+        ("한국어 é", 0),
+        ("", 0),
+    ],
+)
+def test_letters_of_scripts_without_spaces_are_counted(text: str, num: int) -> None:
+    """UAX #29 makes a word of each, with the marks on it; runs of Katakana and Hangul have words."""
+    index = build([(text, 0), (text, 1)], max_n=1)
+    assert index.num_unspaced == 2 * num
+
+
+@pytest.mark.parametrize(
     "options",
     [{"k": 1, "n": 1}, {"k": 256, "n": 1}, {"k": 2, "n": 4}, {"k": 2, "n": 0}, {"k": 2, "n": 1, "policy": "x"}],
 )

@@ -734,6 +734,20 @@ def test_individuals_without_a_record_are_counted_and_told(
     assert capsys.readouterr().err.startswith(said) == bool(num_without)
 
 
+@pytest.mark.parametrize(("text", "is_warned"), [("患者は発熱 fever", True), ("fever " * 600 + "患", False)])
+def test_text_of_scripts_without_spaces_is_counted_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, is_warned: bool
+) -> None:
+    names = [f"p{number}" for number in range(20)]
+    rows = {"doc_id": names, "individual_id": names, "text": [text] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "notes.parquet")
+    corpus = {"source": str(tmp_path / "notes.parquet")}
+    run({"out": str(tmp_path / "run"), "corpus": corpus}, "index")
+    counts = read_manifest(tmp_path / "run" / "index").counts
+    assert counts["unspaced"] > 0
+    assert ("single letters of scripts without spaces" in capsys.readouterr().err) == is_warned
+
+
 # ------------------------------------------------------------------------------------------------------ refused places
 
 

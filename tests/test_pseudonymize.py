@@ -21,10 +21,10 @@ from reticent.engine.pseudonymize import (
     OffsetMap,
     Pseudonymised,
     Style,
-    pseudonymise,
     pseudonymise_batch,
     span_arrays,
 )
+from reticent.engine.rewrite import replace_words_by_x
 from reticent.engine.schema import SPAN_TYPE
 from reticent.errors import CorpusError, PolicyError
 
@@ -106,14 +106,18 @@ def test_tags_and_x_are_these(text: str, spans: list[Span], tagged: str, crossed
 
 def test_x_is_what_the_recipes_are_trained_on() -> None:
     text, spans = marked(
-        "seen {DATE:12/03/2019 at 10:30} by {NAME:Ann O'Neil-Lee} in {CITY:St. Mary's}, tel. {PHONE:(555) 123-4567}."
+        "seen {DATE:12/03/2019 at 10:30} by {NAME:Ann O'Neil-Lee} in {CITY:St. Mary's}, tel. {PHONE:(555) 123-4567}, "
+        "{NAME:Z𝄞q 𝄢} {NAME:\ue000\ue001}."
     )
     texts = pa.array([text], pa.large_string())
     words = _rust.segment(texts)
     bounds = np.array([0, len(spans)], dtype=np.int64)
     starts, ends = (np.array([span[i] for span in spans], dtype=np.int32) for i in (0, 1))
     mask = _rust.cover_spans(texts, words, bounds, starts, ends)
-    assert scrubbed([text], [spans], "x").texts.to_pylist() == pseudonymise(texts, words, mask).to_pylist()
+    gaps = _rust.gaps_in_spans(texts, words, bounds, starts, ends)
+    made = replace_words_by_x(texts, words, mask, np.zeros_like(mask), gaps)
+    assert scrubbed([text], [spans], "x").texts.to_pylist() == made.texts.to_pylist()
+    assert "XXX X X." in made.texts[0].as_py()
 
 
 # ------------------------------------------------------------------------------------------------ names

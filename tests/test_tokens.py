@@ -257,6 +257,68 @@ def test_alignment_matches_oracle_for_real_vocabularies(real: Trained, text: str
     check_protection(real, text, seed)
 
 
+def gaps_by_hand(text: str, spans: list[tuple[int, int]]) -> set[int]:
+    """The characters of spans that are neither in a word nor white space."""
+    array = pa.array([text], pa.large_string())
+    froms, tos = _rust.segment(array).char_spans(array)
+    in_words = {i for a, b in zip(froms.tolist(), tos.tolist(), strict=True) for i in range(a, b)}
+    return {i for a, b in spans for i in range(a, b) if i not in in_words and not is_space(text[i])}
+
+
+def span_arrays_of(spans: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    starts, ends = (np.array([span[i] for span in spans], dtype=np.int32) for i in (0, 1))
+    return np.array([0, len(spans)], dtype=np.int64), starts, ends
+
+
+def spans_in(text: str, seed: int) -> list[tuple[int, int]]:
+    rng = np.random.default_rng(seed)
+    bounds = np.sort(rng.integers(0, len(text) + 1, (3, 2)), axis=1).tolist()
+    return [(a, b) for a, b in bounds]
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=fuzz, seed=st.integers(0, 1000))
+@example(text="j.doe@x.org, 𝄞 \ue000", seed=3)
+def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained, text: str, seed: int) -> None:
+    """Whatever its word: punctuation, symbols and private-use characters of a span are as direct as its words."""
+    spans = spans_in(text, seed)
+    array = pa.array([text], pa.large_string())
+    words = _rust.segment(array)
+    gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
+    froms, tos = gaps.char_spans(array)
+    by_hand = gaps_by_hand(text, spans)
+    assert {i for a, b in zip(froms.tolist(), tos.tolist(), strict=True) for i in range(a, b)} == by_hand
+    assert all(b < c for b, c in zip(tos.tolist(), froms.tolist()[1:], strict=False))
+
+    flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) * np.uint8(DIRECT)
+    starts = np.zeros_like(flags)
+    tokens = trained.encoder.encode(array, words, flags, starts, gaps=gaps)
+    plain = trained.encoder.encode(array, words, flags, starts)
+    seen = {i for a, b in spans for i in range(a, b) if not is_space(text[i])}
+    offsets = trained.python.encode(text, add_special_tokens=False).offsets
+    for (a, b), flag, without in zip(offsets, tokens.flags.tolist(), plain.flags.tolist(), strict=True):
+        in_gap = any(i in by_hand for i in range(a, b))
+        assert flag == (without | DIRECT if in_gap else without)
+        assert flag == DIRECT or not any(i in seen for i in range(a, b))
+    assert tokens.input_ids.tolist() == plain.input_ids.tolist()
+    assert tokens.word_ids.tolist() == plain.word_ids.tolist()
+
+
+def test_a_gap_is_direct_in_its_document_alone(trained: Trained) -> None:
+    """Chunks of a text are remembered with their words, and what a span holds between words is not one of these."""
+    texts = pa.array(["see a@b now", "see a@b now", "see a@b now"], pa.large_string())
+    words = _rust.segment(texts)
+    zeros = np.zeros(words.num_words, dtype=np.uint8)
+    spans = np.array([0, 0, 1, 1]), np.array([4], dtype=np.int32), np.array([7], dtype=np.int32)
+    gaps = _rust.gaps_in_spans(texts, words, *spans)
+    tokens = trained.encoder.encode(texts, words, zeros, zeros, gaps=gaps)
+    first, second, third = (tokens.flags[a:b].tolist() for a, b in itertools.pairwise(tokens.doc_offsets.tolist()))
+    assert not any(first)
+    assert not any(third)
+    offsets = trained.python.encode("see a@b now", add_special_tokens=False).offsets
+    assert second == [DIRECT * (a <= 5 < b) for a, b in offsets]
+
+
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(fuzz, max_size=5), seed=st.integers(0, 1000))
 def test_tokens_of_a_document_do_not_depend_on_its_batch(trained: Trained, texts: list[str], seed: int) -> None:
@@ -478,6 +540,25 @@ def test_every_word_a_span_touches_is_direct_and_only_those(tmp_path: Path) -> N
     case.write()
     store, _ = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
     assert flags_of(store) == [[0, 1, 1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 1, 0]]
+
+
+def test_what_a_span_holds_between_words_is_direct(tmp_path: Path) -> None:
+    texts = ["at «j.doe@x.org|EMAIL», «\ue000\ue001|NAME» or «𝄞 ♭|NAME»!", "j.doe @ \ue000\ue001 𝄞"]
+    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
+    case.write()
+    store, counts = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
+    assert counts["blacklisted"] == 3  # j.doe, x.org and the private-use name; 𝄞 is no word
+    assert flags_of(store) == [[0, 1, 1, 0, 1, 1], [1, 0, 1, 0]]  # a token ends at white space
+
+
+def test_a_name_is_protected_with_characters_in_it_that_print_nothing(tmp_path: Path) -> None:
+    case = Case(tmp_path, [("p0", "«Dupont|NAME»"), ("p1", "Du\u200bpont Dupont\u00ad \ufeffDupont Du pont")])
+    case.write()
+    store, _ = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
+    words = pa.array(["Du\u200bpont Dupont\u00ad \ufeffDupont Du pont"])
+    assert _rust.segment(words).num_words == 5
+    flags = dict(zip(store.word_ids.tolist(), store.flags.tolist(), strict=True))
+    assert [flags[word] for word in range(5)] == [1, 1, 1, 0, 0]
 
 
 def test_small_numbers_of_an_identifier_are_not_spread(tmp_path: Path) -> None:
@@ -711,6 +792,19 @@ def test_flags_of_pseudonymised_text_match_oracle(texts: list[str], seed: int) -
             old = {word for _, word in left[new_froms[w] : new_tos[w]] if word >= 0}
             expected.append((reduce(or_, (flags[o] for o in old), 0), reduce(or_, (starts[o] for o in old), 0)))
     assert list(zip(got_flags.tolist(), got_starts.tolist(), strict=True)) == expected
+
+
+def test_x_stands_for_symbols_of_an_identifier_and_punctuation_stays() -> None:
+    text = "see Z𝄞q, 𝄞𝄢 ♭ and a@b; 𝄞"
+    array = pa.array([text], pa.large_string())
+    words = _rust.segment(array)
+    spans = [(4, 13), (18, 21)]
+    flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) | np.array([0, 0, 0, 2, 0, 0], dtype=np.uint8)
+    gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
+    made = replace_words_by_x(array, words, flags, np.zeros_like(flags), gaps, num_threads=1)
+    assert made.texts.to_pylist() == ["see XXX, X X and X@X; 𝄞"]
+    surfaces = pa.record_batch(made.words.surfaces(made.texts)).column("word").to_pylist()
+    assert dict(zip(surfaces, made.flags.tolist(), strict=True)) == {"see": 0, "XXX": 0, "X": 0, "and": 2}
 
 
 def test_pseudonymised_tokens_hold_no_direct_word_and_keep_the_other_flags(tmp_path: Path) -> None:

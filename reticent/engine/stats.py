@@ -86,6 +86,7 @@ def corpus_statistics(
         Words are told apart by the index's surface. Individuals are those with a document; the index may count
         households, and then ``unit`` says so and unicity is theirs.
 
+        ``share_unspaced``: share of the words that are one letter of a script without spaces.
         ``identifiers_by_n``: a row for each n, with ``all`` identifying n-grams and the ``minimal`` ones: distinct,
         occurrences, occurrences that hold a direct word, distinct ones per individual (CDF); and what is ``kept``.
         ``identifying_words``: direct, indirect and both (either), distinct and occurrences, by support alone.
@@ -131,6 +132,7 @@ def corpus_statistics(
         "n": policy.n,
         "policy": policy.policy,
         "unit": "household" if households else "individual",
+        "share_unspaced": index.num_unspaced / index.num_occurrences,
         "share_types_identifying": float(identifying.mean()),
         "share_occurrences_identifying": float(occurrences[identifying].sum() / occurrences.sum()),
         "protected": {name: float(np.count_nonzero(share) / len(flags)) for name, share in shares.items()},

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
+use crate::characters::is_word_by_itself;
 use crate::error::{Error, Result};
 use crate::lookup::{Lookup, Ranks};
 use crate::spool::{Spool, Store};
@@ -129,6 +130,13 @@ impl NgramIndex {
 
     pub fn num_occurrences(&self) -> u64 {
         self.occurrences.iter().sum()
+    }
+
+    /// Occurrences of words that are one letter of a script without spaces, as UAX #29 has it: counting words one by one
+    /// protects next to nothing there.
+    pub fn num_unspaced(&self) -> u64 {
+        let is_unspaced = |id: usize| self.words.get(id).chars().next().is_some_and(is_word_by_itself);
+        self.occurrences.iter().enumerate().filter(|&(id, _)| is_unspaced(id)).map(|(_, occurrences)| occurrences).sum()
     }
 
     /// Check tables that come from a file.

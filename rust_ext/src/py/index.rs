@@ -240,6 +240,11 @@ impl PyNgramIndex {
     }
 
     #[getter]
+    fn num_unspaced(&self) -> u64 {
+        self.0.num_unspaced()
+    }
+
+    #[getter]
     fn min_support(&self) -> u32 {
         self.0.min_support
     }
