@@ -15,6 +15,8 @@ __version__: str
 
 LEFT_OUT: int
 """The unit of a document that an `IndexBuilder` leaves out."""
+ID_DIFFERENCES: list[str]
+"""In what ids may differ that fold to one another."""
 MISSING: int
 """What `index_in` returns for an id that is not there."""
 
@@ -421,7 +423,7 @@ def check_utf8(texts: _ArrowArray) -> int | None:
     """Return the first row that is not valid UTF-8, or None."""
 
 def blank_rows(ids: _ArrowArray) -> NDArray[np.int64]:
-    """Return the rows of strings that are empty or white space alone; nulls are not."""
+    """Return the rows of strings that are empty or of characters alone that print nothing; nulls are not."""
 
 def count_distinct(ids: _ArrowArray) -> int:
     """Return how many of these strings are distinct."""
@@ -431,6 +433,14 @@ def sorted_codes(ids: _ArrowArray) -> tuple[ArrowBatch, NDArray[np.uint32]]:
 
 def index_in(ids: _ArrowArray, names: _ArrowArray) -> NDArray[np.uint32]:
     """Return the row of ``names`` (distinct) that holds each id, or `MISSING`."""
+
+def fold_ids(ids: _ArrowArray) -> ArrowBatch:
+    """Return the form of each id that ids are compared by (column ``id``); nulls stay."""
+
+def id_groups(ids: _ArrowArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the first rows of ids that fold to one another, by group, the bounds of the groups, and what differs in
+    each (a bit of each of `ID_DIFFERENCES`).
+    """
 
 def apply_surface(words: _ArrowArray, *, surface: _Surface | str) -> ArrowBatch:
     """Return the surface of each string, column ``word``: what words are counted by, or leaks matched on."""

@@ -79,11 +79,7 @@ class Preparation(RunFolder):
             if settings.fresh:
                 counts["fresh"] = self.fresh_documents.num_documents
             self._tell_mended(counts)
-            if self.deduplicated.format in ("i2b2-2006", "meddocan", "brat") and not self.job.corpus.individual:
-                self.progress.warn(
-                    f"format {self.deduplicated.format} does not say whose a document is: each counts as an individual "
-                    "of its own, which protects people with several too little; corpus.individual says otherwise"
-                )
+            self._warn_of_owners()
 
         self.make(
             "split",
@@ -93,6 +89,21 @@ class Preparation(RunFolder):
         )
         self.reopen("individuals")
         self._plant_canaries()
+
+    def _warn_of_owners(self) -> None:
+        """Warn where every document counts as somebody else's: people with several are protected too little."""
+        corpus, settings = self.whole_corpus, self.job.corpus
+        if corpus.format in ("i2b2-2006", "meddocan", "brat") and not settings.individual:
+            self.progress.warn(
+                f"format {corpus.format} does not say whose a document is: each counts as an individual "
+                "of its own, which protects people with several too little; corpus.individual says otherwise"
+            )
+        elif (settings.individual or not settings.marked) and corpus.num_individuals == corpus.num_documents:
+            how = "corpus.individual" if settings.individual else f"column {settings.individual_id}"
+            self.progress.warn(
+                f"{how}: each of the {corpus.num_documents:,} documents has an individual of its own. If these are ids "
+                "of documents, people with several are protected too little; choose what says whose a document is"
+            )
 
     def _tell_mended(self, counts: dict[str, Any]) -> None:
         for what, count in self.deduplicated.mended.items():
@@ -139,7 +150,9 @@ class Preparation(RunFolder):
         inputs = self._documents_input() | {option: fingerprint(path) for option, path in files.items()}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            detectors = make_detectors(settings.detectors, settings.options, num_threads=self.job.num_threads)
+            detectors = make_detectors(
+                settings.detectors, settings.options, num_threads=self.job.num_threads, ids=self.job.corpus.ids
+            )
             find_identifiers(self, detectors, folder, counts)
 
         config = settings.model_dump(include={"detectors", "on_error", "propagate"})
@@ -332,7 +345,7 @@ class Preparation(RunFolder):
             inputs = (
                 {**self._corpus_input(), "split": self.fingerprint_of("split")}
                 if reference
-                else {"text": open_corpus(model.foundation.text).fingerprint()}
+                else {"text": open_corpus(model.foundation.text, ids="exact").fingerprint()}
             )
             if model.foundation.vocabulary is not None:
                 inputs["vocabulary"] = fingerprint(model.foundation.vocabulary)

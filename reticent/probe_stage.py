@@ -49,15 +49,20 @@ def run_probes(run: Run) -> dict[str, Any]:
     from reticent.audit.propile_subjects import read_subjects
     from reticent.audit.propile_templates import read_templates
     from reticent.audit.soft_prompt import SoftPromptConfig
+    from reticent.engine.identity import as_read
 
     job, settings = run.job, run.job.probe
     assert settings is not None
-    subjects = read_subjects(table_of(job))
+    table = table_of(job)
+    subjects = read_subjects(table, fold=job.corpus.ids == "fold")
     if subjects.ids is None:
-        raise PolicyError(f"{table_of(job)}: no column individual_id, so nobody knows who is a member")
+        raise PolicyError(f"{table}: no column individual_id, so nobody knows who is a member")
     known = run.individuals.table.column("individual_id").combine_chunks()
+    ids = as_read(
+        pa.array(subjects.ids, known.type), known, job.corpus.ids, str(table), lambda n: f"row {subjects.rows[n] + 1}"
+    )
     # Who has a record and no document is on no side.
-    codes = pc.fill_null(pc.index_in(pa.array(subjects.ids, known.type), value_set=known), -1).to_numpy()
+    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
     config = ProbeConfig(
         targets=tuple(settings.targets), levels=tuple(settings.levels), associates=tuple(settings.given),
         language=settings.language, beam_sizes=tuple(settings.beam_sizes), longest=settings.longest,

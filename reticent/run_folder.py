@@ -82,7 +82,9 @@ class RunFolder:
                 annotator=settings.annotator,
                 identifiers=tuple(settings.identifiers),
             )
-            corpus = open_corpus(settings.source, columns=columns, format=settings.format, markup=markup)
+            corpus = open_corpus(
+                settings.source, columns=columns, format=settings.format, markup=markup, ids=settings.ids
+            )
             if settings.withdrawn:
                 from reticent.engine.update import without_withdrawn
 

@@ -65,12 +65,14 @@ def find_identifiers(run: Preparation, detectors: Sequence[Detector], folder: Pa
 
 def _check_records(run: Preparation, detector: Any, counts: dict[str, Any]) -> None:
     """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
-    with ids of another system.
+    with ids of another system, or somebody has it under another spelling of the id.
     """
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped
     ids = run.documents.scan().column("individual_id").unique()
-    missing, path = detector.num_without(ids), run.job.detect.records.get("table")
+    path = run.job.detect.records.get("table")
+    detector.check_ids(ids, f"{path} column individual_id")
+    missing = detector.num_without(ids)
     if missing == len(ids):
         raise CorpusError(
             f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
@@ -101,7 +103,7 @@ def build_foundation(run: Preparation, model: ModelSection, folder: Path, counts
     settings = model.foundation
     assert settings is not None
     reference = settings.text == "reference"
-    corpus = run.corpus if reference else open_corpus(settings.text)
+    corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # nobody's: not counted
     individuals = run.individuals if reference else None
     splits = (REFERENCE,) if reference else None
     if settings.vocabulary is not None:

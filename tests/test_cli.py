@@ -329,6 +329,7 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         doc_id=[str(i) for i in range(40)],
     )
     assert command("index", source, "--out", tmp_path / "run", "-q") == 0
+    assert "each of the 40 documents has an individual of its own" in capfd.readouterr().err
     options = ["--model", f"toy={run.parent / 'base'}", "--recipe", "ppmlm", "-q"]
     assert command("protect", tmp_path / "run", *options) == 0
     assert capfd.readouterr().err.startswith("warning: only 33% of the words stay usable as targets (k=2, n=1")

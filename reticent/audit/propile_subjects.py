@@ -22,6 +22,7 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from reticent.audit.propile_templates import pii_type
+from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
 from reticent.errors import CorpusError
 
@@ -86,10 +87,11 @@ class Subjects:
                 raise CorpusError(f"subjects: no column {name}; there are {', '.join(sorted(self.items))}")
 
 
-def read_subjects(path: Path | str) -> Subjects:
+def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
     """Read a table of subjects: Parquet, CSV (commas, UTF-8) or JSON lines, by the suffix.
 
-    A cell may be a list: the parts of a name are joined, of other items the first is taken.
+    A cell may be a list: the parts of a name are joined, of other items the first is taken. With ``fold``, ids are read
+    in their folded form, as those of a corpus with ``ids="fold"`` are.
 
     Raises
     ------
@@ -112,7 +114,11 @@ def read_subjects(path: Path | str) -> Subjects:
         raise CorpusError(f"{path}: no such file") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError, StopIteration) as error:
         raise CorpusError(f"{path}: not a readable table of subjects ({type(error).__name__})") from None
-    return subjects_from_rows({name: table.column(name).to_pylist() for name in table.column_names}, where=str(path))
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    if fold and "individual_id" in columns:
+        ids = pa.array([None if value is None else str(value) for value in columns["individual_id"]], pa.string())
+        columns["individual_id"] = fold_ids(ids).to_pylist()
+    return subjects_from_rows(columns, where=str(path))
 
 
 def _csv_header(path: Path) -> list[str]:

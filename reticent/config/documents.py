@@ -23,6 +23,11 @@ class CorpusSection(Section):
     text: str = "text"
     household_id: str | None = None
     label: str | None = None
+    ids: Literal["stop", "fold", "exact"] = Field(
+        default="stop",
+        description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
+        "form, zero padding or a trailing .0: they stop the run, are joined, or are different ones",
+    )
     withdrawn: list[str] = Field(
         default=[], description="files of individual ids, one a line, whose documents are left out everywhere"
     )

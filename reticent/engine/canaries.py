@@ -380,4 +380,5 @@ def open_planted(folder: Path | str) -> Corpus:
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)
-    return open_corpus(str(path), columns=Columns(**{name: name for name in there}))
+    # Their ids are what the documents' were read as.
+    return open_corpus(str(path), columns=Columns(**{name: name for name in there}), ids="exact")

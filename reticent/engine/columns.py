@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 from reticent.errors import CorpusError
 
@@ -21,8 +22,10 @@ REQUIRED: Final = ("doc_id", "individual_id", "text")
 SOURCE_COLUMN: Final = "source:"
 
 
-def canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int) -> pa.RecordBatch:
-    """Cast a batch to `DOCUMENTS`, checking every value."""
+def canonical(
+    batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int, *, fold: bool = False
+) -> pa.RecordBatch:
+    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of people in their folded form."""
     arrays, fields = [], []
     for name, column in wanted.items():
         array = batch.column(batch.schema.get_field_index(column))
@@ -30,7 +33,8 @@ def canonical(batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_r
             arrays.append(_as_text(array, column, file))
             fields.append(pa.field(name, pa.string()))
             continue
-        arrays.append(_cast(array, name, column, file, first_row))
+        array = _cast(array, name, column, file, first_row)
+        arrays.append(fold_ids(array) if fold and name in FOLDED else array)
         fields.append(DOCUMENTS.field(name))
     for name in {"spans", "mentions"} & wanted.keys():
         texts = arrays[list(wanted).index("text")] if "text" in wanted else None

@@ -27,6 +27,7 @@ import pyarrow as pa
 from reticent.artifact import holds_results
 from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, canonical
 from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
+from reticent.engine.identity import FOLDED, Ids, check_choice, find_spellings, fold_ids, refusal
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
 from reticent.engine.threads import in_threads, mapped
@@ -62,7 +63,8 @@ class Corpus:
     format: str
     columns: Columns = field(default_factory=Columns)
     markup: Markup = field(default_factory=Markup)
-    #: What was mended in marked-up files, and how often; known once the corpus was scanned.
+    ids: Ids = "stop"
+    #: What was mended in marked-up files and ids, and how often; known once the corpus was scanned.
     mended: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
     #: Rows of each file, known once they have been scanned; rows that are left out count.
@@ -126,7 +128,7 @@ class Corpus:
         wanted = {name: column for name, column in mapped.items() if column is not None}
         large = [wanted["text"]] if "text" in wanted else []
         for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended, large):
-            yield canonical(batch, wanted, file, row)
+            yield canonical(batch, wanted, file, row, fold=self.ids == "fold")
             row += batch.num_rows
 
     def _mapped(self, name: str) -> str | None:
@@ -200,24 +202,27 @@ class Corpus:
         Raises
         ------
         CorpusError
-            Besides what :meth:`batches` raises: no document at all, one individual only, a doc_id that stands twice.
+            Besides what :meth:`batches` raises: no document at all, one individual only, a doc_id that stands twice,
+            and with ``ids="stop"`` ids of individuals or households that fold to one another.
         """
         if self._ids is None:
             if self.format == "csv":
                 for file in self.files:
                     check_quotes(file)
             batches: list[pa.RecordBatch] = []
-            num_rows = []
+            num_rows: list[int] = []
             mended: Counter[str] = Counter()
+            as_spelt = replace(self, ids="exact")
             with _memory_from(pa.system_memory_pool()):  # which gives back what reading took
                 for file in self.files:
-                    found = list(self._read(file, ("doc_id", "individual_id", "household_id"), 1 << 16, mended=mended))
+                    found = list(as_spelt._read(file, ("doc_id", *FOLDED), 1 << 16, mended=mended))
                     num_rows.append(sum(batch.num_rows for batch in found))
                     batches += found
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self._where()}: no documents")
             table = pa.Table.from_batches(batches)
-            self._check_duplicates(table.column("doc_id"))
+            self._check_duplicates(table.column("doc_id"), num_rows)
+            table = self._one_id_each(table, num_rows, mended)
             self._check_individuals(table)
             self._ids, self._num_rows, self.mended = table, num_rows, mended
         return self._ids
@@ -242,10 +247,15 @@ class Corpus:
     def num_documents(self) -> int:
         return self.scan().num_rows
 
+    @property
+    def num_individuals(self) -> int:
+        return _num_distinct(self.scan().column("individual_id"))
+
     def fingerprint(self) -> str:
-        """SHA-256 over the files' contents, the column mapping and which documents are left out (kept)."""
+        """SHA-256 over the files' contents, how they are read and which documents are left out (kept)."""
         if self._fingerprint is None:
             how = [self.format, asdict(self.columns), *([asdict(self.markup)] if self.format in MARKED_FORMATS else [])]
+            how += ["fold"] if self.ids == "fold" else []  # the others read the same
             digest = hashlib.sha256(json.dumps(how).encode())
             for of_file in mapped(_digest, self.files):
                 digest.update(of_file)
@@ -258,9 +268,7 @@ class Corpus:
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
 
     def _check_individuals(self, ids: pa.Table) -> None:
-        from reticent import _rust
-
-        num_individuals = _rust.count_distinct(ids.column("individual_id").combine_chunks())
+        num_individuals = _num_distinct(ids.column("individual_id"))
         if num_individuals < 2:
             left = " once documents are left out" if self._ids is not None else ""
             found = "one individual only" if num_individuals else "no individual"
@@ -269,7 +277,22 @@ class Corpus:
                 "support among individuals needs at least two"
             )
 
-    def _check_duplicates(self, doc_ids: pa.ChunkedArray) -> None:
+    def _one_id_each(self, ids: pa.Table, num_rows: Sequence[int], mended: Counter[str]) -> pa.Table:
+        """The ids as ``self.ids`` says; what is joined is counted in ``mended``."""
+        for name in FOLDED:
+            if self.ids == "exact" or name not in ids.column_names:
+                continue
+            found = find_spellings(ids.column(name))
+            if self.ids == "stop" and len(found):
+                raise CorpusError(refusal(str(self._mapped(name)), found, lambda row: self._place(row, num_rows)))
+            if self.ids == "fold":
+                folded = pa.chunked_array(map(fold_ids, ids.column(name).chunks), pa.string())
+                ids = ids.set_column(ids.column_names.index(name), ids.field(name), folded)
+                if len(found):
+                    mended[f"spellings of {name} joined with others"] = found.num_joined
+        return ids
+
+    def _check_duplicates(self, doc_ids: pa.ChunkedArray, num_rows: Sequence[int]) -> None:
         from reticent import _rust
 
         names = doc_ids.combine_chunks()
@@ -279,13 +302,12 @@ class Corpus:
         _, first, counts = np.unique(codes, return_index=True, return_counts=True)
         code = codes[first[counts > 1].min()]
         rows = np.flatnonzero(codes == code)[:2]
-        places = " and ".join(self._place(int(row)) for row in rows)
+        places = " and ".join(self._place(int(row), num_rows) for row in rows)
         raise CorpusError(f"column {self.columns.doc_id}: the same document id stands at {places}")
 
-    def _place(self, row: int) -> str:
-        """File and row of a document number; reads the files again, so for errors only."""
-        for file in self.files:
-            length = sum(b.num_rows for b in self._raw(file, [self.columns.doc_id], 1 << 16))
+    def _place(self, row: int, num_rows: Sequence[int]) -> str:
+        """File and row of a document number, of files of so many rows."""
+        for file, length in zip(self.files, num_rows, strict=True):
             if row < length:
                 return f"{file} row {row + 1}"
             row -= length
@@ -298,6 +320,7 @@ def open_corpus(
     columns: Columns | None = None,
     format: Format = "auto",
     markup: Markup | None = None,
+    ids: Ids = "stop",
 ) -> Corpus:
     """Open documents: one file, a folder, a glob, or a list of these.
 
@@ -312,17 +335,22 @@ def open_corpus(
         "auto" goes by the files' suffixes; ``.json`` and marked-up formats are not guessed.
     markup : Markup
         How a marked-up format (i2b2, MEDDOCAN, BRAT, TAB) is read.
+    ids : {"stop", "fold", "exact"}
+        What becomes of ids of individuals, or households, that differ only in how they are spelt
+        (:func:`reticent.engine.identity.fold_ids`): they stop :meth:`Corpus.scan`; every id is read in its folded form,
+        so that they are one; or they are different ids.
 
     Raises
     ------
     CorpusError
         No file is found, the files are of several formats, or the folder is itself a run folder or an artefact.
     PolicyError
-        The format is none of these, or an option of ``markup`` is wrong or means nothing for it.
+        The format or ``ids`` is none of these, or an option of ``markup`` is wrong or means nothing for the format.
     """
     known = (*FORMATS, *MARKED_FORMATS)
     if format != "auto" and format not in known:
         raise PolicyError(f"format: expected one of auto, {', '.join(known)}, got {format!r}")
+    check_choice(ids)
     columns, markup = columns or Columns(), markup or Markup()
     markup.check(format)
     suffixes = MARKED_FORMATS.get(format, tuple(SUFFIXES))
@@ -343,7 +371,13 @@ def open_corpus(
                 f"{where}: {shown} does not tell the format; set corpus.format (--format) to {', '.join(known)}"
             )
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
-    return Corpus(tuple(files), formats.pop(), columns, markup)
+    return Corpus(tuple(files), formats.pop(), columns, markup, ids)
+
+
+def _num_distinct(ids: pa.ChunkedArray) -> int:
+    from reticent import _rust
+
+    return _rust.count_distinct(ids.combine_chunks())
 
 
 def _digest(file: Path) -> bytes:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.engine.identity import Ids, as_read
 from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
 from reticent.errors import CorpusError, PolicyError
@@ -143,15 +144,20 @@ def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> 
         people = grown
 
 
-def read_ids(file: Path | str, known: pa.ChunkedArray) -> pa.Array:
+def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> pa.Array:
     """Return the ids of individuals in a text file (UTF-8, one a line, blank lines are passed over).
+
+    Parameters
+    ----------
+    known : ids of the individuals of a corpus
+    choice : the corpus's ``ids``; with "fold" a line is the individual of the same folded form
 
     Raises
     ------
     PolicyError
         The file cannot be read, or holds no id.
     CorpusError
-        An id is not one of ``known``.
+        An id is not one of ``known``; with "stop" also where it is but for how it is spelt.
     """
     try:
         lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
@@ -163,7 +169,9 @@ def read_ids(file: Path | str, known: pa.ChunkedArray) -> pa.Array:
     if not numbered:
         raise PolicyError(f"{file}: no id; expected the id of one individual a line")
     ids = pa.array([line for _, line in numbered], pa.string())
-    strange = np.flatnonzero(pc.invert(pc.is_in(ids, value_set=known.unique())))
+    known = known.unique()
+    ids = as_read(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}")
+    strange = np.flatnonzero(pc.invert(pc.is_in(ids, value_set=known)))
     if len(strange):
         more = f", and {len(strange) - 1:,} more" if len(strange) > 1 else ""
         raise CorpusError(f"{file} line {numbered[strange[0]][0]}: no document is of this individual{more}")
@@ -174,6 +182,6 @@ def without_withdrawn(corpus: Corpus, files: Sequence[Path | str]) -> Corpus:
     """Return the corpus less all documents of the individuals in these files; raises as :func:`read_ids` does."""
     for file in files:
         owners = corpus.scan().column("individual_id")
-        gone = pc.is_in(owners, value_set=read_ids(file, owners))
+        gone = pc.is_in(owners, value_set=read_ids(file, owners, corpus.ids))
         corpus = corpus.without(np.flatnonzero(gone))
     return corpus

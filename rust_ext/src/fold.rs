@@ -111,7 +111,7 @@ fn casefold(c: char) -> impl Iterator<Item = char> {
 }
 
 /// Hyphens, apostrophes and slashes of all sorts.
-fn plain_sign(c: char) -> Option<char> {
+pub fn plain_sign(c: char) -> Option<char> {
     match c {
         '\u{2018}' | '\u{2019}' | '\u{201b}' | '\u{2bc}' | '\u{2032}' => Some('\''),
         '\u{2010}'..='\u{2015}' | '\u{2043}' | '\u{2212}' => Some('-'),
@@ -214,7 +214,7 @@ fn push_plain(c: char, to: &mut String) {
 }
 
 /// The ASCII digit of a decimal digit of another script.
-fn digit(c: char) -> Option<char> {
+pub fn digit(c: char) -> Option<char> {
     /// The zeros of scripts whose ten digits stand in a row.
     const ZEROS: [u32; 37] = [
         0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20,

@@ -5,27 +5,35 @@ use arrow_schema::DataType;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
+use crate::surface::is_invisible;
 use crate::text::Texts;
 
 /// What [`index_in`] says of an id that is not there.
 pub const MISSING: u32 = u32::MAX;
 
-/// Rows without a letter, digit or sign: empty, or white space alone. Nulls are not blank, nor is what is not a string.
+/// Rows without a letter, digit or sign: empty, or of characters alone that print nothing. Nulls are not blank.
 pub fn blank_rows(array: &ArrayRef) -> Vec<i64> {
-    fn rows<'a>(ids: impl Iterator<Item = Option<&'a str>>) -> Vec<i64> {
-        (0..).zip(ids).filter(|(_, id)| id.is_some_and(is_blank)).map(|(row, _)| row).collect()
-    }
+    let is_blank = |id: &str| id.chars().all(prints_nothing);
+    (0..).zip(strings(array)).filter(|(_, id)| id.is_some_and(is_blank)).map(|(row, _)| row).collect()
+}
+
+/// The strings of an array (checked to be UTF-8) whichever layout it has; of what is not strings, none.
+pub fn strings<'a>(array: &'a ArrayRef) -> Box<dyn Iterator<Item = Option<&'a str>> + 'a> {
     match array.data_type() {
-        DataType::Utf8 => rows(array.as_string::<i32>().iter()),
-        DataType::LargeUtf8 => rows(array.as_string::<i64>().iter()),
-        DataType::Utf8View => rows(array.as_string_view().iter()),
-        _ => Vec::new(),
+        DataType::Utf8 => Box::new(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => Box::new(array.as_string::<i64>().iter()),
+        DataType::Utf8View => Box::new(array.as_string_view().iter()),
+        _ => Box::new(std::iter::empty()),
     }
 }
 
-/// The four separators of ASCII are white space to Python and Arrow, though not to Unicode.
-fn is_blank(id: &str) -> bool {
-    id.chars().all(|c| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
+/// White space, controls, and characters without a glyph: fillers of Hangul and the empty pattern of Braille among them.
+pub fn prints_nothing(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || is_invisible(c)
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
+        || matches!(c, '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
 pub fn count_distinct(ids: &Texts) -> usize {
@@ -76,9 +84,16 @@ mod tests {
     }
 
     #[test]
-    fn blank_is_empty_or_white_space() {
-        let ids = [Some(""), Some(" \t\u{1f}\u{a0}\u{2028}"), None, Some(" x "), Some("\u{200b}")];
+    fn blank_is_empty_or_prints_nothing() {
+        let ids = [
+            Some(""),
+            Some(" \t\u{1f}\u{a0}\u{2028}"),
+            None,
+            Some(" x "),
+            Some("\u{feff}\u{200b}\0\u{3164}"),
+            Some("0"),
+        ];
         let array: ArrayRef = Arc::new(StringArray::from(ids.to_vec()));
-        assert_eq!(blank_rows(&array), [0, 1]);
+        assert_eq!(blank_rows(&array), [0, 1, 4]);
     }
 }

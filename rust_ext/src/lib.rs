@@ -18,6 +18,7 @@ pub mod dictionary;
 pub mod error;
 pub mod fold;
 pub mod gazetteer;
+pub mod identity;
 pub mod ids;
 pub mod index;
 pub mod intern;

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.engine.detect.detector import Detector
+from reticent.engine.identity import Ids
 from reticent.errors import PolicyError
 
 __all__ = ["DETECTORS", "check_options", "make_detectors", "option_files"]
@@ -40,18 +41,25 @@ _EXAMPLES: Final = {
     "model": '"model folder or hub name"',
     "path": '"folder"',
 }
+#: Keyword arguments that are no options: the job says them of its documents.
+_OF_CORPUS: Final = ("ids",)
 #: Detectors that cannot do without one of several options.
 _ONE_OF: Final = {"records": ("table", "columns")}
 
 
 def make_detectors(
-    names: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None = None, *, num_threads: int = 0
+    names: Sequence[str],
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    num_threads: int = 0,
+    ids: Ids = "stop",
 ) -> list[Detector]:
     """Return the detectors of these names, in their order.
 
     Parameters
     ----------
     options : detector -> its options, the keyword arguments of its class
+    ids : as the corpus is opened (:func:`reticent.engine.corpus.open_corpus`)
 
     Raises
     ------
@@ -66,15 +74,19 @@ def make_detectors(
         given = dict((options or {}).get(name, {}))
         check_options(name, given)
         kind = _class(name)
-        if "num_threads" in inspect.signature(kind).parameters:
+        parameters = inspect.signature(kind).parameters
+        if "num_threads" in parameters:
             given.setdefault("num_threads", num_threads)
+        if "ids" in parameters:
+            given["ids"] = ids
         detectors.append(kind(**given))
     return detectors
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise `PolicyError` unless the detector exists, has these options, and needs no other one."""
-    parameters = inspect.signature(_class(name)).parameters
+    every = inspect.signature(_class(name)).parameters
+    parameters = {option: parameter for option, parameter in every.items() if option not in _OF_CORPUS}
     for option in options:
         if option not in parameters:
             known = ", ".join(parameters) or "it has none"

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from reticent.engine.corpus import SOURCE_COLUMN
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
+from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
 from reticent.engine.schema import type_name
 from reticent.errors import CorpusError, PolicyError
 
@@ -64,15 +65,19 @@ class Values:
     #: Columns individual_id, value, field (how it is looked for) and label, all strings without nulls.
     table: pa.Table
     num_skipped: int
+    #: individual_id of each row that was read.
+    ids: pa.ChunkedArray
 
 
-def read_records(path: str | Path, fields: Mapping[str, str] | None = None) -> Values:
+def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
     """Read record fields from Parquet or CSV: ``individual_id`` and one column a field.
 
     Parameters
     ----------
     fields : field -> column, optional
         For columns with other names, also of ``individual_id``: ``{"last_name": "pat_last"}``.
+    fold : bool
+        Whether ids are read in their folded form, as those of a corpus with ``ids="fold"`` are.
 
     Raises
     ------
@@ -80,6 +85,8 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None) -> V
         The table cannot be read, a column is missing, stands twice or holds no text, numbers or dates; an
         individual_id is null or blank.
     """
+    from reticent import _rust
+
     table = _read_table(Path(path))
     if len(set(table.column_names)) < len(table.column_names):
         raise CorpusError(f"{path}: a column name stands twice; it has {', '.join(table.column_names)}")
@@ -95,8 +102,9 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None) -> V
     ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
-    if blank := pc.sum(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0)).as_py():
+    if blank := sum(len(_rust.blank_rows(chunk)) for chunk in ids.chunks):
         raise CorpusError(f"{path}: column individual_id has {blank} blank values")
+    ids = pa.chunked_array([fold_ids(ids)]) if fold else ids
     columns = {name: table.column(name) for name in table.column_names if name not in _IDS}
     if not columns:
         raise CorpusError(f"{path}: no record field beside individual_id")
@@ -132,7 +140,7 @@ def _values(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where:
             for key, value in (("field", field), ("label", label))
         }
         parts.append(pa.table({"individual_id": ids.filter(keep), "value": kept, **constants}))
-    return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped)
+    return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped, ids=ids)
 
 
 def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
@@ -162,6 +170,9 @@ class RecordsDetector:
         Whether "J.S." counts without a name beside it.
     common : path, optional
         Text file of words that are no names by themselves; by default they are learned from the corpus.
+    ids : {"stop", "fold", "exact"}
+        As the corpus is opened: "fold" reads the table's ids in their folded form too. It is no option of a job, whose
+        ``corpus.ids`` is taken.
     """
 
     name = "records"
@@ -175,13 +186,16 @@ class RecordsDetector:
         columns: Mapping[str, str] | None = None,
         initials: bool = False,
         common: str | Path | None = None,
+        ids: Ids = "stop",
         num_threads: int = 0,
     ):
+        check_choice(ids)
         if table is None and not columns:
             raise PolicyError('detector records needs detect.records.table = "records.parquet", or columns')
         if fields and table is None:
             raise PolicyError("detector records: fields name columns of a table, and there is none")
         self.num_threads = num_threads
+        self.ids: Ids = ids
         self.initials = initials
         self.common_words: CommonWords | None = read_common_words(common) if common is not None else None
         self._of_document = {field: f"{SOURCE_COLUMN}{column}" for field, column in (columns or {}).items()}
@@ -191,12 +205,19 @@ class RecordsDetector:
         self._ids: pa.Array | None = None
         self._names: pa.Table | None = None
         if table is not None:
-            values = read_records(table, fields)
+            values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
+            self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
             self._ids = encoded.dictionary
             self._names = _names(values.table)
             self._records = _compiled(values.table, encoded.indices)
+
+    def check_ids(self, individual_ids: pa.Array, where: str) -> None:
+        """`CorpusError` where an id of the table is one of these but for how it is spelt, and ``ids`` is "stop"."""
+        if self._ids is not None:
+            rows = self._rows.combine_chunks()
+            as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
 
     def num_without(self, individual_ids: pa.Array) -> int:
         """Count the individuals of whom the table says nothing; 0 where there is none."""

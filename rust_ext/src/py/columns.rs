@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use numpy::{IntoPyArray, PyArray1};
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
 use crate::error::{Error, Result};
+use crate::identity;
 use crate::ids;
 use crate::parquet::{ParquetFile, Rows};
 
@@ -23,6 +25,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(count_distinct, module)?)?;
     module.add_function(wrap_pyfunction!(sorted_codes, module)?)?;
     module.add_function(wrap_pyfunction!(index_in, module)?)?;
+    module.add("ID_DIFFERENCES", identity::DIFFERENCES.to_vec())?;
+    module.add_function(wrap_pyfunction!(fold_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(id_groups, module)?)?;
     module.add_function(wrap_pyfunction!(hash_units, module)?)
 }
 
@@ -93,7 +98,7 @@ fn check_utf8(py: Python<'_>, texts: &Bound<'_, PyAny>) -> PyResult<Option<usize
     Ok(py.detach(|| crate::text::first_invalid(&array)))
 }
 
-/// Rows of strings (checked to be UTF-8; nulls allowed) that are empty or white space; int64.
+/// Rows of strings (checked to be UTF-8; nulls allowed) that are empty or print nothing; int64.
 #[pyfunction]
 fn blank_rows<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let array = import_array(ids)?;
@@ -127,6 +132,35 @@ fn index_in<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let (ids, names) = (import_texts(ids, "id")?, import_texts(names, "name")?);
     Ok(py.detach(|| ids::index_in(&ids, &names)).into_pyarray(py))
+}
+
+/// The form of each id that ids are compared by (a batch of one column, `id`); nulls stay.
+#[pyfunction]
+fn fold_ids(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<ArrowBatch> {
+    let array = import_array(ids)?;
+    let folded = py.detach(|| {
+        let (mut form, mut forms) = (String::new(), StringBuilder::new());
+        for id in ids::strings(&array) {
+            form.clear();
+            id.inspect(|id| identity::fold(id, &mut form));
+            forms.append_option(id.map(|_| &form));
+        }
+        Arc::new(forms.finish()) as ArrayRef
+    });
+    let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Utf8, true)]));
+    RecordBatch::try_new(schema, vec![folded])
+        .map(ArrowBatch)
+        .map_err(|error| to_py_err(Error::Corpus(error.to_string())))
+}
+
+type Groups<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
+
+/// Ids that fold to one another: the first row of each spelling, where each group of them begins, what differs in it.
+#[pyfunction]
+fn id_groups<'py>(py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Groups<'py>> {
+    let array = import_array(ids)?;
+    let found = py.detach(|| identity::groups(&array));
+    Ok((found.rows.into_pyarray(py), found.bounds.into_pyarray(py), found.differences.into_pyarray(py)))
 }
 
 /// xxh3-64 of each string with a seed: stable for ever, so a split never changes.

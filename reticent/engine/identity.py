@@ -1,0 +1,149 @@
+"""Identity: one individual is one id. Ids that differ only in how they are spelt stop the run, or are joined.
+
+An id is compared by its folded form (``rust_ext/src/identity.rs``): a function of the id alone, so joined ids depend on
+no other document, file or thread. No message holds an id: it says where, and what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.errors import CorpusError, PolicyError
+
+__all__ = ["FOLDED", "Ids", "Spellings", "as_read", "check_choice", "find_spellings", "fold_ids", "refusal"]
+
+#: What is done with ids that fold to one another: stop, read each in its folded form, or take them for different ones.
+Ids = Literal["stop", "fold", "exact"]
+#: Columns of `DOCUMENTS` whose ids are of people.
+FOLDED: Final = ("individual_id", "household_id")
+#: Groups whose places a message names.
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Spellings:
+    """Ids of a column that fold to one another, in groups.
+
+    Attributes
+    ----------
+    rows : int64, shape (num_ids,); the first row of each spelling
+    bounds : int64, shape (num_groups + 1,); group g is ``rows[bounds[g]:bounds[g + 1]]``
+    differences : uint8, shape (num_groups,); in what the ids of a group differ from its first (a bit of each kind)
+    """
+
+    rows: np.ndarray
+    bounds: np.ndarray
+    differences: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.differences)
+
+    @property
+    def num_joined(self) -> int:
+        """Spellings beside the first of each group."""
+        return len(self.rows) - len(self)
+
+    def kinds(self) -> str:
+        """What differs, and in how many groups."""
+        from reticent import _rust
+
+        counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]
+        named = zip(_rust.ID_DIFFERENCES, counts, strict=True)
+        return ", ".join(f"{name} ({count:,})" for name, count in named if count)
+
+    def places(self, place: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
+        """Where the ids of the first of these groups (None: all) stand; ``place`` says it of rows."""
+        groups = np.arange(len(self)) if groups is None else groups
+        firsts = (self.rows[self.bounds[group] : self.bounds[group + 1]][:2] for group in groups[:_SHOWN])
+        names = (_names(int(bits)) for bits in self.differences[groups[:_SHOWN]])
+        shown = (f"{place(rows)} ({what})" for rows, what in zip(firsts, names, strict=True))
+        return "; ".join(shown) + ("; …" if len(groups) > _SHOWN else "")
+
+
+def _names(bits: int) -> str:
+    from reticent import _rust
+
+    return ", ".join(name for bit, name in enumerate(_rust.ID_DIFFERENCES) if bits >> bit & 1)
+
+
+def check_choice(ids: str) -> None:
+    """`PolicyError` unless it is one of `Ids`."""
+    if ids not in get_args(Ids):
+        raise PolicyError(f"corpus.ids: expected {', '.join(get_args(Ids))}, got {ids!r}")
+
+
+def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the folded form of each id (string, nulls stay): equal for ids of one individual however they are spelt.
+
+    White space and characters that print nothing are left out; then NFKC (full-width forms), digits, hyphens and
+    apostrophes of all scripts as those of ASCII, case folded. A number is compared without leading zeros: an id that is
+    one, and the last digits of any other id (``P-007`` and ``p-7``, but not ``007-P`` and ``7-P``). Of an id of digits
+    alone a fraction of zeros goes too (``12.0``). Accents and other letters and signs tell ids apart. The form of a
+    form is itself; only a blank id has an empty one.
+
+    >>> fold_ids(pa.array(["P 001", "ｐ1", "12.0", None])).to_pylist()
+    ['p1', 'p1', '12', None]
+    """
+    from reticent import _rust
+
+    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    return pa.record_batch(_rust.fold_ids(ids)).column(0)
+
+
+def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
+    """Return the ids that fold to one another. Cost: a hash of each row, and a fold of each distinct id."""
+    from reticent import _rust
+
+    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    return Spellings(*_rust.id_groups(ids))
+
+
+def refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
+    """Return why the ids of a column stop the run, where the first stand and what to do; ``place`` says it of a row."""
+    where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
+    return (
+        f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "
+        f"by itself. They differ in {found.kinds()}: {where}. Correct them; or {_CHOICES}"
+    )
+
+
+def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Callable[[int], str]) -> pa.Array:
+    """Return the ids of a list that stands beside the documents, as those of the documents are read.
+
+    Parameters
+    ----------
+    ids : strings, shape (num_rows,)
+    known : strings
+        Ids of the documents, as they were read.
+    choice : ``corpus.ids``
+    where, place : which list it is, and where a row of it stands, for the message
+
+    Raises
+    ------
+    CorpusError
+        With "stop": an id is none of the documents', but folds to one of them.
+    """
+    if choice == "fold":
+        return fold_ids(ids)
+    if choice == "stop":
+        names = known.unique()
+        found = find_spellings(pa.concat_arrays([names, ids]))
+        # No two ids of the documents fold to one another, so one of them begins a group and others of the list follow.
+        strange = np.flatnonzero(found.rows[found.bounds[:-1]] < len(names))
+        if len(strange):
+            shown = found.places(lambda rows: place(int(rows[1]) - len(names)), strange)
+            raise CorpusError(
+                f"{where}: {len(strange):,} id(s) spelt otherwise than in the documents: {shown}. "
+                f"Write them as the documents do; or {_CHOICES}"
+            )
+    return ids
+
+
+_CHOICES: Final = (
+    'corpus.ids = "fold" (--set corpus.ids=fold) joins them, and "exact" says that they are of different people'
+)
