@@ -84,7 +84,13 @@ class ColumnOptions:
         ),
     ] = "auto"
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id"
-    individual_id: Annotated[str, typer.Option(help="Column that says whose document it is.")] = "individual_id"
+    individual_id: Annotated[
+        str,
+        typer.Option(
+            help="Column that says whose document it is. Ids that differ only in how they are spelt stop the run; "
+            "--set corpus.ids=fold joins them, exact keeps them apart."
+        ),
+    ] = "individual_id"
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text"
     household_id: Annotated[
         str | None,
