@@ -64,11 +64,14 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
-    """Return the labelled documents of a run in a model's tokens: members to train on, held-out ones to measure on."""
+    """Return the labelled documents of a run in a model's tokens: members to train on, held-out ones to measure on.
+
+    Labels are those of the source: a copy with canaries in it has the columns that the corpus maps, and no more.
+    """
     from reticent.engine.store import open_tokens
 
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
-    return _labelled(store, read_labels(run.corpus, run.job), run.individuals.mask(MEMBERS), run.job)
+    return _labelled(store, read_labels(run.remaining, run.job), run.individuals.mask(MEMBERS), run.job)
 
 
 @dataclass(frozen=True, slots=True)

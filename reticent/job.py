@@ -110,14 +110,19 @@ class Run(Preparation):
 
     def _begin_experiment(self, stack: ExitStack, until: str) -> None:
         """Show how far the whole is from here on. Base models are measured first: what does not fit into one is found
-        out before hours of training, and how fast it is scored is known for the expected end.
+        out before hours of training, and how fast it is scored is known for the expected end. So is what cannot be
+        classified.
         """
+        from reticent.classification import labelled_documents
         from reticent.evidence import measure, plan_steps
         from reticent.plan import Plan
 
         scoring, classifying = (STAGES.index(until) >= STAGES.index(stage) for stage in ("audit", "classify"))
         steps = list(plan_steps(self, scoring=scoring, classifying=classifying))
         done = [step.name for step, is_done in steps if is_done]
+        if any(step.kind == "classify" and not is_done for step, is_done in steps):
+            for model in self.job.model:
+                labelled_documents(self, model)
         plan = Plan((step for step, _ in steps), done=done, earlier=self.timings.read())
         stack.enter_context(self.progress.experiment(plan))
         for model in self.job.model if scoring else ():

@@ -126,17 +126,18 @@ class Preparation(RunFolder):
             seed=self.job.seed if settings.seed is None else settings.seed,
         )
 
+        more = [str(column) for column in self.job.detect.records.get("columns", {}).values()]
+
         def build(folder: Path, counts: dict[str, Any]) -> None:
             words = common_words(self.remaining, self.individuals, config)
             canaries = draw_canaries(self.individuals, words, config)
             write_canaries(canaries, folder)
-            more = [str(column) for column in self.job.detect.records.get("columns", {}).values()]
             planted = plant(self.remaining, self.individuals, canaries, folder, config, more_columns=more)
             counts.update(canaries=canaries.num_rows, included=sum(canaries.column("included").to_pylist()), **planted)
             self.progress.warn("canaries stand in the documents: what is trained on them is for measuring only")
 
         inputs = {"corpus": self.remaining.fingerprint(), "split": self.fingerprint_of("split")}
-        self.make("canaries", asdict(config), inputs, build)
+        self.make("canaries", {**asdict(config), **({"columns": more} if more else {})}, inputs, build)
         self.reopen("documents", "corpus")
 
     def detect(self) -> None:

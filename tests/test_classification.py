@@ -305,6 +305,45 @@ def test_a_column_that_is_not_there_is_found_out_before_the_training(folder: Pat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.fixture(scope="module")
+def wordy(folder: Path) -> str:
+    """The same documents with words enough for canaries to be made of."""
+    table = pq.read_table(folder / "notes.parquet")
+    more = " then home again after the nurse had brought water and bread with salt for everyone in that long ward"
+    texts = pa.array([text + more for text in table.column("text").to_pylist()])
+    pq.write_table(table.set_column(table.schema.get_field_index("text"), "text", texts), folder / "wordy.parquet")
+    return str(folder / "wordy.parquet")
+
+
+@pytest.mark.parametrize("named_in", ["classify", "corpus"])
+def test_a_job_with_canaries_is_classified_by_the_labels_of_the_source(
+    folder: Path, wordy: str, tmp_path: Path, named_in: str
+) -> None:
+    values = values_of(folder, tmp_path / "run", from_epochs=None, num_epochs=1)
+    values["corpus"]["source"] = wordy
+    values["model"][0]["recipes"] = ["mlm"]
+    values["train"] = {**values["train"], "num_epochs": 1, "checkpoint_epochs": None}
+    values["canaries"] = {"num": 2, "arms": ["protected"], "num_references": 2}
+    if named_in == "corpus":
+        del values["classify"]["label"]
+        values["corpus"]["label"] = "status"
+    Run(parse_job(values)).execute("classify")
+    (result,) = read_results(Run(parse_job(values)))
+    assert result["classes"] == ["class 0", "class 1", "class 2"]
+    assert result["documents"]["unlabelled"] == NUM // 10
+
+
+@pytest.mark.parametrize("canaries", [None, {"num": 2, "arms": ["protected"], "num_references": 2}])
+def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
+    folder: Path, wordy: str, tmp_path: Path, canaries: Values | None
+) -> None:
+    values = {**values_of(folder, tmp_path / "run", label="doc_id"), "canaries": canaries}
+    values["corpus"]["source"] = wordy
+    with pytest.raises(CorpusError, match="classes have no (held-out|training) document"):
+        Run(parse_job(values)).execute("classify")
+    assert not list((tmp_path / "run").glob("models/*/*"))
+
+
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
     from reticent.classification import _starts
     from reticent.config import ClassifySection
