@@ -22,6 +22,7 @@ __all__ = [
     "extraction_pieces",
     "extraction_section",
     "fix_gates",
+    "judge_again",
     "judge_gates",
     "measure_extraction",
     "settings_and_inputs",
@@ -180,3 +181,25 @@ def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
     found = verdict(evidence, gate_config(run)["gates"], small_cell=run.job.audit.small_cell)
     fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
     return {"verdict": {"fixed_before_training": fixed, **found}}
+
+
+def judge_again(run: Run) -> None:
+    """Put the verdict of the job's gates into a finished audit that has that of others; nothing is measured again."""
+    from reticent.artifact import require_kind
+
+    gates, made = gate_config(run) if run.job.gate else {}, require_kind(run.folder / "audit", "audit")
+    others = {name: value for name, value in made.config.items() if name != "gates"}
+    if others | gates == made.config:
+        return
+    fix_gates(run)
+
+    def build(folder: Path, counts: dict[str, Any]) -> None:
+        evidence = {name: value for name, value in run.evidence.items() if name != "verdict"}
+        settings = {name: value for name, value in evidence["settings"].items() if name != "gate"}
+        evidence["settings"] = settings | ({"gate": gates["gates"]} if gates else {})
+        (folder / "audit.json").write_text(
+            json.dumps({**evidence, **judge_gates(run, evidence)}, indent=1, allow_nan=False)
+        )
+        counts.update(made.counts)
+
+    run.make("audit", others | gates, made.inputs, build)

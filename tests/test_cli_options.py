@@ -107,6 +107,45 @@ def test_an_option_that_a_run_would_ignore_is_refused(
     assert (tmp_path / "run" / "job.json").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("verb", "ignored"),
+    [
+        (("report", "RUN"), ("protect.k=3", "audit.small_cell=9", "train.num_epochs=1", "out=elsewhere")),
+        (("stats", "RUN"), ("split.heldout=0.2", "index.max_n=2", "corpus.source=x", "audit.attacks=[]")),
+        (("dedup", "RUN"), ("protect.n=2", "seed=3", "train.num_epochs=1")),
+        (("scrub", "RUN", "--out", "OUT"), ("seed=3", "gate=[]", "audit.small_cell=9")),
+        (("detect", "SOURCE"), ("train.num_epochs=1", "index.max_n=2")),
+        (("scrub", "SOURCE", "--out", "OUT"), ("split.fresh=0.5", "canaries.num=3", "model=[]")),
+        (("guard", "build", "RUN", "--out", "OUT"), ("protect.k=3", "seed=1")),
+        (("classify", "SOURCE", "--model", "x", "--label", "y"), ("train.num_epochs=2", "split.fresh=0.5", "gate=[]")),
+        (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1")),
+    ],
+)
+def test_a_setting_that_a_command_does_not_look_at_is_refused(
+    source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], verb: tuple[str, ...], ignored: tuple[str, ...]
+) -> None:
+    run, guard = tmp_path / "run", tmp_path / "guard"
+    assert command("detect", source, "--out", run, "-q") == 0
+    if "GUARD" in verb:
+        assert command("guard", "build", source, "--out", guard, "-q") == 0
+    before = (run / "job.json").read_bytes()
+    places = {"RUN": run, "SOURCE": source, "OUT": tmp_path / "new", "GUARD": guard}
+    for setting in ignored:
+        capfd.readouterr()
+        assert command(*(places.get(word, word) for word in verb), "--set", setting) == 2
+        assert f"--set {setting.partition('=')[0]}: has no effect here" in capfd.readouterr().err
+    assert (run / "job.json").read_bytes() == before
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("more", [("--set", "train.num_epochs=1"), ("--epochs", 3), ("--fresh",)])
+def test_a_proof_of_a_ledger_takes_no_setting(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], more: tuple[object, ...]
+) -> None:
+    assert command("train", "--verify", tmp_path / "ledger.json", *more) == 2
+    assert "goes by the settings of the finished training" in capfd.readouterr().err
+
+
 def test_detect_keeps_the_household_that_later_commands_count_by(source: Path, tmp_path: Path) -> None:
     assert command("detect", source, "--out", tmp_path / "run", "--household-id", "home", "-q") == 0
     assert json.loads((tmp_path / "run" / "job.json").read_text())["corpus"]["household_id"] == "home"

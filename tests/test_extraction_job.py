@@ -102,6 +102,28 @@ def test_a_failed_gate_exits_with_3_after_the_report_is_written(folder: Path) ->
     assert command(folder, "run", str(folder / "job.json")) == 3
 
 
+def test_the_report_judges_other_gates_by_what_the_audit_measured_and_measures_nothing_again(folder: Path) -> None:
+    values = job_values(folder, "judged", canaries=None, extraction=None, gate=GATES[3:])
+    (folder / "judged.json").write_text(json.dumps(values))
+    assert command(folder, "run", str(folder / "judged.json")) == 0
+    run = folder / "judged"
+    before = {path: path.stat().st_mtime_ns for name in ("models", "measures") for path in (run / name).rglob("*.json")}
+    required = 'gate=[{measure="membership_tpr", at_most=0.5, required=true}]'
+    assert command(folder, "report", str(run), "--set", required) == 3
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    verdict = json.loads((run / "report" / "report.json").read_text())["verdict"]
+    assert [row["required"] for row in verdict["results"]] == [True]
+    assert not verdict["fixed_before_training"]
+    assert "this decides nothing" in (run / "report" / "report.html").read_text()
+    # The gates are the run's own from now on, and what was judged is what a whole run would judge.
+    judged = (run / "audit" / "audit.json").read_bytes()
+    assert command(folder, "report", str(run)) == 3
+    assert command(folder, "audit", str(run)) == 3
+    assert (run / "audit" / "audit.json").read_bytes() == judged
+    assert command(folder, "report", str(run), "--set", "gate=[]") == 0
+    assert "verdict" not in json.loads((run / "report" / "report.json").read_text())
+
+
 @pytest.mark.parametrize(
     ("gate", "changes", "message"),
     [

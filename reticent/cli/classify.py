@@ -23,6 +23,13 @@ from reticent.cli.show import print_classification
 __all__ = ["classify"]
 
 
+#: Settings that classifying documents of no run depends on.
+OF_DOCUMENTS = (
+    *("corpus", "classify", "seed", "split.heldout", "split.reference", "split.by"),
+    *("train.window_length", "train.device", "train.bf16", "audit.num_bootstrap", "audit.small_cell"),
+)
+
+
 class WindowsRead(Enum):
     """What is read of a document longer than a window."""
 
@@ -129,6 +136,7 @@ def classify(
             "split": {} if heldout is None else {"heldout": heldout},
         },
         settings=settings,
+        used=None if own else OF_DOCUMENTS,
     )
     progress = new_progress(quiet)
     if own:

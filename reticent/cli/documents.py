@@ -29,6 +29,10 @@ from reticent.cli.show import print_copies, print_counts, print_detection, print
 __all__ = ["dedup", "detect", "scrub", "stats", "synth"]
 
 
+#: Settings that the identifiers found in documents depend on; `reticent detect` finds them with canaries too.
+SEARCHED = ("corpus", "dedup", "detect", "protect.k", "protect.scopes", "index.surface", "num_threads")
+
+
 class ScrubStyle(Enum):
     """What stands where an identifier stood."""
 
@@ -133,8 +137,10 @@ def detect(
         raise PolicyError("--out: a run or a job has its own place")
     # What later commands chose stays theirs.
     keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
-    job = job_from_source(source, out, columns, found, keep=keep, settings=settings)
-    result = detect_documents(job, keep=own or out is not None, evaluate=evaluate, progress=new_progress(quiet))
+    kept = own or out is not None
+    used = None if kept else (*SEARCHED, "split", "canaries", "seed", "audit.num_bootstrap")
+    job = job_from_source(source, out, columns, found, keep=keep, settings=settings, used=used)
+    result = detect_documents(job, keep=kept, evaluate=evaluate, progress=new_progress(quiet))
     print_detection(result, as_json)
 
 
@@ -185,7 +191,8 @@ def dedup(
     sections = {"dedup": {name: value for name, value in given.items() if value is not None}}
     sections |= {"protect": {"k": k}} if k is not None else {}
     progress = new_progress(quiet)
-    run = Run(job_from_source(source, None, columns, sections=sections, settings=settings), progress)
+    used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
+    run = Run(job_from_source(source, None, columns, sections=sections, settings=settings, used=used), progress)
     with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.dedup_config, progress=advance)
     if out is not None:
@@ -273,7 +280,9 @@ def scrub(
     if is_job(source) and (found.detector or label):
         raise PolicyError("--detector, --label: a run or a job has its own; change them with --set")
     sections = {"corpus": {"label": label}} if label else {}
-    job = job_from_source(source, None, columns, found, marked=True, sections=sections, settings=settings)
+    job = job_from_source(
+        source, None, columns, found, marked=True, sections=sections, settings=settings, used=SEARCHED
+    )
     config = ScrubConfig(
         style=style.value,
         draw=draw,
@@ -316,7 +325,8 @@ def stats(
     from reticent.job import Run
     from reticent.stages import corpus_section
 
-    run = Run(job_of(read_job(source), settings), new_progress(quiet))
+    used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")
+    run = Run(job_of(read_job(source), settings, used), new_progress(quiet))
     if source.is_file():
         run.execute("index")
     found = json.dumps(published_corpus(corpus_section(run), run.job.audit.small_cell), indent=1)

@@ -72,7 +72,8 @@ def build(
     from reticent.engine.detect import make_detectors
     from reticent.engine.verbatim import build_verbatim, write_verbatim
 
-    job = job_from_source(source, None, columns, DetectOptions(detector=detector), settings=settings)
+    found = DetectOptions(detector=detector)
+    job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", "detect"))
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.options)
@@ -135,7 +136,7 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
     if names:
         refuse_detectors(names)
         detect = without_others(detect, names) | {"detectors": names}
-    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings)
+    job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=("detect",))
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
 
 

@@ -171,6 +171,7 @@ def job_from_source(
     keep: tuple[str, ...] = (),
     sections: dict[str, Any] | None = None,
     settings: list[str] | None = None,
+    used: tuple[str, ...] | None = None,
 ) -> Job:
     """Return the job that is SOURCE, or that SOURCE and the options make.
 
@@ -183,6 +184,7 @@ def job_from_source(
     keep : sections of the job that a run folder ``out`` keeps from earlier commands
     sections : section -> settings that other options of the command make
     settings : of ``--set``, which have the last word
+    used : sections and fields that the command looks at, as in :func:`job_of`
 
     Raises
     ------
@@ -209,7 +211,7 @@ def job_from_source(
     for section, given in (sections or {}).items():
         if given or section in values:
             values[section] = {**(values.get(section) or {}), **given} or None
-    return job_of(values, settings)
+    return job_of(values, settings, used)
 
 
 def _values(options: Any) -> dict[str, Any]:
@@ -271,8 +273,12 @@ def memory_setting(memory_limit: str | None) -> list[str]:
     return [] if memory_limit is None else [f"memory_limit={json.dumps(memory_limit)}"]
 
 
-def job_of(values: dict[str, Any], settings: list[str] | None) -> Job:
-    """Apply SECTION.KEY=VALUE changes to a job and check it; values are TOML, and a bare word is a string."""
+def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
+    """Apply SECTION.KEY=VALUE changes to a job and check it; values are TOML, and a bare word is a string.
+
+    ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
+    the run folder keeps the job, so that a command after this one may look at it.
+    """
     import tomllib
 
     from reticent.config import parse_job
@@ -282,6 +288,11 @@ def job_of(values: dict[str, Any], settings: list[str] | None) -> Job:
         name, equals, text = change.partition("=")
         if not equals:
             raise PolicyError(f"--set {name}: expected SECTION.KEY=VALUE")
+        if used is not None and not any(f"{name}.".startswith(f"{field}.") for field in used):
+            raise PolicyError(
+                f"--set {name}: has no effect here; this command looks at {', '.join(used)} and at no other setting "
+                "(`reticent run` and `reticent audit` look at all of a job)"
+            )
         try:
             value = tomllib.loads(f"x = {text}")["x"]
         except tomllib.TOMLDecodeError:
