@@ -15,7 +15,7 @@ from command import command
 import reticent
 from reticent.artifact import read_manifest
 from reticent.audit.guard import open_guard
-from reticent.cli import _command_line, app
+from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
 
 SECRET = "Zyxwvut"
 NOTE = " ".join(f"letter{i}" for i in range(60))
@@ -61,16 +61,24 @@ def test_a_command_is_made_alone_and_as_among_all_the_others() -> None:
     assert typer.main.get_command(_command_line("indx")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
 
 
-def test_ctrl_c_while_a_command_is_imported_is_an_interruption(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        *((verb, "interrupted; what is finished is kept, and the same command goes on") for verb in RESUMED),
+        *((verb, "interrupted; what a run folder had finished is kept there") for verb in RESUMED_IN_A_RUN),
+        *((verb, "interrupted; nothing is kept") for verb in ("probe", "guard", "tagger", "synth", "dedup", "x")),
+    ],
+)
+def test_an_interrupted_command_says_what_of_its_work_is_kept(
+    verb: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def importing(_: str | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reticent.cli._command_line", importing)
-    assert command("index") == 130
+    assert command(verb) == 130
     shown = capfd.readouterr().err
-    assert "interrupted" in shown
+    assert said in shown
     assert "internal" not in shown
 
 

@@ -96,6 +96,20 @@ def test_what_cannot_be_done_is_said(
     assert SECRET not in said
 
 
+def test_an_interrupted_probe_keeps_nothing_and_says_so(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reticent.audit.propile_run.write_probe", interrupted)  # all is measured by then
+    people = folder / "people.parquet"
+    options = ("--subjects", people, "--target", "zip", "--out", tmp_path / "out", "-q")
+    assert command("probe", folder / "gpt2", *options) == 130
+    assert capsys.readouterr().err.endswith("interrupted; nothing is kept, and the same command begins anew\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_model_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("probe", folder / "none", "--subjects", folder / "people.parquet") == 1
     assert "no model here" in capsys.readouterr().err

@@ -46,6 +46,11 @@ PANELS = {
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
+#: Commands that work in a run folder, so that what they finished is there when they are stopped; and those that do
+#: where they are given one.
+RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report")
+RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -116,10 +121,7 @@ def main() -> None:
     except (SystemExit, KeyboardInterrupt) as end:
         code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # which is what typer makes of Ctrl-C
         if code in (129, 130, 143):  # a signal
-            print(
-                "reticent: interrupted; what is finished is kept, and the same command goes on from there",
-                file=sys.stderr,
-            )
+            print(f"reticent: interrupted; {_what_is_kept(sys.argv[1:2])}", file=sys.stderr)
         sys.exit(code)
     except ReticentError as error:
         print(f"reticent: {error}", file=sys.stderr)
@@ -133,6 +135,14 @@ def main() -> None:
             traceback.print_tb(error.__traceback__)
             print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
         sys.exit(1)
+
+
+def _what_is_kept(command: list[str]) -> str:
+    if command and command[0] in RESUMED:
+        return "what is finished is kept, and the same command goes on from there"
+    if command and command[0] in RESUMED_IN_A_RUN:
+        return "what a run folder had finished is kept there, nothing else is; the same command does the rest again"
+    return "nothing is kept, and the same command begins anew"
 
 
 def _stop(number: int, _: object) -> None:
