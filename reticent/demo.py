@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reticent.config import load_job, parse_job
+from reticent.config import load_kept_job, parse_job
 from reticent.errors import ArtifactError
 from reticent.job import Run
 from reticent.progress import Progress
@@ -84,7 +84,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     run = Run(parse_job(demo_job(out, seed)), progress)
     hospital = out / "hospital"
     if (out / JOB).exists() and not hospital.exists():
-        source = load_job(out / JOB).corpus.source
+        source = load_kept_job(out / JOB).corpus.source
         if not isinstance(source, str) or Path(source).resolve() != (hospital / "documents").resolve():
             raise ArtifactError(f"{out}: holds the run of another job; choose another --out")
     run.prepare_folder()

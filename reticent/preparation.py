@@ -352,6 +352,7 @@ class Preparation(RunFolder):
                 inputs["vocabulary"] = fingerprint(model.foundation.vocabulary)
             config = {
                 **model.foundation.model_dump(exclude={"text"}),
+                "vocabulary": None,  # by its content, among the inputs
                 "objective": model.objective,
                 "seed": self.job.seed,
                 "window_length": self.job.train.window_length,

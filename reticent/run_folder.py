@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.config import Job, ModelSection
+from reticent.config import Job, ModelSection, kept_content
 from reticent.plan import Timings
 from reticent.progress import Progress
 
@@ -85,6 +86,8 @@ class RunFolder:
             corpus = open_corpus(
                 settings.source, columns=columns, format=settings.format, markup=markup, ids=settings.ids
             )
+            # However the sources are spelled and wherever one stands, the documents have one order.
+            corpus = replace(corpus, files=tuple(sorted(corpus.files, key=lambda file: Path(os.path.abspath(file)))))
             if settings.withdrawn:
                 from reticent.engine.update import without_withdrawn
 
@@ -220,7 +223,7 @@ class RunFolder:
 
         if self._job_kept:
             return
-        job_file, content = self.folder / JOB, self.job.model_dump_json(indent=1).encode()
+        job_file, content = self.folder / JOB, kept_content(self.job)
         with self._writable():
             if not job_file.exists() or job_file.read_bytes() != content:
                 write_private(job_file, content)

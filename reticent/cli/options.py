@@ -258,14 +258,14 @@ def new_progress(quiet: bool) -> Progress:
 def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a run folder, which stays where it is now, or of a job file."""
     from reticent.artifact import JOB
-    from reticent.config import load_job
+    from reticent.config import load_job, load_kept_job
     from reticent.errors import ArtifactError
 
     if path.suffix == ".toml" and not path.is_dir():
         return load_job(path).model_dump()
     if not (path / JOB).exists():
         raise ArtifactError(f"{path}: not a run folder (no {JOB}); start with `reticent index` or `reticent run`")
-    return {**load_job(path / JOB).model_dump(), "out": str(path)}
+    return load_kept_job(path / JOB).model_dump()
 
 
 def memory_setting(memory_limit: str | None) -> list[str]:

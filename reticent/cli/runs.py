@@ -68,7 +68,12 @@ def demo(
 
 
 def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; `reticent new-job` prints one.")],
+    job: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB.toml", help="The job file, which `reticent new-job` prints, or a run folder, to go on with its."
+        ),
+    ],
     until: Annotated[
         Stage,
         typer.Option(metavar="STAGE", help=f"Stop after this stage: {', '.join(stage.value for stage in Stage)}."),
@@ -85,7 +90,8 @@ def run(
     """
     from reticent.config import load_job
 
-    changed = job_of(load_job(job).model_dump(), memory_setting(memory_limit) + (settings or []))
+    values = read_job(job) if job.is_dir() else load_job(job).model_dump()
+    changed = job_of(values, memory_setting(memory_limit) + (settings or []))
     _execute(changed, until.value, quiet, as_json)
 
 

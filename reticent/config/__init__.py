@@ -25,6 +25,7 @@ from reticent.config.documents import (
     SplitSection,
 )
 from reticent.config.job import Job, load_job, parse_job
+from reticent.config.kept import kept_content, load_kept_job
 from reticent.config.training import (
     ClassifySection,
     DpSection,
@@ -58,6 +59,8 @@ __all__ = [
     "ShadowSection",
     "SplitSection",
     "TrainSection",
+    "kept_content",
     "load_job",
+    "load_kept_job",
     "parse_job",
 ]

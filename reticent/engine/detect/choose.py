@@ -17,7 +17,7 @@ from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 from reticent.errors import PolicyError
 
-__all__ = ["DETECTORS", "check_options", "make_detectors", "option_files"]
+__all__ = ["DETECTORS", "FILES", "PERHAPS_FILES", "check_options", "make_detectors", "option_files"]
 
 #: Name -> module of this package and class.
 DETECTORS: Final[Mapping[str, tuple[str, str]]] = {
@@ -31,8 +31,8 @@ DETECTORS: Final[Mapping[str, tuple[str, str]]] = {
     "eds": ("eds", "EdsDetector"),
 }
 #: Options that are files always, and those that may be a file, a folder or a name that is known elsewhere.
-_FILES: Final = ("table", "lists", "common")
-_PERHAPS_FILES: Final = ("pipeline", "model", "path")
+FILES: Final = ("table", "lists", "common")
+PERHAPS_FILES: Final = ("pipeline", "model", "path")
 #: An example of each option that a detector cannot do without.
 _EXAMPLES: Final = {
     "table": '"records.parquet"',
@@ -106,8 +106,8 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
         for option, value in table.items():
             values = value if isinstance(value, Mapping) else {"": value}
             for key, path in values.items():
-                certain = option in _FILES
-                if isinstance(path, str | Path) and (certain or (option in _PERHAPS_FILES and Path(path).exists())):
+                certain = option in FILES
+                if isinstance(path, str | Path) and (certain or (option in PERHAPS_FILES and Path(path).exists())):
                     yield f"{name}.{option}" + (f".{key}" if key else ""), Path(path)
 
 

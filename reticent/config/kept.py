@@ -1,0 +1,83 @@
+"""The job that a run folder keeps: its paths lead to the same files from any directory, and when the folder moves.
+
+It is kept with absolute paths. Where the folder has moved, what stood in it is looked for in it; anything else where it
+was and, if it is not there any more, where it would be had it moved along. Names, of the hub say, are no paths.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from reticent.config.job import Job, load_job, parse_job
+
+__all__ = ["kept_content", "load_kept_job"]
+
+#: Fields that are paths always, and those that may be the name of something that is known elsewhere.
+PATHS = (
+    *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
+    *("train.dp.budget_file", "model.train.dp.budget_file"),
+)
+PERHAPS_PATHS = ("model.base", "model.foundation.text")
+
+
+def kept_content(job: Job) -> bytes:
+    """Return what ``job.json`` holds of a job whose paths are meant from the directory one stands in."""
+
+    def absolute(path: str, certain: bool) -> str:
+        known = "://" in path or not (certain or _is_there(path))
+        return path if known else os.path.abspath(path)
+
+    values = _changed(job.model_dump(mode="json"), absolute)
+    return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
+
+
+def load_kept_job(file: Path) -> Job:
+    """Read the ``job.json`` of a run folder; its ``out`` is where that folder is now."""
+    job, folder = load_job(file), file.parent
+
+    def found(path: str, certain: bool) -> str:
+        inside = os.path.relpath(path, job.out) if os.path.isabs(path) == os.path.isabs(job.out) else None
+        if inside is None or "://" in path:
+            return path
+        moved = os.path.normpath(folder / inside)
+        if not inside.startswith(os.pardir):
+            return moved if certain or _is_there(moved) else path
+        # Before paths were kept absolute they were meant from a directory that nobody knows any more.
+        places = (path, moved) if os.path.isabs(path) else (moved, path)
+        return next(filter(_is_there, places), path)
+
+    return parse_job({**_changed(job.model_dump(), found), "out": str(folder)}, str(file))
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path) or next(glob.iglob(path, recursive=True), None) is not None
+
+
+def _changed(values: dict[str, Any], change: Callable[[str, bool], str]) -> dict[str, Any]:
+    """A copy of a job's values with ``change(path, whether it is one for certain)`` in the place of every path."""
+    for field, certain in _fields():
+        values = _at(values, field.split("."), lambda path, certain=certain: change(path, certain))
+    return values
+
+
+def _fields() -> Iterator[tuple[str, bool]]:
+    from reticent.engine.detect.choose import DETECTORS, FILES, PERHAPS_FILES
+
+    for fields, options, certain in ((PATHS, FILES, True), (PERHAPS_PATHS, PERHAPS_FILES, False)):
+        yield from ((field, certain) for field in fields)
+        yield from ((f"detect.{name}.{option}", certain) for name in DETECTORS for option in options)
+
+
+def _at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
+    if isinstance(node, list):
+        return [_at(each, keys, change) for each in node]
+    if keys and isinstance(node, dict):
+        return {**node, keys[0]: _at(node[keys[0]], keys[1:], change)} if keys[0] in node else node
+    if isinstance(node, dict):
+        return {key: _at(each, [], change) for key, each in node.items()}
+    return change(node) if isinstance(node, str) and not keys and node != "reference" else node
