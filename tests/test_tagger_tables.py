@@ -163,3 +163,71 @@ def test_the_command_prints_the_tables(tmp_path: Path, capsys: pytest.CaptureFix
     assert "| My name is [MASK]. | 0.723 | 597 | 229 | 0.723 | 0.723 | 0.277 |" in said
     assert command("tagger", "thesis", f"base={file}", f"base={file}") == 2
     assert command("tagger", "thesis", tmp_path / "absent.csv") == 1
+
+
+def test_columns_may_have_other_names_and_other_columns_are_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = small(tmp_path / "s.csv")
+    rows = [line.split(",") for line in lines]
+    # Names that the reader uses inside, and `score` of something else, are no business of ours.
+    head = "row,value,score,nd,id,who,label,prompt,mu,side"
+    text = "\n".join(",".join(["x", "y", "z", "n", *row]) for row in rows)
+    (tmp_path / "t.csv").write_text(f"{head}\n{text}\n")
+    names = {"pair": "id", "name": "who", "score": "mu"}
+    found = read_scores(tmp_path / "t.csv", columns=names)
+    assert found.sides["dev"].tolist() == read_scores(tmp_path / "s.csv").sides["dev"].tolist()
+    options = [word for item in names.items() for word in ("--columns", "=".join(item))]
+    assert command("tagger", "thesis", tmp_path / "t.csv", *options) == 0
+    assert "Table 4.1: Results for t, dev" in capsys.readouterr().out
+    for wrong, status, said in (
+        ("mu", 2, "expected WHAT=COLUMN"),
+        ("points=mu", 2, "expected some of pair, name, label, prompt, score, side; got points"),
+        ("score=points", 1, "no column points for the score"),
+        ("side=half", 1, "no column half for the side"),
+    ):
+        assert command("tagger", "thesis", tmp_path / "s.csv", "--columns", wrong) == status
+        assert said in capsys.readouterr().err
+
+
+def test_without_pairs_only_the_tables_of_the_list_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = small(tmp_path / "s.csv")
+    lines += [line.replace("dev", "test") for line in lines]
+    text = "\n".join([HEAD.strip() + ",side", *lines])
+    (tmp_path / "s.csv").write_text(text)
+    (tmp_path / "t.csv").write_text("\n".join(line.partition(",")[2] for line in text.split("\n")))
+    whole = by_number(thesis_tables({"base": read_scores(tmp_path / "s.csv")}))
+    for file in ("s.csv", "t.csv"):
+        listed = by_number(thesis_tables({"base": read_scores(tmp_path / file, paired=False)}))
+        assert list(listed) == ["4.5", "4.7", "4.9", "A.1-A.2", "A.3", "A.4"]
+        for number in ("4.9", "A.1-A.2", "A.3", "A.4"):
+            assert listed[number] == whole[number]
+        assert [row for row in listed["4.5"].rows] == [row[:2] for row in whole["4.5"].rows]
+        assert listed["4.7"].heads == ("Model Size", "(B1) MAP", "(B1) AP")
+    assert command("tagger", "thesis", tmp_path / "t.csv") == 1
+    assert "no column pair" in capsys.readouterr().err
+    assert command("tagger", "thesis", tmp_path / "t.csv", "--no-pairs") == 0
+    assert command("tagger", "thesis", tmp_path / "t.csv", "--no-pairs", "--skip-incomplete") == 2
+    (tmp_path / "t.csv").write_text(HEAD.partition(",")[2] + "a,1,p,0.5\nb,0,p,0.4\nc,0,p,0.3\n")
+    with pytest.raises(CorpusError, match="as many names of label 1 as of label 0, got 1 and 2"):
+        read_scores(tmp_path / "t.csv", paired=False)
+
+
+def test_pairs_that_are_not_whole_are_left_out_on_request_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = small(tmp_path / "s.csv")
+    text = "\n".join([HEAD.strip() + ",side", *lines[1:], lines[-1]])  # the first pair lacks one, the last has one twice
+    (tmp_path / "s.csv").write_text(text)
+    with pytest.raises(CorpusError, match="12 rows in all, got 12, 11 of them distinct"):
+        read_scores(tmp_path / "s.csv")
+    found = read_scores(tmp_path / "s.csv", only_whole=True)
+    assert found.sides["dev"].tolist() == [[[0.6], [0.7]], [[0.7], [0.3]]]
+    assert found.num_left_out == 2
+    assert command("tagger", "thesis", tmp_path / "s.csv", "--skip-incomplete") == 0
+    assert "s: 2 pairs are left out" in capsys.readouterr().err
+    (tmp_path / "s.csv").write_text(text.replace(",q [MASK],0.7", ",r [MASK],0.7"))
+    with pytest.raises(CorpusError, match="no pair has a score for both names in 3 prompts"):
+        read_scores(tmp_path / "s.csv", only_whole=True)

@@ -1,7 +1,8 @@
 """``thesis`` mode: the tables of seed 4 (4.1 to 4.9, A.1 to A.4) from published scores, a row a name and prompt.
 
 The scores of each model are a CSV with a header and the columns pair, name, label (1: trained on), prompt, score, and
-optionally side (``dev`` or ``test``; all ``dev`` where it is absent). A score is above 0 and at most 1, or ``ND`` where
+optionally side (``dev`` or ``test``; all ``dev`` where it is absent); they may have other names, and other columns are
+ignored. Where there are no pairs, the tables of the list as a whole are made. A score is above 0 and at most 1, or ``ND`` where
 the model found no person: ND counts as 0 and so ranks lowest. As there, a pair that ties is lost, true and false
 positives of a prompt are all pairs, and the dev tables are read before the strategy A3 is verified on the test side.
 
@@ -33,7 +34,7 @@ from reticent.audit.tagger_attacks import (
     random_list_accuracy,
     wins,
 )
-from reticent.errors import CorpusError
+from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,10 +53,15 @@ STRATEGIES = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedScores:
-    """Scores of one model: prompts in the order of the file, and for each side float64 (prompts, 2, pairs), ND as 0."""
+    """Scores of one model: prompts in the order of the file, and for each side float64 (prompts, 2, pairs), ND as 0.
+
+    Without pairs (``paired``) the names of either label are in the order of the file. ``num_left_out`` counts pairs.
+    """
 
     prompts: tuple[str, ...]
     sides: Mapping[str, np.ndarray]
+    paired: bool = True
+    num_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +79,33 @@ class Table:
         return f"Table {self.number}: {self.title}\n\n{body}\n"
 
 
-def read_scores(path: Path | str) -> PublishedScores:
+def read_scores(
+    path: Path | str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    paired: bool = True,
+    only_whole: bool = False,
+) -> PublishedScores:
     """Read the scores of one model.
+
+    Parameters
+    ----------
+    columns : what a column holds (pair, name, label, prompt, score, side) -> its name in the file, where that differs
+    paired : bool
+        False: the column pair is not looked at; there must be as many names of label 1 as of label 0.
+    only_whole : bool
+        Leave out, and count, pairs that lack a name, a label or a prompt, or have one twice.
 
     Raises
     ------
     CorpusError
         The file is no such CSV, or a pair lacks a name, a label or a prompt, or has one twice.
+    PolicyError
+        ``columns`` names something that no column holds.
     """
     import polars as pl
 
-    try:
-        table = pl.read_csv(path, infer_schema=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise CorpusError(f"{path}: not a readable CSV ({type(error).__name__})") from None
-    if missing := [name for name in COLUMNS if name not in table.columns]:
-        raise CorpusError(f"{path}: no column {missing[0]}; expected {', '.join(COLUMNS)} and perhaps side")
-    if "side" not in table.columns:
-        table = table.with_columns(side=pl.lit("dev"))
+    table = _read_columns(path, columns or {}, paired)
     score = pl.col("score").str.strip_chars()
     table = table.with_row_index("row", offset=2).with_columns(
         nd=score == ND, value=pl.when(score == ND).then(0.0).otherwise(score.cast(pl.Float64, strict=False))
@@ -99,11 +114,18 @@ def read_scores(path: Path | str) -> PublishedScores:
     _refuse(path, table, ~pl.col("label").is_in(["0", "1"]), "label", "0 or 1")
     _refuse(path, table, ~pl.col("side").is_in(SIDES), "side", "dev or test")
     prompts = tuple(table["prompt"].unique(maintain_order=True).to_list())
-    found = {}
+    found, num_left_out = {}, 0
     for side in SIDES:
         rows = table.filter(pl.col("side") == side)
         if rows.is_empty():
             continue
+        if not paired:
+            rows = _numbered(path, side, rows)
+        if only_whole:
+            rows, num_broken = _whole_pairs(rows, len(prompts))
+            num_left_out += num_broken
+            if rows.is_empty():
+                raise CorpusError(f"{path}: {side}: no pair has a score for both names in {len(prompts)} prompts")
         # A name is one row of each prompt; what is missing or double leaves another number of rows than cells.
         names = rows.group_by("pair", "label").agg(pl.col("name").n_unique())
         pairs = rows["pair"].unique(maintain_order=True)
@@ -121,7 +143,60 @@ def read_scores(path: Path | str) -> PublishedScores:
         found[side] = rows["value"].to_numpy().reshape(len(prompts), 2, len(pairs))
     if "dev" not in found:
         raise CorpusError(f"{path}: no row of side dev")
-    return PublishedScores(prompts, found)
+    return PublishedScores(prompts, found, paired, num_left_out)
+
+
+def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
+    """The columns that are looked at, under our names, as text; others are not kept."""
+    import polars as pl
+
+    if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
+        raise PolicyError(f"columns: expected some of {', '.join(COLUMNS)}, side; got {unknown[0]}")
+    try:
+        table = pl.read_csv(path, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise CorpusError(f"{path}: not a readable CSV ({type(error).__name__})") from None
+    wanted = {name: columns.get(name, name) for name in (*COLUMNS, "side") if paired or name != "pair"}
+    if "side" not in columns and "side" not in table.columns:
+        del wanted["side"]
+    for name, column in wanted.items():
+        if column not in table.columns:
+            called = column if column == name else f"{column} for the {name}"
+            raise CorpusError(
+                f"{path}: no column {called}; expected {', '.join(wanted)}{'' if 'side' in wanted else ' and perhaps side'}"
+                " (--columns says under which names)"
+            )
+    table = table.select(**{name: pl.col(column) for name, column in wanted.items()})
+    return table if "side" in wanted else table.with_columns(side=pl.lit("dev"))
+
+
+def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a pair that means nothing: names of either label by number, in the order of the file."""
+    import polars as pl
+
+    names = rows.select("label", "name").unique(maintain_order=True)
+    members = int((names["label"] == "1").sum())
+    if 2 * members != names.height:
+        raise CorpusError(
+            f"{path}: {side}: expected as many names of label 1 as of label 0, got {members} and "
+            f"{names.height - members}"
+        )
+    names = names.with_columns(pair=pl.int_range(pl.len()).over("label").cast(pl.String))
+    return rows.join(names, on=["label", "name"], how="left", maintain_order="left", nulls_equal=True)
+
+
+def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
+    """The rows of pairs with one score for both names in every prompt, and how many pairs are not such."""
+    import polars as pl
+
+    pairs = rows.group_by("pair").agg(
+        rows=pl.len(),
+        cells=pl.struct("label", "prompt").n_unique(),
+        names=pl.struct("label", "name").n_unique(),
+    )
+    is_whole = (pl.col("rows") == 2 * num_prompts) & (pl.col("cells") == 2 * num_prompts) & (pl.col("names") == 2)
+    whole = pairs.filter(is_whole)
+    return rows.filter(pl.col("pair").is_in(whole["pair"].implode())), pairs.height - whole.height
 
 
 def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
@@ -138,28 +213,33 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
     Raises
     ------
     CorpusError
-        Models were asked other prompts, or one has a test side and another has none.
+        Models were asked other prompts, or one has a test side, or pairs, and another has none.
     """
     if len({scores.prompts for scores in models.values()}) > 1:
         raise CorpusError("thesis tables: the models were asked other prompts")
     if len({tuple(scores.sides) for scores in models.values()}) > 1:
         raise CorpusError("thesis tables: one model has a test side and another has none")
-    prompts = next(iter(models.values())).prompts
+    if len({scores.paired for scores in models.values()}) > 1:
+        raise CorpusError("thesis tables: one model has pairs and another has none")
+    first = next(iter(models.values()))
+    prompts, paired = first.prompts, first.paired
     dev = {name: scores.sides["dev"] for name, scores in models.items()}
     test = {name: scores.sides["test"] for name, scores in models.items() if "test" in scores.sides}
     many = len(models) > 2
     tables = []
-    for number, name in enumerate(models):
+    for number, name in enumerate(models if paired else ()):
         label = f"4.{number + 1}" if not many else f"4.1 ({name})"
         tables.append(_prompt_table(label, name, prompts, dev[name]))
-    tables += [_advantage_table(dev), _strategy_table("4.4", dev, STRATEGIES, "dev", seed)]
+    if paired:
+        tables += [_advantage_table(dev), _strategy_table("4.4", dev, STRATEGIES, "dev", seed)]
     for number, name in enumerate(models):
         label = f"4.{number + 5}" if not many else f"4.5 ({name})"
-        tables.append(_ranking_table(label, name, prompts, dev[name]))
-    tables.append(_list_table("4.7", dev, "dev", ranks=True))
+        tables.append(_ranking_table(label, name, prompts, dev[name], ranks=paired))
+    tables.append(_list_table("4.7", dev, "dev", ranks=paired))
+    if test and paired:
+        tables.append(_strategy_table("4.8", test, {"(A3) MAX Score": maximum_wins}, "test", seed))
     if test:
-        maximum = {"(A3) MAX Score": maximum_wins}
-        tables += [_strategy_table("4.8", test, maximum, "test", seed), _list_table("4.9", test, "test", ranks=False)]
+        tables.append(_list_table("4.9", test, "test", ranks=False))
     return tables + _appendix(prompts, dev, test)
 
 
@@ -211,13 +291,14 @@ def _strategy_table(
     return Table(number, f"Pair-wise strategies, {side}", heads, tuple(rows))
 
 
-def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray) -> Table:
+def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray, *, ranks: bool) -> Table:
+    """The expected rank goes by the accuracy of pairs."""
     n = scores.shape[-1]
     rows = [
-        (prompt, _three(average_precision(*own)), _whole(expected_rank(accuracy, n, n)))
+        (prompt, _three(average_precision(*own)), *([_whole(expected_rank(accuracy, n, n))] if ranks else []))
         for prompt, own, accuracy in zip(prompts, scores, accuracies(scores), strict=True)
     ]
-    heads = ("Input Prompt", "(B1) Avg. Precision", "(B2) Expected Rank")
+    heads = ("Input Prompt", "(B1) Avg. Precision", *(["(B2) Expected Rank"] if ranks else []))
     return Table(number, f"Rankings of {model}, dev", heads, tuple(rows))
 
 

@@ -126,9 +126,29 @@ def thesis(
         typer.Argument(
             metavar="NAME=FILE...",
             help="Scores of a model: a CSV with the columns pair, name, label (1: trained on), prompt, score (or ND), "
-            "and perhaps side (dev, test). Give base=FILE large=FILE for the thesis' two models.",
+            "and perhaps side (dev, test); others are ignored. Give base=FILE large=FILE for the thesis' two models.",
         ),
     ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT=COLUMN", help="Name of a column where it differs, e.g. score=mu; repeat for several."
+        ),
+    ] = None,
+    pairs: Annotated[
+        bool,
+        typer.Option(
+            "--pairs/--no-pairs",
+            help="Without pairs the column is not looked at, and only the tables of the whole list are made.",
+        ),
+    ] = True,
+    skip_incomplete: Annotated[
+        bool,
+        typer.Option(
+            "--skip-incomplete",
+            help="Leave out pairs that lack a score or have one twice, and say how many; else they are an error.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Draws the coins of A4.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -138,6 +158,11 @@ def thesis(
     from reticent.audit.tagger_tables import read_scores, thesis_tables
     from reticent.errors import PolicyError
 
+    if skip_incomplete and not pairs:
+        raise PolicyError("--skip-incomplete: is about pairs, and --no-pairs leaves them all out")
+    named = dict(item.partition("=")[::2] for item in columns or [])
+    if not all(named.values()):
+        raise PolicyError("--columns: expected WHAT=COLUMN, e.g. score=mu")
     models = {}
     for item in scores:
         name, equals, file = item.partition("=")
@@ -145,7 +170,9 @@ def thesis(
             name, file = Path(item).stem, item
         if name in models:
             raise PolicyError(f"tagger thesis: two files are called {name}; give NAME=FILE")
-        models[name] = read_scores(file)
+        models[name] = read_scores(file, columns=named, paired=pairs, only_whole=skip_incomplete)
+        if left_out := models[name].num_left_out:
+            print(f"{name}: {left_out:,} pairs are left out: they lack a score or have one twice", file=sys.stderr)
     tables = thesis_tables(models, seed=seed)
     print(json.dumps([asdict(table) for table in tables]) if as_json else "\n".join(map(str, tables)))
 
