@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.artifact import MANIFEST
 from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def scrub_documents(
     progress: Progress,
     key: bytes | None = None,
     keep_key: bool = False,
+    overwrite: bool = False,
+    renew_key: bool = False,
 ) -> dict[str, Any]:
     """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
 
@@ -45,11 +49,16 @@ def scrub_documents(
         their spans, which tell where the identifiers were, are wiped.
     key : 32 bytes, optional
         By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
+    overwrite : bool
+        Replace scrubbed documents that are in ``out``. A key that was kept there is taken again and stays.
+    renew_key : bool
+        With ``overwrite``: the key that was kept there may be lost.
 
     Raises
     ------
     PolicyError
-        ``out`` holds the documents themselves.
+        ``out`` holds the documents themselves, or scrubbed ones that are not to be overwritten, or their key would be
+        lost.
     """
     from reticent.artifact import write_artifact
     from reticent.config.documents import SplitSection
@@ -65,6 +74,8 @@ def scrub_documents(
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):
         raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
+    if (kept := _kept_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
+        key, keep_key = kept, True
     if in_run_folder:
         run.execute("detect", alone=True)
     settings = {
@@ -100,6 +111,29 @@ def scrub_documents(
             shutil.rmtree(work)
     _warn(counts, config, progress)
     return counts
+
+
+def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
+    """Return the key that an earlier scrub kept in ``out`` and that must not be lost."""
+    from reticent.artifact import read_manifest
+    from reticent.engine.scrub import read_key
+    from reticent.errors import ArtifactError
+
+    with suppress(ArtifactError):  # what is there may be damaged
+        read_manifest(out)
+    if not (out / MANIFEST).exists():
+        return None
+    if not overwrite:
+        raise PolicyError(f"{out}: holds a result already; choose another --out, or replace it with --overwrite")
+    if renew_key or not (out / KEY_FILE).exists():
+        return None
+    kept = read_key(out / KEY_FILE)
+    if key not in (None, kept):
+        raise PolicyError(
+            f"{out / KEY_FILE}: another key than the one to scrub with would be lost; move it away, or give it up with "
+            "--new-key"
+        )
+    return kept
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:

@@ -178,6 +178,42 @@ def test_a_kept_key_gives_the_same_surrogates_again(synth: Path, tmp_path: Path)
     assert len(read_key(tmp_path / "a" / "scrub.key")) == len(new_key()) == 32
 
 
+def test_nothing_is_overwritten_unasked_and_no_kept_key_is_lost_unasked(
+    synth: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, other = tmp_path / "out", tmp_path / "other.key"
+    file = out / "scrub.key"
+    other.write_text(new_key().hex())
+
+    def scrub(*more: object) -> object:
+        return command("scrub", synth, "--out", out, "--spans", "spans", "-q", *more)
+
+    assert scrub("--keep-key") == 0
+    key, texts = file.read_bytes(), rows_of(out / "documents")
+    before = {path: path.stat().st_ino for path in out.rglob("*")}
+    for more, said in (
+        ((), "holds a result already; choose another --out, or replace it with --overwrite"),
+        (("--keep-key",), "holds a result already"),
+        (("--new-key",), "--new-key: belongs to --overwrite"),
+        (("--overwrite", "--key", other), "another key than the one to scrub with would be lost"),
+        (("--overwrite", "--seed", 3), "another key than the one to scrub with would be lost"),
+    ):
+        capfd.readouterr()
+        assert scrub(*more) == 2
+        assert said in capfd.readouterr().err
+        assert {path: path.stat().st_ino for path in out.rglob("*")} == before
+    # The old key is the one that is taken, however it is named, and stays.
+    for more in ((), ("--keep-key",), ("--key", file), ("--key", file, "--keep-key")):
+        assert scrub("--overwrite", *more) == 0
+        assert (file.read_bytes(), rows_of(out / "documents")) == (key, texts)
+    assert scrub("--overwrite", "--new-key", "--keep-key") == 0
+    assert file.read_bytes() != key
+    assert rows_of(out / "documents") != texts
+    assert scrub("--overwrite", "--new-key") == 0
+    assert not file.exists()
+    assert scrub("--overwrite") == 0
+
+
 def test_seed_and_threads_give_the_same_bytes(synth: Path, tmp_path: Path) -> None:
     for out, threads in (("a", 1), ("b", 2)):
         assert command("scrub", synth, "--out", tmp_path / out, *OPTIONS, "--set", f"num_threads={threads}") == 0

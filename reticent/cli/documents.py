@@ -250,6 +250,13 @@ def scrub(
             "can test who a surrogate is; without this option it is thrown away.",
         ),
     ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace what an earlier scrub wrote to OUT; a key it kept is taken again."),
+    ] = False,
+    renew_key: Annotated[
+        bool, typer.Option("--new-key", help="With --overwrite: give up the key that is kept in OUT.")
+    ] = False,
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="Take the key that an earlier scrub kept.")
     ] = None,
@@ -277,6 +284,8 @@ def scrub(
 
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")
+    if renew_key and not overwrite:
+        raise PolicyError("--new-key: belongs to --overwrite")
     if is_job(source) and (found.detector or label):
         raise PolicyError("--detector, --label: a run or a job has its own; change them with --set")
     sections = {"corpus": {"label": label}} if label else {}
@@ -292,8 +301,9 @@ def scrub(
     secret = read_key(key) if key is not None else None if seed is None else key_of_seed(seed)
     progress = new_progress(quiet)
     counts = scrub_documents(
-        job, out, config, in_run_folder=is_job(source), progress=progress, key=secret, keep_key=keep_key
-    )
+        job, out, config, in_run_folder=is_job(source), progress=progress, key=secret, keep_key=keep_key,
+        overwrite=overwrite, renew_key=renew_key,
+    )  # fmt: skip
     print_counts(counts, out, as_json)
 
 
