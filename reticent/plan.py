@@ -202,8 +202,17 @@ class Plan:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
+    def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
+        """Return how long it takes yet, and notes to choose from by the room there is, the longest first."""
+        seconds, now = self.remaining_seconds(), time.time() if now is None else now
+        if seconds is None:
+            return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)
+        end = f"ends {clock_time(now + seconds, now)}"
+        speed = None if self.running is None else self.speed(self.running)
+        return f"{span_of(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
+
     def note(self, now: float | None = None) -> str:
-        """Return the speed and the expected end: what stands beside a bar."""
+        """Return the speed and the expected end."""
         speed = None if self.running is None else self.speed(self.running)
         return (f"{speed:,.0f} tokens/s; " if speed else "") + self.expected(now)
 

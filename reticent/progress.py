@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from reticent.plan import span_of
+
 if TYPE_CHECKING:
     from reticent.plan import Plan
 
@@ -21,6 +23,10 @@ __all__ = ["Progress"]
 #: Seconds between two lines about a whole experiment where there is no terminal.
 SECONDS_BETWEEN_LINES = 60.0
 SECONDS_BETWEEN_DRAWINGS = 0.25
+#: Characters of a bar, and of the name of a stage: it is cut to fewer where there is no room, and padded to at most so
+#: many where there is.
+LEAST_BAR, MOST_BAR = 8, 20
+LEAST_NAME, MOST_NAME = 8, 20
 
 
 class Progress:
@@ -65,7 +71,7 @@ class Progress:
                 yield
             else:
                 with self._new_bars() as self._bars:
-                    self._whole = self._bars.add_task("all", total=len(plan.steps), note="", unit="")
+                    self._whole = self._bars.add_task("all", total=len(plan.steps), left="", notes=(), unit="")
                     yield
             self._tell_up_to_date()
         finally:
@@ -80,7 +86,8 @@ class Progress:
             return
         self._last_line = now
         if terminal:
-            self._bars.update(self._whole, completed=len(self.plan.done), note=self.plan.note())
+            left, notes = self.plan.beside_a_bar()
+            self._bars.update(self._whole, completed=len(self.plan.done), left=left, notes=notes)
         elif self.plan.left:
             self._say(f"whole experiment: {self.plan.line()}")
 
@@ -98,7 +105,7 @@ class Progress:
             return
         if bars is not self._bars:
             bars.start()
-        task = bars.add_task(description, total=total, note="", unit=unit)
+        task = bars.add_task(description, total=total, left=None, notes=(), unit=unit)
 
         def advance(done: Any = None, total: int | None = None, note: str = "") -> None:
             reported = done
@@ -106,7 +113,7 @@ class Progress:
                 note = " ".join(f"{k} {done[k]:.3g}" for k in ("epoch", "loss") if k in done)
                 done, total = done.get("step", 0), done.get("num_steps", total)
             total = total if total is not None else bars.tasks[bars.task_ids.index(task)].total
-            bars.update(task, completed=done, total=total, note=note)
+            bars.update(task, completed=done, total=total, notes=(note,) if note else ())
             self._advance_plan(reported, total, portion)
 
         try:
@@ -130,26 +137,21 @@ class Progress:
 
     def _new_bars(self) -> Any:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
+        from rich.progress import ProgressColumn
         from rich.text import Text
 
-        class Remaining(TimeRemainingColumn):
-            """The whole experiment says its expected end itself: its steps are not of one length."""
+        console = Console(stderr=True)
+
+        class Line(ProgressColumn):
+            """One column for all: only so can what matters keep its place where there is little."""
 
             def render(self, task: Any) -> Text:
-                return Text("") if task.description == "all" else super().render(task)
+                line = Text.assemble(*_line(task, console.width - 1), no_wrap=True)
+                line.truncate(console.width - 1, overflow="ellipsis")
+                return line
 
-        return Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            Remaining(),
-            TextColumn("{task.fields[note]}", markup=False),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        return Bars(Line(), console=console, transient=True)
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
         """Say that a stage is up to date and was not run again; the many scorings of a model are one line."""
@@ -188,6 +190,32 @@ class Progress:
 
     def _terminal(self) -> bool:
         return not self.quiet and sys.stderr.isatty()
+
+
+def _line(task: Any, width: int) -> list[tuple[str, str]]:
+    """Return texts and styles of one bar: the stage, how much of how much is done and the time left; then, as far as
+    there is room, the unit, a note, a bar.
+    """
+    done, total, unit = int(task.completed), task.total, task.fields["unit"]
+    count = f"{done:,}" if total is None else f"{done:,}/{int(total):,}"
+    left = task.fields["left"]
+    if left is None:  # the whole experiment knows its own: its steps are not of one length
+        left = "" if task.finished or task.time_remaining is None else f"{span_of(task.time_remaining)} left"
+    if width - len(count) - len(left) - 4 < LEAST_NAME:
+        left = ""
+    room = width - len(count) - len(left) - 4
+    name = task.description if len(task.description) <= room else task.description[: max(room - 1, 1)] + "…"
+    name = name.ljust(min(room, MOST_NAME))
+    room -= len(name)
+    if unit and len(unit) + 1 <= room:
+        count, room = f"{count} {unit}", room - len(unit) - 1
+    note = next((note for note in task.fields["notes"] if len(note) + 2 <= room), "")
+    room -= len(note) + 2 if note else 0
+    size = min(room - 2, MOST_BAR) if total else 0
+    filled = round(size * min(done / total, 1.0)) if size >= LEAST_BAR else 0
+    bar = [("━" * filled, "bar.complete"), ("━" * (size - filled), "bar.back"), ("  ", "")] if size >= LEAST_BAR else []
+    ends = [(f"  {left}" if left else "", "progress.remaining"), (f"  {note}" if note else "", "")]
+    return [(f"{name}  ", ""), *bar, (count, "progress.download"), *ends]
 
 
 def _shown(counts: dict[str, Any]) -> str:
