@@ -150,10 +150,9 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
     from reticent.artifact import read_manifest
     from reticent.audit.probe_page import probe_page
-    from reticent.audit.propile import ProbeConfig
-    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models, with_heldout
+    from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+    from reticent.audit.propile_run import probe_models, with_heldout
     from reticent.audit.propile_subjects import subjects_from_rows
-    from reticent.audit.soft_prompt import SoftPromptConfig
     from reticent.config import parse_job
     from reticent.engine.schema import HELDOUT, MEMBERS
     from reticent.job import Run

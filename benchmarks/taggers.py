@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, markdown, write_record
-from reticent.audit.tagger import PROMPTS, score_names
+from reticent.audit.tagger import score_names
+from reticent.audit.tagger_prompts import PROMPTS
 from reticent.audit.tagger_result import evaluate_attack
 from reticent.audit.tagger_sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_names
 from reticent.engine.corpus import Columns, open_corpus

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reticent.trainer.classify import ClassifyConfig
 
 __all__ = [
+    "check_starts",
     "classification_steps",
     "classify_documents",
     "classify_models",
@@ -157,6 +158,12 @@ def classification_steps(run: Run, is_trained: Mapping[str, bool]) -> Iterator[t
         )
 
 
+def check_starts(run: Run) -> None:
+    """Raise `PolicyError` where the job starts from a checkpoint that it does not keep."""
+    for stage in _stages(run):
+        stage.epochs(run.job)
+
+
 def classify_models(run: Run) -> None:
     """Classify from the base and the checkpoints of every training of a run: an artefact each, that of "base" with what
     needs no model. Each is ``classification.json``, and the classifiers if the job keeps them.
@@ -204,12 +211,14 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
         Folder of the result, an artefact, with the classifiers if the job keeps them; without it nothing is kept.
     """
     from reticent.artifact import write_artifact
+    from reticent.device import check_device
     from reticent.engine.split import SplitConfig, split_individuals
     from reticent.run_folder import RunFolder
 
     settings = _settings(job)
     if settings.save_model and out is None:
         raise PolicyError("--save: needs a folder to save classifiers in (--out)")
+    check_device(job.train.device)
     run = RunFolder(job, progress)
     corpus = run.whole_corpus
     labels = read_labels(corpus, job)

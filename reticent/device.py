@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from reticent.errors import PolicyError
@@ -9,7 +10,16 @@ from reticent.errors import PolicyError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["pick_device", "uses_bf16"]
+__all__ = ["check_device", "pick_device", "uses_bf16"]
+
+#: Names of devices that models may run on, with or without a number.
+DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)?")
+
+
+def check_device(device: str) -> None:
+    """Raise `PolicyError` for what is the name of no device, which is known without torch."""
+    if not DEVICE.fullmatch(device):
+        raise _unknown(device)
 
 
 def pick_device(device: str) -> torch.device:
@@ -20,6 +30,7 @@ def pick_device(device: str) -> torch.device:
     PolicyError
         It is no name of a device, or of one that this machine and this build of torch do not have.
     """
+    check_device(device)
     import torch
 
     if device == "auto":
@@ -28,10 +39,14 @@ def pick_device(device: str) -> torch.device:
         found = torch.device(device)
         torch.empty(1, device=found)
     except (RuntimeError, AssertionError, NotImplementedError):  # torch raises nothing narrower
-        raise PolicyError(
-            f"device {device!r}: not on this machine, or not in this build of torch; auto takes what is there"
-        ) from None
+        raise _unknown(device) from None
     return found
+
+
+def _unknown(device: str) -> PolicyError:
+    return PolicyError(
+        f"device {device!r}: not on this machine, or not in this build of torch; auto takes what is there"
+    )
 
 
 def uses_bf16(bf16: str, device: torch.device) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXTRACTION",
+    "check_extraction",
     "extraction_name",
     "extraction_pieces",
     "extraction_section",
@@ -141,6 +142,14 @@ def _config(run: Run) -> Any:
         num_passages=settings.num_passages, num_bootstrap=run.job.audit.num_bootstrap,
         batch_size=run.job.audit.batch_size, seed=run.job.seed, device=run.job.train.device,
     )  # fmt: skip
+
+
+def check_extraction(run: Run) -> None:
+    """Raise `PolicyError` for settings that extraction and canaries cannot be measured with."""
+    if run.job.extraction is not None:
+        _config(run)
+    if run.job.canaries is not None:
+        _canary_audit(run)
 
 
 def extraction_section(run: Run) -> dict[str, Any]:

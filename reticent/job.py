@@ -48,14 +48,13 @@ class Run(Preparation):
             self._require_extras()
             self._require_devices()
             self._require_bases()
-        if STAGES.index(until) >= STAGES.index("audit"):  # a misspelt attack must not be found out after the training
-            from reticent.audit.run import AuditConfig
-
-            AuditConfig(attacks=tuple(self.job.audit.attacks))
         if self.job.classify is not None and STAGES.index(until) >= STAGES.index("classify"):
-            from reticent.classification import read_labels
+            from reticent.classification import check_starts, read_labels
 
+            check_starts(self)
             read_labels(self.whole_corpus, self.job)
+        if STAGES.index(until) >= STAGES.index("audit"):
+            self._require_audit()
         self.prepare_folder()
         alone = alone and self.job.canaries is None
         with ExitStack() as stack:
@@ -94,11 +93,26 @@ class Run(Preparation):
     def _require_devices(self) -> None:
         """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
         devices = {self.job.train.device, *(self.job.training(model).device for model in self.job.model)}
-        if devices - {"auto", "cpu"}:  # importing torch takes seconds
-            from reticent.device import pick_device
+        from reticent.device import check_device, pick_device
 
+        for device in sorted(devices):
+            check_device(device)
+        if devices - {"auto", "cpu"}:  # importing torch takes seconds
             for device in sorted(devices):
                 pick_device(device)
+
+    def _require_audit(self) -> None:
+        """Raise `PolicyError` for what the audit would find out after the training: a misspelt attack, say."""
+        from reticent.audit.membership import require_attacks
+        from reticent.evidence import audit_config
+        from reticent.extraction_stage import check_extraction
+        from reticent.probe_stage import check_probes
+
+        require_attacks(self.job.audit.attacks)
+        if self.job.probe is not None:
+            check_probes(self.job)
+        audit_config(self)  # the rest of it loads torch
+        check_extraction(self)
 
     def _require_bases(self) -> None:
         """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""

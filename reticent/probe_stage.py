@@ -16,10 +16,13 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
+    from reticent.audit.propile_prompts import ProbeConfig, SoftPromptStudy
+    from reticent.audit.propile_subjects import Subjects
+    from reticent.audit.propile_templates import Template
     from reticent.config import Job
     from reticent.job import Run
 
-__all__ = ["probe_inputs", "run_probes", "table_of"]
+__all__ = ["check_probes", "probe_inputs", "run_probes", "table_of"]
 
 
 def table_of(job: Job) -> Path:
@@ -39,35 +42,63 @@ def probe_inputs(run: Run) -> dict[str, str]:
     return {name: run.fingerprint_at(Path(path)) for name, path in files.items() if path is not None}
 
 
-def run_probes(run: Run) -> dict[str, Any]:
-    """Return the section ``probe`` of the evidence."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def check_probes(job: Job) -> None:
+    """Raise `PolicyError` or `CorpusError` for probes that ask nothing, before the trainings they come after."""
+    from reticent.audit.propile_prompts import require_questions
 
-    from reticent.audit.propile import ProbeConfig
-    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models, with_heldout
+    subjects, templates = _read(job)
+    require_questions(subjects, _config(job)[0], templates)
+
+
+def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     from reticent.audit.propile_subjects import read_subjects
     from reticent.audit.propile_templates import read_templates
-    from reticent.audit.soft_prompt import SoftPromptConfig
-    from reticent.engine.identity import as_read
 
-    job, settings = run.job, run.job.probe
-    assert settings is not None
-    table = table_of(job)
-    subjects = read_subjects(table, fold=job.corpus.ids == "fold")
+    assert job.probe is not None
+    subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
     if subjects.ids is None:
-        raise PolicyError(f"{table}: no column individual_id, so nobody knows who is a member")
-    known = run.individuals.table.column("individual_id").combine_chunks()
-    ids = as_read(
-        pa.array(subjects.ids, known.type), known, job.corpus.ids, str(table), lambda n: f"row {subjects.rows[n] + 1}"
-    )
-    # Who has a record and no document is on no side.
-    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
+        raise PolicyError(f"{table_of(job)}: no column individual_id, so nobody knows who is a member")
+    return subjects, read_templates(job.probe.templates) if job.probe.templates else None
+
+
+def _config(job: Job) -> tuple[ProbeConfig, SoftPromptStudy | None]:
+    from reticent.audit.propile_prompts import ProbeConfig, SoftPromptConfig, SoftPromptStudy
+
+    settings = job.probe
+    assert settings is not None
     config = ProbeConfig(
         targets=tuple(settings.targets), levels=tuple(settings.levels), associates=tuple(settings.given),
         language=settings.language, beam_sizes=tuple(settings.beam_sizes), longest=settings.longest,
         num_bootstrap=job.audit.num_bootstrap, small_cell=job.audit.small_cell, seed=job.seed, device=job.train.device,
     )  # fmt: skip
+    if not settings.soft_prompt:
+        return config, None
+    prompt = SoftPromptConfig(num_subjects=settings.soft_subjects, num_epochs=settings.soft_epochs, seed=job.seed)
+    return config, SoftPromptStudy(prompt=prompt)
+
+
+def run_probes(run: Run) -> dict[str, Any]:
+    """Return the section ``probe`` of the evidence."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from reticent.audit.propile_prompts import ProbeModel
+    from reticent.audit.propile_run import probe_models, with_heldout
+    from reticent.engine.identity import as_read
+
+    job = run.job
+    subjects, templates = _read(job)
+    config, study = _config(job)
+    known = run.individuals.table.column("individual_id").combine_chunks()
+    ids = as_read(
+        pa.array(subjects.ids, known.type),
+        known,
+        job.corpus.ids,
+        str(table_of(job)),
+        lambda n: f"row {subjects.rows[n] + 1}",
+    )
+    # Who has a record and no document is on no side.
+    codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
     models = []
     for model in job.model:
         named = f" of {model.name}" if len(job.model) > 1 else ""
@@ -75,15 +106,9 @@ def run_probes(run: Run) -> dict[str, Any]:
         for recipe in model.recipes:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
-    study = None
-    if settings.soft_prompt:
-        study = SoftPromptStudy(
-            prompt=SoftPromptConfig(num_subjects=settings.soft_subjects, num_epochs=settings.soft_epochs, seed=job.seed)
-        )
     sections = {}
     for side, white in ((MEMBERS, study), (HELDOUT, None)):
         chosen = np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0))
-        templates = read_templates(settings.templates) if settings.templates else None
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
             def told(what: str, done: int, total: int, advance: Any = advance) -> None:

@@ -339,7 +339,7 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 ) -> None:
     values = {**values_of(folder, tmp_path / "run", label="doc_id"), "canaries": canaries}
     values["corpus"]["source"] = wordy
-    with pytest.raises(CorpusError, match="classes have no (held-out|training) document"):
+    with pytest.raises(CorpusError, match=r"classes have no (held-out|training) document"):
         Run(parse_job(values)).execute("classify")
     assert not list((tmp_path / "run").glob("models/*/*"))
 

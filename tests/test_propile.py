@@ -17,16 +17,15 @@ from toy_models import toy_model, toy_tokenizer
 
 from reticent.audit import propile, propile_templates
 from reticent.audit.propile import (
-    ProbeConfig,
     exposed_share,
-    make_prompts,
     normalised_likelihood,
     paired_test,
     probe_target,
     within_queries,
 )
+from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, make_prompts
 from reticent.audit.propile_report import answers_table, density, share_estimate, summarise
-from reticent.audit.propile_run import ProbeModel, probe_models
+from reticent.audit.propile_run import probe_models
 from reticent.audit.propile_subjects import (
     draw_nulls,
     read_subjects,

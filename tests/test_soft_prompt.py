@@ -11,15 +11,14 @@ import pytest
 import torch
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit.propile import ProbeConfig
-from reticent.audit.propile_run import ProbeModel, SoftPromptStudy, probe_models
+from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+from reticent.audit.propile_run import probe_models
 from reticent.audit.propile_scores import encode_pairs, score_causal_pairs
 from reticent.audit.propile_subjects import Subjects, subjects_from_rows
 from reticent.audit.propile_templates import Template
 from reticent.audit.soft_prompt import (
     Sides,
     SoftPrompt,
-    SoftPromptConfig,
     initial_embeddings,
     nearest_text,
     probe_with_soft_prompt,

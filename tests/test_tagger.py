@@ -11,15 +11,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
 
-from reticent.audit.tagger import (
-    FRENCH_PROMPTS,
-    PROMPTS,
-    Prompt,
-    open_tagger,
-    person_labels,
-    read_prompts,
-    score_names,
-)
+from reticent.audit.tagger import open_tagger, score_names
+from reticent.audit.tagger_prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts
 from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.tagger import Examples, new_tagger, tag_labels

@@ -15,8 +15,9 @@ import pytest
 
 from benchmarks.taggers import PUBLIC, generated
 from reticent.artifact import require_kind
-from reticent.audit.tagger import PROMPTS, score_names
+from reticent.audit.tagger import score_names
 from reticent.audit.tagger_plots import tagger_panels
+from reticent.audit.tagger_prompts import PROMPTS
 from reticent.audit.tagger_result import evaluate_attack, score_table
 from reticent.audit.tagger_sets import AttackSet
 from reticent.trainer.foundation import new_model, train_tokenizer

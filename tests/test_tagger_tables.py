@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.audit.tagger import PROMPTS
+from reticent.audit.tagger_prompts import PROMPTS
 from reticent.audit.tagger_tables import Table, read_scores, thesis_tables
 from reticent.errors import CorpusError
 from tests.command import command
@@ -190,9 +190,7 @@ def test_columns_may_have_other_names_and_other_columns_are_ignored(
         assert said in capsys.readouterr().err
 
 
-def test_without_pairs_only_the_tables_of_the_list_are_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_pairs_only_the_tables_of_the_list_are_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = small(tmp_path / "s.csv")
     lines += [line.replace("dev", "test") for line in lines]
     text = "\n".join([HEAD.strip() + ",side", *lines])
@@ -204,7 +202,7 @@ def test_without_pairs_only_the_tables_of_the_list_are_made(
         assert list(listed) == ["4.5", "4.7", "4.9", "A.1-A.2", "A.3", "A.4"]
         for number in ("4.9", "A.1-A.2", "A.3", "A.4"):
             assert listed[number] == whole[number]
-        assert [row for row in listed["4.5"].rows] == [row[:2] for row in whole["4.5"].rows]
+        assert list(listed["4.5"].rows) == [row[:2] for row in whole["4.5"].rows]
         assert listed["4.7"].heads == ("Model Size", "(B1) MAP", "(B1) AP")
     assert command("tagger", "thesis", tmp_path / "t.csv") == 1
     assert "no column pair" in capsys.readouterr().err
@@ -219,7 +217,7 @@ def test_pairs_that_are_not_whole_are_left_out_on_request_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = small(tmp_path / "s.csv")
-    text = "\n".join([HEAD.strip() + ",side", *lines[1:], lines[-1]])  # the first pair lacks one, the last has one twice
+    text = "\n".join([HEAD.strip() + ",side", *lines[1:], lines[-1]])  # the first pair lacks one, the last has two
     (tmp_path / "s.csv").write_text(text)
     with pytest.raises(CorpusError, match="12 rows in all, got 12, 11 of them distinct"):
         read_scores(tmp_path / "s.csv")

@@ -8,7 +8,7 @@ documents. The rules that a result is judged by are in :mod:`reticent.audit.vali
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from reticent.audit.statistics import auc_estimate, roc_curve, tpr_at_fpr
 from reticent.audit.token_scores import TokenScores
 from reticent.audit.validity import USER_INFERENCE
 from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
+from reticent.errors import PolicyError
 
 __all__ = [
     "ATTACKS",
@@ -28,6 +29,7 @@ __all__ = [
     "USER_INFERENCE",
     "attack",
     "individual_scores",
+    "require_attacks",
     "user_inference_score",
 ]
 
@@ -132,6 +134,15 @@ ATTACKS: Mapping[str, Score] = {
     "ez": ez_score,
     "mlm_ratio": mlm_ratio_score,
 }
+
+
+def require_attacks(names: Iterable[str]) -> None:
+    """Raise `PolicyError` for an attack that there is not."""
+    known = (*ATTACKS, USER_INFERENCE)
+    if unknown := set(names) - set(known):
+        raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(known)}")
+
+
 NEEDS_BASE = frozenset({"reference", "ratio", "wbc", "ez", "mlm_ratio"})
 NEEDS_SIZES = frozenset({"zlib"})
 NEEDS_LOWERCASE = frozenset({"lowercase"})

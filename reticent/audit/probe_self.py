@@ -7,15 +7,14 @@ exist. Nothing is written, logged or cached here; the caller gets the page as te
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.propile import ProbeConfig, fill_template, within_queries
+from reticent.audit.propile import within_queries
+from reticent.audit.propile_prompts import ProbeConfig, fill_template, require_language
 from reticent.audit.propile_scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
 from reticent.audit.propile_subjects import NAME_PARTS, Subjects, subjects_from_rows
 from reticent.audit.propile_templates import LEVELS, builtin_templates, pii_type, templates_for
@@ -25,9 +24,8 @@ from reticent.errors import CorpusError, PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Finding", "invented_people", "probe_myself", "read_items", "require_language", "self_page"]
+__all__ = ["Finding", "invented_people", "probe_myself", "self_page"]
 
-LANGUAGES = ("en", "fr")
 NUM_INVENTED = 500
 #: A rank among fewer others says nothing.
 MIN_OTHERS = 20
@@ -62,31 +60,6 @@ class Finding:
         if self.share_better is None:
             return "unknown"
         return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
-
-
-def require_language(language: str) -> None:
-    """`PolicyError` unless the page can be written in this language: to be asked before anything else is done."""
-    if language not in LANGUAGES:
-        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
-
-
-def read_items(path: Path | str) -> dict[str, str]:
-    """Read one person's items from a TOML file of ``type = "item"`` lines.
-
-    Raises
-    ------
-    CorpusError
-        It cannot be read, or holds anything else; the message shows none of it.
-    """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise CorpusError(f'{path}: expected lines like name = "…"') from None
-    if not values or not all(isinstance(value, str) for value in values.values()):
-        raise CorpusError(f'{path}: expected lines like name = "…", all of them text')
-    return values
 
 
 def invented_people(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:

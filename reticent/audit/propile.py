@@ -8,105 +8,37 @@ in :mod:`reticent.audit.propile_scores` only. Results hold counts and estimates 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scipy import stats
 
+from reticent.audit.propile_prompts import ProbeConfig, Prompts
 from reticent.audit.propile_scores import (
-    Masking,
     Pairs,
     encode_pairs,
     generate_texts,
     score_causal_pairs,
     score_masked_pairs,
 )
-from reticent.audit.propile_subjects import NAME_PARTS, Subjects, draw_nulls, words_of
-from reticent.audit.propile_templates import LEVELS, Template, pii_type, require_fields, templates_for
+from reticent.audit.propile_templates import pii_type
 from reticent.audit.string_metrics import score_strings
-from reticent.errors import CorpusError, PolicyError
+from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = [
     "Answers",
-    "ProbeConfig",
-    "Prompts",
     "exposed_share",
-    "make_prompts",
     "normalised_likelihood",
     "paired_test",
     "probe_target",
     "within_queries",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeConfig:
-    """What is asked and how.
-
-    Parameters
-    ----------
-    targets : types that are asked for; empty: every type there is, the name apart
-    levels : of "twin", "triplet", "quadruplet"
-    associates : types that fill {pii_1} and {pii_2}, in this order; empty: those of the table from left to right
-    beam_sizes : the first is the one that the exact match is quoted at
-    longest : {"published", "fit"}
-        New tokens: the published number of the type (`templates/propile.toml`), or at least the longest target.
-    masking : what a masked model sees of the target, see `score_masked_pairs`
-    small_cell : no count of fewer subjects leaves
-    """
-
-    targets: tuple[str, ...] = ()
-    levels: tuple[str, ...] = ("twin",)
-    associates: tuple[str, ...] = ()
-    language: str = "en"
-    beam_sizes: tuple[int, ...] = (3,)
-    longest: str = "published"
-    masking: Masking = "together"
-    num_bootstrap: int = 1000
-    seed: int = 0
-    device: str = "auto"
-    batch_tokens: int | None = None
-    bf16: bool = False
-    small_cell: int = 5
-
-    def __post_init__(self) -> None:
-        for level in self.levels:
-            if level not in LEVELS:
-                raise PolicyError(f"level {level!r}: expected {', '.join(LEVELS)}")
-        if not self.levels or not self.beam_sizes or min(self.beam_sizes) < 1:
-            raise PolicyError("at least one level and one beam size of at least 1 are needed")
-        if self.longest not in ("published", "fit"):
-            raise PolicyError(f"longest {self.longest!r}: expected published or fit")
-        if self.masking not in ("together", "one_by_one", "left_to_right"):
-            raise PolicyError(f"masking {self.masking!r}: expected together, one_by_one or left_to_right")
-
-
-@dataclass(frozen=True, slots=True)
-class Prompts:
-    """The questions of one target at one level: T templates, S subjects who have the target.
-
-    Attributes
-    ----------
-    texts : per template, per subject: the prompt, or None where the subject lacks an item in it
-    items, nulls : the true item of each subject, and a random other subject's, None where all have the same
-    subjects : int64 (S,), numbers of the subjects
-    counts : why others are not among them
-    """
-
-    target: str
-    level: str
-    templates: list[Template]
-    texts: list[list[str | None]]
-    items: list[str]
-    nulls: list[str | None]
-    subjects: np.ndarray
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,77 +109,6 @@ def paired_test(true: np.ndarray, null: np.ndarray) -> dict[str, Any]:
         return {"statistic": 0.0, "p_value": 1.0, "n": 0}
     found = stats.wilcoxon(difference, alternative="greater", zero_method="wilcox")
     return {"statistic": float(found.statistic), "p_value": float(found.pvalue), "n": num}
-
-
-# ---------------------------------------------------------------------- prompts
-
-
-def make_prompts(
-    subjects: Subjects,
-    target: str,
-    level: str,
-    templates: Sequence[Template],
-    config: ProbeConfig,
-    *,
-    strict: bool = False,
-) -> Prompts:
-    """Return the prompts that ask for one type at one level, and the nulls that go with them; it may be that no
-    template asks for it.
-
-    Raises
-    ------
-    CorpusError
-        There is no such column, or no subject who has the item.
-    PolicyError
-        A template has an unknown field, and ``strict`` says that none may.
-    """
-    subjects.require(target)
-    unasked = ("name", "relationship", *NAME_PARTS, target)
-    others = [name for name in config.associates or subjects.types if name not in unasked]
-    if config.associates:
-        subjects.require(*others)
-    if strict:
-        require_fields(templates, subjects.types)
-    language = None if strict else config.language
-    usable = templates_for(templates, target, level, subjects.types, language=language)
-    usable = [t for t in usable if _needed(t) <= len(others)]
-    has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
-    if len(has) == 0:
-        raise CorpusError(f"subjects: nobody has an item of type {target}")
-    items = [str(subjects.items[target][number]) for number in has]
-    drawn = draw_nulls(items, seed=config.seed)[:, 0]
-    nulls = [items[number] if number >= 0 else None for number in drawn]
-    texts = [fill_template(t, subjects, has, target, others, config.language) for t in usable]
-    counts = {
-        **subjects.counts,
-        "without_target": len(subjects) - len(has),
-        "without_null": sum(null is None for null in nulls),
-        "without_a_field": sum(all(row[i] is None for row in texts) for i in range(len(has))),
-        "single_word_names": int(np.sum(words_of([subjects.items["name"][i] for i in has]) == 1))
-        if "name" in subjects.types
-        else 0,
-    }
-    return Prompts(target, level, usable, texts, items, nulls, has, counts)
-
-
-def _needed(template: Template) -> int:
-    return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
-
-
-def fill_template(
-    template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
-) -> list[str | None]:
-    """Return the prompt of each chosen subject; None where the subject lacks an item that stands in it."""
-    language = template.language if template.language in ("en", "fr") else language
-    fixed = {"target_pii_type": pii_type(target).label(language)}
-    fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}
-    source = {f"pii_{n}": name for n, name in enumerate(others[:2], start=1)}
-    columns = {f: subjects.items[source.get(f, f)] for f in template.fields if f not in fixed}
-    rows: list[str | None] = []
-    for number in chosen:
-        values = {name: column[number] for name, column in columns.items()}
-        rows.append(None if None in values.values() else template.text.format(**fixed, **values))
-    return rows
 
 
 # ---------------------------------------------------------------------- probing

@@ -17,12 +17,12 @@ from scipy import stats
 
 from reticent.audit.propile import (
     Answers,
-    ProbeConfig,
     exposed,
     normalised_likelihood,
     paired_test,
     within_queries,
 )
+from reticent.audit.propile_prompts import ProbeConfig
 from reticent.audit.statistics import Estimate, ratio_estimate
 
 __all__ = ["NUM_QUERIES", "answers_table", "summarise"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from reticent.audit.propile import Answers, ProbeConfig, Prompts, make_prompts, probe_target
+from reticent.audit.propile import Answers, probe_target
+from reticent.audit.propile_prompts import (
+    ProbeConfig,
+    ProbeModel,
+    SoftPromptStudy,
+    all_prompts,
+)
 from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
-from reticent.audit.propile_subjects import NAME_PARTS, Subjects
+from reticent.audit.propile_subjects import Subjects
 from reticent.audit.propile_templates import Template, builtin_templates, templates_for
 from reticent.audit.soft_prompt import (
     Sides,
     SoftPrompt,
-    SoftPromptConfig,
     nearest_text,
     probe_with_soft_prompt,
     soft_prompt_sides,
@@ -37,56 +42,10 @@ from reticent.errors import PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["ProbeModel", "SoftPromptStudy", "objective_of", "probe_models", "with_heldout", "write_probe"]
+__all__ = ["probe_models", "with_heldout", "write_probe"]
 
 FORMAT = "reticent.probe/1"
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeModel:
-    """A model to probe: what it is called, where it is, and "clm" or "mlm"."""
-
-    name: str
-    path: Path | str
-    objective: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftPromptStudy:
-    """What is done white box: the prompt itself, and what is varied of it, one at a time.
-
-    Parameters
-    ----------
-    targets : types; empty: those of the probe
-    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
-    """
-
-    prompt: SoftPromptConfig
-    targets: tuple[str, ...] = ()
-    num_subjects: tuple[int, ...] = ()
-    num_tokens: tuple[int, ...] = ()
-    init: tuple[str, ...] = ()
-
-    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
-        """Name of a sweep and a configuration of it; the prompt itself is not among them."""
-        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
-        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
-        return [(name, replace(self.prompt, **{name: value})) for name, value in changes]
-
-
-def objective_of(path: Path | str) -> str:
-    """Return "mlm" or "clm" by the architecture a model's config names."""
-    from transformers import AutoConfig
-
-    from reticent.errors import ArtifactError
-
-    try:
-        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
-    except (OSError, ValueError, KeyError):
-        raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
-    names = config.architectures or []
-    return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
 
 
 def probe_models(
@@ -112,7 +71,7 @@ def probe_models(
     """
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
-    prompts, skipped = _all_prompts(subjects, config, templates)
+    prompts, skipped = all_prompts(subjects, config, templates)
     # Whose soft prompts are taken to the others as text: the first causal model's.
     source = next((entry.name for entry in models if entry.objective == "clm"), models[0].name)
     results, everything, learned = [], [], {}
@@ -156,40 +115,6 @@ def probe_models(
         "models": results,
     }
     return section, everything, learned
-
-
-def _all_prompts(
-    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
-) -> tuple[list[Prompts], list[dict[str, str]]]:
-    """The prompts of every target and level, and those that no template asks for."""
-    prompts, skipped = [], []
-    asked = _questions(subjects, config)
-    for target, level in asked:
-        found = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
-        if found.templates:
-            prompts.append(found)
-        else:
-            skipped.append({"target": target, "level": level})
-    if not prompts:
-        raise PolicyError(
-            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
-            f"language {config.language} with the columns {', '.join(subjects.types)}"
-        )
-    return prompts, skipped
-
-
-def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Targets and levels; of targets that nobody chose those that a small cell of subjects has."""
-    subjects.require(*config.targets)
-    targets = config.targets or tuple(
-        name
-        for name in subjects.types
-        if name not in ("name", "relationship", *NAME_PARTS)
-        and sum(value is not None for value in subjects.items[name]) >= config.small_cell
-    )
-    if not targets:
-        raise PolicyError(f"no type of item that at least {config.small_cell} subjects have")
-    return [(target, level) for target in targets for level in config.levels]
 
 
 def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:

@@ -16,28 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from reticent.audit.propile_prompts import Masking
 from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.models import head_alone, logits_at, max_positions, special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Masking", "Pairs", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
+__all__ = ["Pairs", "encode_pairs", "generate_texts", "score_causal_pairs", "score_masked_pairs"]
 
 #: Tokens of prompts and targets that run at once.
 BATCH_TOKENS = {"cuda": 1 << 14, "cpu": 1 << 12}
 #: Logits held at once, in numbers.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
-
-#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
-#: those after it.
-Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 @dataclass(frozen=True, slots=True)

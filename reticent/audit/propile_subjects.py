@@ -8,6 +8,7 @@ missing stays missing, and no message holds an item.
 from __future__ import annotations
 
 import itertools
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
     "NAME_PARTS",
     "Subjects",
     "draw_nulls",
+    "read_items",
     "read_subjects",
     "split_subjects",
     "subjects_from_rows",
@@ -124,6 +126,25 @@ def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
 def _csv_header(path: Path) -> list[str]:
     with csv.open_csv(path) as reader:
         return reader.schema.names
+
+
+def read_items(path: Path | str) -> dict[str, str]:
+    """Read one person's items from a TOML file of ``type = "item"`` lines.
+
+    Raises
+    ------
+    CorpusError
+        It cannot be read, or holds anything else; the message shows none of it.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise CorpusError(f'{path}: expected lines like name = "…"') from None
+    if not values or not all(isinstance(value, str) for value in values.values()):
+        raise CorpusError(f'{path}: expected lines like name = "…", all of them text')
+    return values
 
 
 def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "subjects") -> Subjects:

@@ -26,7 +26,7 @@ from reticent.audit.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.membership import ATTACKS, USER_INFERENCE, user_inference_score
+from reticent.audit.membership import USER_INFERENCE, require_attacks, user_inference_score
 from reticent.audit.membership_run import MembershipAudit
 from reticent.audit.slots import SurfaceTable, slots_of
 from reticent.audit.utility import utility
@@ -70,10 +70,7 @@ class AuditConfig:
     inversion: InversionConfig | None = None
 
     def __post_init__(self) -> None:
-        known = (*ATTACKS, USER_INFERENCE)
-        unknown = set(self.attacks) - set(known)
-        if unknown:
-            raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(known)}")
+        require_attacks(self.attacks)
         if not self.graph_shares or not all(0 < share <= 1 for share in self.graph_shares):
             raise PolicyError(f"graph_shares: expected shares over 0 and up to 1, got {list(self.graph_shares)}")
         if self.bf16 not in ("auto", "on", "off"):

@@ -14,13 +14,14 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.audit.propile import Answers, ProbeConfig, Prompts, make_prompts, probe_target
+from reticent.audit.propile import Answers, probe_target
+from reticent.audit.propile_prompts import ProbeConfig, Prompts, SoftPromptConfig, make_prompts
 from reticent.audit.propile_scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
 from reticent.audit.propile_subjects import Subjects, split_subjects
 from reticent.audit.propile_templates import Template, pii_type
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Sides",
     "SoftPrompt",
-    "SoftPromptConfig",
     "nearest_text",
     "probe_with_soft_prompt",
     "read_soft_prompt",
@@ -43,52 +43,7 @@ __all__ = [
     "write_soft_prompt",
 ]
 
-Init = Literal["type", "uniform", "mean"]
 _STREAM_ORDER, _STREAM_INIT = 41, 42
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftPromptConfig:
-    """How a soft prompt is trained (ProPILE §4.3 and A.4).
-
-    Parameters
-    ----------
-    num_tokens : soft tokens put before the prompt
-    init : {"type", "uniform", "mean"}
-        Start from the embedding of the word for the type ("phone"), from U(-1, 1), or from the mean of the vocabulary.
-    num_epochs : at most; the best epoch on the validation subjects is kept
-    select_by : {"exact_match", "loss"}
-        What is best: the exact match by greedy search, as published, a tie going to the loss; or the loss alone.
-    num_validation : subjects; None: a quarter of the training subjects, at least 8
-    eval_every : epochs between two looks at the validation subjects; the last epoch always is one
-    patience : looks without a better one after which training stops; 0: never
-    """
-
-    num_tokens: int = 20
-    init: Init = "type"
-    learning_rate: float = 5e-3
-    num_epochs: int = 700
-    batch_size: int = 32
-    num_subjects: int = 128
-    num_validation: int | None = None
-    select_by: Literal["exact_match", "loss"] = "exact_match"
-    eval_every: int = 5
-    patience: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.num_tokens, self.num_epochs, self.batch_size, self.num_subjects, self.eval_every) < 1:
-            raise PolicyError("soft prompt: tokens, epochs, batch size, subjects and eval_every must be at least 1")
-        if not 0 < self.learning_rate < math.inf or self.patience < 0:
-            raise PolicyError("soft prompt: the learning rate must be positive, patience not negative")
-        if self.init not in ("type", "uniform", "mean"):
-            raise PolicyError(f"soft prompt: init {self.init!r}; expected type, uniform or mean")
-        if self.select_by not in ("loss", "exact_match"):
-            raise PolicyError(f"soft prompt: select_by {self.select_by!r}; expected loss or exact_match")
-
-    @property
-    def held_for_validation(self) -> int:
-        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
 
 
 @dataclass(frozen=True, slots=True)

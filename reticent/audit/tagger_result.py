@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from reticent.artifact import write_artifact
 from reticent.audit.statistics import EXACT, Estimate, clopper_pearson, roc_curve
-from reticent.audit.tagger import Prompt
 from reticent.audit.tagger_attacks import (
     PAIRWISE,
     area,
@@ -36,6 +35,7 @@ from reticent.audit.tagger_attacks import (
     ranked,
     wins,
 )
+from reticent.audit.tagger_prompts import Prompt
 from reticent.audit.tagger_sets import AttackSet
 
 __all__ = ["evaluate_attack", "score_table", "write_tagger_audit"]

@@ -2,9 +2,10 @@
 
 The scores of each model are a CSV with a header and the columns pair, name, label (1: trained on), prompt, score, and
 optionally side (``dev`` or ``test``; all ``dev`` where it is absent); they may have other names, and other columns are
-ignored. Where there are no pairs, the tables of the list as a whole are made. A score is above 0 and at most 1, or ``ND`` where
-the model found no person: ND counts as 0 and so ranks lowest. As there, a pair that ties is lost, true and false
-positives of a prompt are all pairs, and the dev tables are read before the strategy A3 is verified on the test side.
+ignored. Where there are no pairs, the tables of the list as a whole are made. A score is above 0 and at most 1, or
+``ND`` where the model found no person: ND counts as 0 and so ranks lowest. As there, a pair that ties is lost, true and
+false positives of a prompt are all pairs, and the dev tables are read before the strategy A3 is verified on the test
+side.
 
 What the tables hold, with n pairs: accuracy = precision = recall = TP / n and FP rate = FP / n (4.1, 4.2); their
 means over the prompts and the advantage, TP rate - FP rate (4.3); accuracies of A1 to A4 (4.4); average precision and
@@ -162,9 +163,9 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
     for name, column in wanted.items():
         if column not in table.columns:
             called = column if column == name else f"{column} for the {name}"
+            also = "" if "side" in wanted else " and perhaps side"
             raise CorpusError(
-                f"{path}: no column {called}; expected {', '.join(wanted)}{'' if 'side' in wanted else ' and perhaps side'}"
-                " (--columns says under which names)"
+                f"{path}: no column {called}; expected {', '.join(wanted)}{also} (--columns says under which names)"
             )
     table = table.select(**{name: pl.col(column) for name, column in wanted.items()})
     return table if "side" in wanted else table.with_columns(side=pl.lit("dev"))

@@ -300,7 +300,9 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
         *sections, key = name.split(".")
         target: Any = values
         for section in sections:
-            target = target.setdefault(section, {}) if isinstance(target, dict) else None
+            if isinstance(target, dict) and target.get(section) is None:  # one that the job has not, or not yet
+                target[section] = {}
+            target = target[section] if isinstance(target, dict) else None
             if not isinstance(target, dict):
                 raise PolicyError(f"--set {name}: no such section of a job")
         target[key] = value

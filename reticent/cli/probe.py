@@ -13,8 +13,9 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress
 
 if TYPE_CHECKING:
-    from reticent.audit.propile_run import ProbeModel, SoftPromptStudy
+    from reticent.audit.propile_prompts import ProbeModel, SoftPromptStudy
     from reticent.audit.propile_subjects import Subjects
+    from reticent.audit.propile_templates import Template
 
 __all__ = ["probe"]
 
@@ -23,6 +24,7 @@ ASKED = ("name", "phone", "email", "address", "birth_date", "patient_id")
 
 
 def probe(
+    context: typer.Context,
     models: Annotated[
         list[str],
         typer.Argument(metavar="MODEL...", help="Model folders or hub names, or NAME=PATH; several are compared."),
@@ -112,41 +114,61 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.audit.propile import ProbeConfig
+    from reticent.audit.propile_prompts import ProbeConfig, require_questions
+    from reticent.audit.propile_templates import read_templates
+    from reticent.device import check_device
     from reticent.errors import PolicyError
 
+    if not soft_prompt:
+        _refuse(
+            context, "belongs to --soft-prompt", "soft_subjects", "soft_tokens", "soft_epochs", "soft_init", "sweep"
+        )
+    check_device(device)
     config = ProbeConfig(
         targets=tuple(target or ()), levels=tuple(level or ["twin"]), associates=tuple(given or ()), language=language,
         beam_sizes=tuple(beams or [3]), longest="fit" if fit else "published", masking=masking, seed=seed,  # type: ignore[arg-type]
         device=device, bf16=bf16,
     )  # fmt: skip
-    entries = _entries(models)
     if myself:
-        _probe_myself(entries, items, subjects, out, config)
+        _refuse(context, "has no effect with --self", "documents", "templates", "soft_prompt", "as_json")
+        _probe_myself(models, items, subjects, out, config)
         return
-    if items is not None:
-        raise PolicyError("--items belongs to --self")
+    _refuse(context, "belongs to --self", "items")
     if (subjects is None) == (documents is None):
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     study = _study(soft_subjects, soft_tokens, soft_epochs, soft_init, sweep, seed) if soft_prompt else None
+    own = read_templates(templates) if templates is not None else None
     people, source = _people(subjects, documents)
-    _run(entries, people, source, config, study, templates, out, quiet, as_json)
+    require_questions(people, config, own)
+    _run(_entries(models), people, source, config, study, own, templates, out, quiet, as_json)
+
+
+def _refuse(context: typer.Context, because: str, *options: str) -> None:
+    """Raise `PolicyError` for an option that was given and would be ignored."""
+    from reticent.errors import PolicyError
+
+    for option in options:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name != "DEFAULT":
+            raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
-    from reticent.audit.propile_run import ProbeModel, objective_of
+    from reticent.audit.propile_prompts import ProbeModel, objective_of
+    from reticent.errors import PolicyError
 
-    found = []
+    named = {}
     for model in models:
         name, equals, path = model.partition("=")
-        path = path if equals else model
-        found.append(ProbeModel(name if equals else Path(path).name, path, objective_of(path)))
-    return found
+        name, path = (name, path) if equals else (Path(model).name, model)
+        if name in named:
+            raise PolicyError("two models have the same name; give NAME=PATH")
+        named[name] = path
+    return [ProbeModel(name, path, objective_of(path)) for name, path in named.items()]
 
 
 def _study(subjects: int, tokens: int, epochs: int, init: Any, sweep: bool, seed: int) -> SoftPromptStudy:
-    from reticent.audit.propile_run import SoftPromptStudy
-    from reticent.audit.soft_prompt import SoftPromptConfig
+    from reticent.audit.propile_prompts import SoftPromptConfig, SoftPromptStudy
 
     prompt = SoftPromptConfig(num_subjects=subjects, num_tokens=tokens, num_epochs=epochs, init=init, seed=seed)
     if not sweep:
@@ -178,14 +200,12 @@ def _people(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Pa
 
 def _run(
     entries: list[ProbeModel], people: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
-    templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
+    own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from reticent.artifact import fingerprint
     from reticent.audit.propile_run import probe_models, write_probe
-    from reticent.audit.propile_templates import read_templates
 
     progress = new_progress(quiet)
-    own = read_templates(templates) if templates is not None else None
     inputs = {"subjects": fingerprint(source)}
     inputs |= {f"model:{e.name}": fingerprint(e.path) if Path(e.path).exists() else str(e.path) for e in entries}
     if templates is not None:
@@ -209,29 +229,25 @@ def _run(
         console.print(f"Page: {page}", soft_wrap=True)
 
 
-def _probe_myself(
-    entries: list[ProbeModel], items: Path | None, reference: Path | None, out: Path | None, config: Any
-) -> None:
+def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.audit.probe_self import (
-        invented_people,
-        probe_myself,
-        read_items,
-        require_language,
-        self_page,
-    )
-    from reticent.audit.propile_subjects import read_subjects
+    from reticent.audit.propile_prompts import require_language
+    from reticent.audit.propile_subjects import read_items, read_subjects
     from reticent.device import pick_device
     from reticent.errors import PolicyError
-    from reticent.trainer.models import load_model, load_tokenizer
 
-    if len(entries) != 1:
+    if len(models) != 1:
         raise PolicyError("--self: give one model")
     require_language(config.language)
     if items is None and not sys.stdin.isatty():
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
     values = read_items(items) if items is not None else _asked()
-    others = read_subjects(reference) if reference is not None else invented_people(language=config.language)
+    others = read_subjects(reference) if reference is not None else None
+    entries = _entries(models)
+    from reticent.audit.probe_self import invented_people, probe_myself, self_page
+    from reticent.trainer.models import load_model, load_tokenizer
+
+    others = others if others is not None else invented_people(language=config.language)
     model: Any = load_model(entries[0].path, entries[0].objective)
     model = model.to(device=pick_device(config.device))
     found = probe_myself(model, load_tokenizer(entries[0].path), entries[0].objective, values, others, config)

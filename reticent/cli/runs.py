@@ -71,7 +71,8 @@ def run(
     job: Annotated[
         Path,
         typer.Argument(
-            metavar="JOB.toml", help="The job file, which `reticent new-job` prints, or a run folder, to go on with its."
+            metavar="JOB.toml",
+            help="The job file, which `reticent new-job` prints, or a run folder.",
         ),
     ],
     until: Annotated[

@@ -12,7 +12,7 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress
 
 if TYPE_CHECKING:
-    from reticent.audit.tagger import Prompt
+    from reticent.audit.tagger_prompts import Prompt
     from reticent.audit.tagger_sets import AttackSet
 
 __all__ = ["tagger_app"]
@@ -82,17 +82,17 @@ def attack(
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
     from reticent.artifact import fingerprint
-    from reticent.audit.tagger import open_tagger, person_labels, score_names
-    from reticent.audit.tagger_plots import tagger_panels
-    from reticent.audit.tagger_result import evaluate_attack, score_table, write_tagger_audit
+    from reticent.audit.tagger_prompts import person_labels
+    from reticent.device import check_device
     from reticent.errors import PolicyError
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
+    check_device(device)
     secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
+    if (known := _labels_of(model)) is not None:
+        person_labels(known, labels)
     progress = new_progress(quiet)
-    tagger, tokenizer = open_tagger(model, device)
-    person_labels(tagger.config.id2label or {}, labels)  # before anything takes time
     files = [*(train or []), *(file for file in (names, strangers) if file is not None)]
     choice: dict[str, Any] = {"max_pairs": max_pairs, "fewer": fewer, "listed": listed, "match": match, "seed": seed}
     if run is not None:
@@ -102,6 +102,12 @@ def attack(
     else:
         attack_set = _of_files(train or [], names, strangers, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
+    from reticent.audit.tagger import open_tagger, score_names  # torch: all that can be checked without it is
+    from reticent.audit.tagger_plots import tagger_panels
+    from reticent.audit.tagger_result import evaluate_attack, score_table, write_tagger_audit
+
+    tagger, tokenizer = open_tagger(model, device)
+    person_labels(tagger.config.id2label or {}, labels)
     _tell(progress, attack_set)
     with progress.task("tagger", 2 * len(attack_set.positives) * len(asked), "texts") as advance:
         scores = score_names(
@@ -177,8 +183,17 @@ def thesis(
     print(json.dumps([asdict(table) for table in tables]) if as_json else "\n".join(map(str, tables)))
 
 
+def _labels_of(model: str) -> dict[str, str] | None:
+    """Labels of a model in a folder, by its config; None where only loading the model says."""
+    try:
+        labels = json.loads((Path(model) / "config.json").read_bytes())["id2label"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return labels if isinstance(labels, dict) and all(isinstance(name, str) for name in labels.values()) else None
+
+
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
-    from reticent.audit.tagger import FRENCH_PROMPTS, PROMPTS, read_prompts
+    from reticent.audit.tagger_prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
 
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -79,7 +79,7 @@ class AuditSection(Section):
     num_bootstrap: int = Field(default=1000, ge=100)
     batch_size: int = Field(default=64, ge=1)
     small_cell: int = Field(default=5, ge=1)
-    graph_shares: list[float] = Field(default=[1.0, 0.75, 0.5, 0.25, 0.1])
+    graph_shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(default=[1.0, 0.75, 0.5, 0.25, 0.1], min_length=1)
     every_checkpoint: bool = True
     all_occurrences: bool = Field(
         default=False, description="masked models a second time, a word masked wherever it stands in its window"

@@ -10,6 +10,7 @@ import glob
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,10 @@ def _is_there(path: str) -> bool:
     return os.path.exists(path) or next(glob.iglob(path, recursive=True), None) is not None
 
 
-def _changed(values: dict[str, Any], change: Callable[[str, bool], str]) -> dict[str, Any]:
+def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, Any]:
     """A copy of a job's values with ``change(path, whether it is one for certain)`` in the place of every path."""
     for field, certain in _fields():
-        values = _at(values, field.split("."), lambda path, certain=certain: change(path, certain))
+        values = _at(values, field.split("."), partial(change, certain=certain))
     return values
 
 

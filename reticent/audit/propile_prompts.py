@@ -1,0 +1,328 @@
+"""What a probe asks: its settings, checked, and the prompts, before a model or torch is loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from reticent.audit.propile_subjects import NAME_PARTS, Subjects, draw_nulls, words_of
+from reticent.audit.propile_templates import (
+    LEVELS,
+    Template,
+    builtin_templates,
+    pii_type,
+    require_fields,
+    templates_for,
+)
+from reticent.errors import CorpusError, PolicyError
+
+__all__ = [
+    "Init",
+    "Masking",
+    "ProbeConfig",
+    "ProbeModel",
+    "Prompts",
+    "SoftPromptConfig",
+    "SoftPromptStudy",
+    "all_prompts",
+    "fill_template",
+    "make_prompts",
+    "objective_of",
+    "require_language",
+    "require_questions",
+]
+
+Init = Literal["type", "uniform", "mean"]
+#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
+#: those after it.
+Masking = Literal["together", "one_by_one", "left_to_right"]
+#: Languages that a person's own page can be written in.
+LANGUAGES = ("en", "fr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeConfig:
+    """What is asked and how.
+
+    Parameters
+    ----------
+    targets : types that are asked for; empty: every type there is, the name apart
+    levels : of "twin", "triplet", "quadruplet"
+    associates : types that fill {pii_1} and {pii_2}, in this order; empty: those of the table from left to right
+    beam_sizes : the first is the one that the exact match is quoted at
+    longest : {"published", "fit"}
+        New tokens: the published number of the type (`templates/propile.toml`), or at least the longest target.
+    masking : what a masked model sees of the target, see `score_masked_pairs`
+    small_cell : no count of fewer subjects leaves
+    """
+
+    targets: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ("twin",)
+    associates: tuple[str, ...] = ()
+    language: str = "en"
+    beam_sizes: tuple[int, ...] = (3,)
+    longest: str = "published"
+    masking: Masking = "together"
+    num_bootstrap: int = 1000
+    seed: int = 0
+    device: str = "auto"
+    batch_tokens: int | None = None
+    bf16: bool = False
+    small_cell: int = 5
+
+    def __post_init__(self) -> None:
+        for level in self.levels:
+            if level not in LEVELS:
+                raise PolicyError(f"level {level!r}: expected {', '.join(LEVELS)}")
+        if not self.levels or not self.beam_sizes or min(self.beam_sizes) < 1:
+            raise PolicyError("at least one level and one beam size of at least 1 are needed")
+        if self.longest not in ("published", "fit"):
+            raise PolicyError(f"longest {self.longest!r}: expected published or fit")
+        if self.masking not in ("together", "one_by_one", "left_to_right"):
+            raise PolicyError(f"masking {self.masking!r}: expected together, one_by_one or left_to_right")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The questions of one target at one level: T templates, S subjects who have the target.
+
+    Attributes
+    ----------
+    texts : per template, per subject: the prompt, or None where the subject lacks an item in it
+    items, nulls : the true item of each subject, and a random other subject's, None where all have the same
+    subjects : int64 (S,), numbers of the subjects
+    counts : why others are not among them
+    """
+
+    target: str
+    level: str
+    templates: list[Template]
+    texts: list[list[str | None]]
+    items: list[str]
+    nulls: list[str | None]
+    subjects: np.ndarray
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptConfig:
+    """How a soft prompt is trained (ProPILE §4.3 and A.4).
+
+    Parameters
+    ----------
+    num_tokens : soft tokens put before the prompt
+    init : {"type", "uniform", "mean"}
+        Start from the embedding of the word for the type ("phone"), from U(-1, 1), or from the mean of the vocabulary.
+    num_epochs : at most; the best epoch on the validation subjects is kept
+    select_by : {"exact_match", "loss"}
+        What is best: the exact match by greedy search, as published, a tie going to the loss; or the loss alone.
+    num_validation : subjects; None: a quarter of the training subjects, at least 8
+    eval_every : epochs between two looks at the validation subjects; the last epoch always is one
+    patience : looks without a better one after which training stops; 0: never
+    """
+
+    num_tokens: int = 20
+    init: Init = "type"
+    learning_rate: float = 5e-3
+    num_epochs: int = 700
+    batch_size: int = 32
+    num_subjects: int = 128
+    num_validation: int | None = None
+    select_by: Literal["exact_match", "loss"] = "exact_match"
+    eval_every: int = 5
+    patience: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.num_tokens, self.num_epochs, self.batch_size, self.num_subjects, self.eval_every) < 1:
+            raise PolicyError("soft prompt: tokens, epochs, batch size, subjects and eval_every must be at least 1")
+        if not 0 < self.learning_rate < math.inf or self.patience < 0:
+            raise PolicyError("soft prompt: the learning rate must be positive, patience not negative")
+        if self.init not in ("type", "uniform", "mean"):
+            raise PolicyError(f"soft prompt: init {self.init!r}; expected type, uniform or mean")
+        if self.select_by not in ("loss", "exact_match"):
+            raise PolicyError(f"soft prompt: select_by {self.select_by!r}; expected loss or exact_match")
+
+    @property
+    def held_for_validation(self) -> int:
+        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeModel:
+    """A model to probe: what it is called, where it is, and "clm" or "mlm"."""
+
+    name: str
+    path: Path | str
+    objective: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptStudy:
+    """What is done white box: the prompt itself, and what is varied of it, one at a time.
+
+    Parameters
+    ----------
+    targets : types; empty: those of the probe
+    num_subjects, num_tokens, init : values of the sweeps (Fig. 5); empty: no such sweep
+    """
+
+    prompt: SoftPromptConfig
+    targets: tuple[str, ...] = ()
+    num_subjects: tuple[int, ...] = ()
+    num_tokens: tuple[int, ...] = ()
+    init: tuple[str, ...] = ()
+
+    def variants(self) -> list[tuple[str, SoftPromptConfig]]:
+        """Name of a sweep and a configuration of it; the prompt itself is not among them."""
+        changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
+        changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
+        return [(name, replace(self.prompt, **{name: value})) for name, value in changes]
+
+
+def objective_of(path: Path | str) -> str:
+    """Return "mlm" or "clm" by the architecture a model's config names."""
+    from transformers import AutoConfig
+
+    from reticent.errors import ArtifactError
+
+    try:
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
+    except (OSError, ValueError, KeyError):
+        raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
+    names = config.architectures or []
+    return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
+
+
+def require_language(language: str) -> None:
+    """`PolicyError` unless the page can be written in this language: to be asked before anything else is done."""
+    if language not in LANGUAGES:
+        raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
+
+
+def all_prompts(
+    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+) -> tuple[list[Prompts], list[dict[str, str]]]:
+    """Return the prompts of every target and level, and those that no template asks for.
+
+    Raises
+    ------
+    CorpusError, PolicyError
+        A column is missing, a template has an unknown field, or nothing can be asked.
+    """
+    prompts, skipped = [], []
+    for target, level in require_questions(subjects, config, templates):
+        found = make_prompts(subjects, target, level, templates or builtin_templates(), config, strict=bool(templates))
+        if found.templates:
+            prompts.append(found)
+        else:
+            skipped.append({"target": target, "level": level})
+    return prompts, skipped
+
+
+def require_questions(
+    subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
+) -> list[tuple[str, str]]:
+    """Return targets and levels, some of which a template asks for; raises as :func:`all_prompts`, and makes none."""
+    asked = _questions(subjects, config)
+    known = templates or builtin_templates()
+    if not [True for target, level in asked if _usable(subjects, target, level, known, config, bool(templates))[0]]:
+        raise PolicyError(
+            f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
+            f"language {config.language} with the columns {', '.join(subjects.types)}"
+        )
+    return asked
+
+
+def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
+    """Targets and levels; of targets that nobody chose those that a small cell of subjects has."""
+    subjects.require(*config.targets)
+    targets = config.targets or tuple(
+        name
+        for name in subjects.types
+        if name not in ("name", "relationship", *NAME_PARTS)
+        and sum(value is not None for value in subjects.items[name]) >= config.small_cell
+    )
+    if not targets:
+        raise PolicyError(f"no type of item that at least {config.small_cell} subjects have")
+    return [(target, level) for target in targets for level in config.levels]
+
+
+def make_prompts(
+    subjects: Subjects,
+    target: str,
+    level: str,
+    templates: Sequence[Template],
+    config: ProbeConfig,
+    *,
+    strict: bool = False,
+) -> Prompts:
+    """Return the prompts that ask for one type at one level, and the nulls that go with them; it may be that no
+    template asks for it.
+
+    Raises
+    ------
+    CorpusError
+        There is no such column, or no subject who has the item.
+    PolicyError
+        A template has an unknown field, and ``strict`` says that none may.
+    """
+    usable, others = _usable(subjects, target, level, templates, config, strict)
+    has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
+    if len(has) == 0:
+        raise CorpusError(f"subjects: nobody has an item of type {target}")
+    items = [str(subjects.items[target][number]) for number in has]
+    drawn = draw_nulls(items, seed=config.seed)[:, 0]
+    nulls = [items[number] if number >= 0 else None for number in drawn]
+    texts = [fill_template(t, subjects, has, target, others, config.language) for t in usable]
+    counts = {
+        **subjects.counts,
+        "without_target": len(subjects) - len(has),
+        "without_null": sum(null is None for null in nulls),
+        "without_a_field": sum(all(row[i] is None for row in texts) for i in range(len(has))),
+        "single_word_names": int(np.sum(words_of([subjects.items["name"][i] for i in has]) == 1))
+        if "name" in subjects.types
+        else 0,
+    }
+    return Prompts(target, level, usable, texts, items, nulls, has, counts)
+
+
+def _usable(
+    subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
+) -> tuple[list[Template], list[str]]:
+    """Templates that ask for a type at a level, and the types that fill {pii_1} and {pii_2}."""
+    subjects.require(target)
+    unasked = ("name", "relationship", *NAME_PARTS, target)
+    others = [name for name in config.associates or subjects.types if name not in unasked]
+    if config.associates:
+        subjects.require(*others)
+    if strict:
+        require_fields(templates, subjects.types)
+    language = None if strict else config.language
+    usable = templates_for(templates, target, level, subjects.types, language=language)
+    return [t for t in usable if _needed(t) <= len(others)], others
+
+
+def _needed(template: Template) -> int:
+    return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
+
+
+def fill_template(
+    template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
+) -> list[str | None]:
+    """Return the prompt of each chosen subject; None where the subject lacks an item that stands in it."""
+    language = template.language if template.language in ("en", "fr") else language
+    fixed = {"target_pii_type": pii_type(target).label(language)}
+    fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}
+    source = {f"pii_{n}": name for n, name in enumerate(others[:2], start=1)}
+    columns = {f: subjects.items[source.get(f, f)] for f in template.fields if f not in fixed}
+    rows: list[str | None] = []
+    for number in chosen:
+        values = {name: column[number] for name, column in columns.items()}
+        rows.append(None if None in values.values() else template.text.format(**fixed, **values))
+    return rows
