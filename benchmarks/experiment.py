@@ -66,7 +66,7 @@ def found_in(evidence: dict[str, Any]) -> dict[str, Any]:
     return {
         "individuals": evidence["corpus"]["num_individuals"],
         "documents": evidence["corpus"]["num_documents"],
-        "seeds": evidence["settings"]["train"]["seeds"],
+        "seeds": sorted({model["training"] for model in evidence["models"] if "training" in model}),  # by number
         "rows": rows,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent.config import parse_job
+from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import PolicyError
+from reticent.errors import CorpusError, PolicyError
 from reticent.job import Run
 from reticent.probe_stage import table_of
+from reticent.trainer.export import export_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -59,3 +62,66 @@ def test_probes_need_a_table(tmp_path: Path) -> None:
     values["detect"] = {"detectors": ["gold"]}
     with pytest.raises(PolicyError, match=r"probe\.subjects"):
         table_of(parse_job(values))
+
+
+SEED = 7_305_118_842_667
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished job with every section, of a seed that stands nowhere by chance."""
+    folder = tmp_path_factory.mktemp("everything")
+    (folder / "hospital").mkdir()
+    synthesize(folder / "hospital", SynthConfig(num_individuals=40, words_per_document=30, public_documents=20,
+                                                documents_per_individual=1.0, languages=("en",)))  # fmt: skip
+    values = job_values(folder, longest="fit", soft_prompt=True, soft_subjects=4, soft_epochs=1)
+    values["seed"] = SEED
+    values["model"][0]["recipes"] = ["clm", "ppclm"]
+    values["train"] |= {"seeds": [SEED, SEED + 1], "window_length": 256}
+    values["audit"] |= {
+        "generation": {"num_prompts": 4, "prefix_tokens": 4, "num_tokens": 4},
+        "inversion": {"num_decoys": 2, "per_individual": 1, "terms_per_individual": 1},
+        "shadow": {"recipes": ["ppclm"], "num_shadows": 4, "attacks": ["lira_online"]},
+    }
+    values |= {
+        "canaries": {"num": 6, "arms": ["protected"], "num_references": 4},
+        "extraction": {"prefix_tokens": [5], "suffix_tokens": 5, "num_queries": [1]},
+        "gate": [{"measure": "membership_auc", "at_most": 0.9}, {"measure": "exposure", "at_most": 9.0}],
+    }
+    run = Run(parse_job(values))
+    run.execute()
+    return run
+
+
+def what_leaves(run: Run, folder: Path) -> dict[str, bytes]:
+    """The report and every exported model."""
+    found = {name: (run.folder / "report" / name).read_bytes() for name in ("report.json", "report.html")}
+    checkpoints = sorted(path.parent for path in (run.folder / "models").rglob("config.json"))
+    assert checkpoints
+    for number, checkpoint in enumerate(checkpoints):
+        export_model(checkpoint, folder / str(number))
+        found |= {f"{number}/{path.name}": path.read_bytes() for path in (folder / str(number)).iterdir()}
+    return found
+
+
+def test_nothing_that_leaves_tells_the_seed_and_the_split_cannot_be_drawn_again(
+    everything: Run, tmp_path: Path
+) -> None:
+    evidence, leaving = everything.evidence, what_leaves(everything, tmp_path)
+    assert {"probe", "extraction", "verdict"} <= evidence.keys()
+    assert str(SEED) in json.dumps(evidence["probe"]["settings"])  # inside it is written down
+    for name, content in leaving.items():
+        assert str(SEED).encode() not in content, name
+        assert f"{SEED:x}".encode() not in content.lower(), name
+    numbers = {int(digits) for name in ("report.json", "report.html") for digits in re.findall(rb"\d+", leaving[name])}
+    tried = {near for number in numbers for near in (number - 1, number, number + 1) if 0 <= near < 2**63}
+    assert len(tried) > 100
+    split = everything.job.split
+    sides = everything.individuals.table.column("split").to_pylist()
+    for seed in sorted(tried):
+        config = SplitConfig(heldout=split.heldout, reference=split.reference, by=split.by, seed=seed)
+        try:
+            drawn = split_individuals(everything.whole_corpus, config).table.column("split").to_pylist()
+        except CorpusError:  # a side is empty
+            continue
+        assert drawn != sides

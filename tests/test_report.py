@@ -21,7 +21,7 @@ from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
 from reticent.audit import corpus_plots, epoch_plots, membership, membership_plots, plots
 from reticent.audit.findings import plain_findings
-from reticent.audit.publication import published, published_corpus
+from reticent.audit.publication import published, published_corpus, without_seeds
 from reticent.audit.report import (
     ATTACKS_ABOUT,
     POLICIES_ABOUT,
@@ -446,7 +446,7 @@ def test_paths_of_the_machine_are_shortened(render: Any, tmp_path: Path) -> None
         "NAME …/names.txt",
         "model.1.base …/bert",
         "text …/public",
-        "model.2.base almanach/camembert-base",
+        "model.2.base …/camembert-base",  # a name on the hub looks like a relative path
     ):
         assert rest in text
     assert not re.search("smith|ward|example|https", text + (tmp_path / "report.json").read_text())
@@ -796,11 +796,49 @@ def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
 
 def test_no_seed_is_published_from_which_the_sides_could_be_drawn_again() -> None:
     audit = tiny_audit()
-    audit["settings"] = {**audit["settings"], "seed": 77, "canaries": {"num": 3, "seed": 78}, "train": {"seeds": [1]}}
-    settings = published(audit)["settings"]
-    assert "seed" not in settings
-    assert settings["canaries"] == {"num": 3}
-    assert settings["train"] == {"seeds": [1]}
+    train = {"seeds": [77, 1], "num_epochs": 2}
+    audit["settings"] = {**audit["settings"], "seed": 77, "canaries": {"num": 3, "seed": 78}, "train": train}
+    found = published(audit)
+    assert "seed" not in found["settings"]
+    assert found["settings"]["canaries"] == {"num": 3}
+    assert found["settings"]["train"] == {"num_epochs": 2}
+    deep = {"settings": {"seed": 77, "soft_prompt": {"prompt": [{"data_seed": 77, "num": 1}]}}}
+    assert without_seeds(deep) == {"settings": {"soft_prompt": {"prompt": [{"num": 1}]}}}
+
+
+def test_trainings_with_several_seeds_are_numbered_and_their_seeds_kept_back() -> None:
+    """The seed of the job is often one of them."""
+    audit, (first, *_) = tiny_audit(), tiny_audit()["models"]
+    audit["models"] = [{**first, "model": "m", "seed": seed} for seed in (77, 5)]
+    about = {"model": "m", "recipe": first["recipe"], "epoch": 1}
+    audit["extraction"] = {"has_canaries": False, "models": [{**about, "seed": 5, "passages": None, "canaries": None}]}
+    audit["verdict"] = {"outcome": "pass", "results": [{**about, "seed": 77, "n": 9, "upper": 0.1}]}
+    found = published(audit)
+    assert [model["training"] for model in found["models"]] == [1, 2]
+    assert [row["training"] for row in (*found["extraction"]["models"], *found["verdict"]["results"])] == [2, 1]
+    assert '"seed' not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/home/dupont/notes", "…/notes"),
+        ("./dupont/notes", "…/notes"),
+        ("dupont/notes", "…/notes"),
+        ("dupont\\notes\\", "…/notes"),
+        ("~dupont", "…/~dupont"),
+        ("c:dupont", "…/dupont"),
+        ("google-bert/bert-base-uncased", "…/bert-base-uncased"),
+        ("notes", "notes"),
+        ("cuda", "cuda"),
+    ],
+)
+def test_relative_paths_are_shortened_like_absolute_ones(path: str, shown: str) -> None:
+    audit = tiny_audit()
+    audit["settings"] = {**audit["settings"], "detect": {"records": {"table": path}}}
+    once = published(audit)
+    assert once["settings"]["detect"]["records"]["table"] == shown
+    assert published(once)["settings"]["detect"]["records"]["table"] == shown
 
 
 def invalid(model: dict[str, Any]) -> dict[str, Any]:

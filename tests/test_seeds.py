@@ -71,7 +71,7 @@ def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> Non
     assert [(m["model"], m["recipe"], m["epoch"]) for m in merged] == [
         (section, recipe, epoch) for section in ("a", "b") for recipe in ("mlm", "ppmlm") for epoch in (4, 8)
     ]
-    assert all(m["seeds"] == [0, 1] and "seed" not in m for m in merged)
+    assert all(m["num_trainings"] == 2 and "seed" not in m for m in merged)
     assert num_seeds(merged) == 2
 
 

@@ -27,6 +27,7 @@ from reticent.audit.propile_prompts import (
 from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.audit.propile_subjects import Subjects
 from reticent.audit.propile_templates import Template, builtin_templates, templates_for
+from reticent.audit.publication import without_seeds
 from reticent.audit.soft_prompt import (
     Sides,
     SoftPrompt,
@@ -231,8 +232,9 @@ def write_probe(
     folder = Path(folder)
     settings = json.loads(json.dumps(section["settings"]))
     with write_artifact(folder, kind="probe", config=settings, inputs=inputs) as writer:
-        (writer.path / "probe.json").write_text(json.dumps(section, indent=1, allow_nan=False) + "\n")
-        (writer.path / "probe.html").write_text(probe_page(section), encoding="utf-8")
+        shown = without_seeds(section)
+        (writer.path / "probe.json").write_text(json.dumps(shown, indent=1, allow_nan=False) + "\n")
+        (writer.path / "probe.html").write_text(probe_page(shown), encoding="utf-8")
         pq.write_table(answers_table(answers, subjects.rows), writer.path / "answers.parquet", compression="zstd")
         writer.counts.update(models=len(section["models"]), subjects=len(subjects))
     for name, prompt in learned.items():

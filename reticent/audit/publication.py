@@ -10,28 +10,32 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["FORBIDDEN", "published", "published_corpus"]
+__all__ = ["FORBIDDEN", "published", "published_corpus", "without_seeds"]
 
 #: No count of fewer people, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
 SMALL_CELL = 5
 #: Claims no report may make.
 FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
+#: Parts of the audit that hold settings, in which strings may be paths.
+SETTINGS = ("settings", "probe")
+#: What `over_seeds` says of several trainings under the key ``seeds``: numbers, and no seed.
+SPREAD = {"n", "low", "high", "sd"}
 
 
 def published(audit: dict[str, Any]) -> dict[str, Any]:
     """Return the audit as it may leave: small cells closed, single people out of distributions, paths shortened,
-    seeds kept back.
+    seeds kept back (trainings of several are numbered).
 
     A count from 1 to below the threshold becomes None. A rate that would give it away becomes the rate the threshold
     itself would give, marked ``"bound": "above"`` or ``"below"``, with an interval that reaches to 1 or 0. A rate over
     fewer people than the threshold becomes None.
     """
     cell = int(audit["settings"].get("audit", {}).get("small_cell") or SMALL_CELL)
-    audit = _every(audit, lambda value: _clean(value, cell))
+    audit = without_seeds(_numbered(_every(audit, lambda value: _clean(value, cell))))
     return {
         **audit,
         "small_cell": cell,
-        "settings": _every(audit["settings"], lambda value: _without_seeds(_without_folders(value))),
+        **{name: _every(audit[name], _without_folders) for name in SETTINGS if name in audit},
         "corpus": published_corpus(audit["corpus"], cell),
         "models": [_publish_model(model, cell) for model in audit["models"]],
         **({"extraction": _publish_extraction(audit["extraction"], cell)} if "extraction" in audit else {}),
@@ -96,15 +100,58 @@ def _close_difference(found: dict[str, Any], cell: int) -> dict[str, Any]:
 
 
 def _without_folders(value: Any) -> Any:
-    """A path of this machine keeps its last part: folders are named after people and projects."""
-    if isinstance(value, str) and re.match(r"(?:[a-z]+://|\.{0,2}/|~|[A-Za-z]:[\\/])", value):
-        return "…/" + re.split(r"[\\/]", value.rstrip("\\/"))[-1]
+    """A path keeps its last part, however it begins: folders are named after people and projects.
+
+    A name on the hub looks like a relative path and is shortened like one.
+    """
+    if isinstance(value, str) and re.search(r"[\\/]|^~|^[A-Za-z]:", value):
+        return "…/" + re.split(r"[\\/:]", value.rstrip("\\/"))[-1]
     return value
 
 
-def _without_seeds(value: Any) -> Any:
-    """The sides, and the coins of canaries, are functions of seed and ids: who had both would know who was a member."""
-    return {key: inner for key, inner in value.items() if key != "seed"} if isinstance(value, dict) else value
+def without_seeds(value: Any) -> Any:
+    """Return a copy without any seed, however deep it lies.
+
+    The sides, and the coins of canaries, are functions of seed and ids: who had both would know who was a member. The
+    seeds of trainings go too, as the job's is often one of them.
+    """
+
+    def change(inner: Any) -> Any:
+        if not isinstance(inner, dict):
+            return inner
+        return {key: part for key, part in inner.items() if not (_names_seeds(key) and not _is_spread(part))}
+
+    return _every(value, change)
+
+
+def _names_seeds(key: str) -> bool:
+    return re.search(r"(?:^|[^a-z])seeds?(?:$|[^a-z])", str(key), re.IGNORECASE) is not None
+
+
+def _is_spread(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == SPREAD
+
+
+def _numbered(audit: dict[str, Any]) -> dict[str, Any]:
+    """The audit with ``training``, a number from 1 on, beside the seed of each of several trainings of a model, in the
+    order in which they come.
+    """
+    seeds: dict[Any, dict[Any, int]] = {}
+
+    def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        result = []
+        for row in rows:
+            if row.get("seed") is not None:
+                known = seeds.setdefault(row.get("model"), {})
+                row = {**row, "training": known.setdefault(row["seed"], len(known) + 1)}
+            result.append(row)
+        return result
+
+    changed = {"models": numbered(audit["models"])}
+    for section, rows in (("extraction", "models"), ("verdict", "results")):
+        if section in audit:
+            changed[section] = {**audit[section], rows: numbered(audit[section][rows])}
+    return {**audit, **changed}
 
 
 def _small(count: int | None, cell: int) -> int | None:

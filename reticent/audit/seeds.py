@@ -36,7 +36,7 @@ def over_seeds(models: Models, small_cell: int = 5) -> list[dict[str, Any]]:
 
 def num_seeds(models: Models) -> int:
     """Return the largest number of trainings that one entry of `over_seeds` is a mean of."""
-    return max((len(model.get("seeds", ())) for model in models), default=0) or 1
+    return max((model.get("num_trainings", 1) for model in models), default=1)
 
 
 def _merged(entries: Models, cell: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _merged(entries: Models, cell: int) -> dict[str, Any]:
     merged = {
         key: _mean([entry.get(key) for entry in entries], cell)
         for key in first
-        if key not in ("model", "seed", "name", "recipe", "objective", "epoch", "ledger")
+        if key not in ("model", "seed", "training", "name", "recipe", "objective", "epoch", "ledger")
     }
     merged |= {key: first[key] for key in ("model", "name", "recipe", "objective", "epoch") if key in first}
     found = [entry.get("best_attack") or {} for entry in entries]
@@ -52,7 +52,7 @@ def _merged(entries: Models, cell: int) -> dict[str, Any]:
         merged["best_attack"] = _best_attack(found, merged.get("membership") or {})
     ledgers = [entry["ledger"] for entry in entries if entry.get("ledger")]
     merged["ledger"] = {key: sum(ledger[key] for ledger in ledgers) for key in ledgers[0]} if ledgers else None
-    merged["seeds"] = [entry.get("seed") for entry in entries]
+    merged["num_trainings"] = len(entries)
     return merged
 
 

@@ -89,9 +89,9 @@ def summary_table(evidence: dict[str, Any]) -> Table:
             _shown(privacy),
             _shown(auc),
         )
-        if "seeds" in model:
+        if "num_trainings" in model:
             ranges = [_range(words), "", _range(privacy), _range(auc)]
-            table.add_row(f" {len(model['seeds'])} seeds", "", *ranges, style="dim")
+            table.add_row(f" {model['num_trainings']} seeds", "", *ranges, style="dim")
     return table
 
 
