@@ -408,7 +408,10 @@ def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | 
     """
 
 def resolve_threads(num_threads: int) -> int:
-    """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core."""
+    """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core; `PolicyError` beyond 1,024."""
+
+def check_tokenizer(tokenizer_json: str) -> None:
+    """Raise `ArtifactError` for a tokenizer that cannot be read, or that the library fails on with ordinary text."""
 
 def instruction_set() -> str:
     """Return what words are cut with on this machine: "avx2" or "table"."""

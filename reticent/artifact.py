@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import ArtifactError, ReticentError
+from reticent.json_toml import parse_json
 
 __all__ = [
     "ArtifactWriter",
@@ -203,7 +204,7 @@ def read_manifest(path: Path | str) -> Manifest:
         with _locked(real):
             _mend(real)
     try:
-        content = json.loads((path / MANIFEST).read_bytes())
+        content = parse_json((path / MANIFEST).read_bytes())
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
         manifest = Manifest(**content)
@@ -289,8 +290,8 @@ def holds_results(folder: Path) -> bool:
 def _read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where there is none."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 

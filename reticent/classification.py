@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from reticent.config import ClassifySection, Job, ModelSection
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.errors import CorpusError, PolicyError
+from reticent.json_toml import read_json
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def read_results(run: Run) -> list[dict[str, Any]]:
     """
     results: dict[str, dict[str, Any]] = {}
     for stage in _stages(run):
-        found = json.loads((run.folder / stage.name / FILE).read_text())
+        found = read_json(run.folder / stage.name / FILE)
         seed = {} if stage.training is None or stage.training.seed is None else {"seed": stage.training.seed}
         whole = results.setdefault(stage.model.name, {**found, "results": []})
         whole["results"] += [{**row, **seed} for row in found["results"]]

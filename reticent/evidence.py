@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent import __version__
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.json_toml import read_json
 from reticent.run_folder import Training
 from reticent.shadow_stage import attack_with_shadows, is_attacked, shadow_config, shadow_inputs, shadows_of
 from reticent.stages import corpus_section
@@ -225,7 +226,7 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
     """What a piece holds, with whose model it is and what its training counted."""
     from reticent.artifact import read_manifest
 
-    measured = json.loads((run.folder / piece.name / "measures.json").read_text())
+    measured = read_json(run.folder / piece.name / "measures.json")
     seed: dict[str, Any] = {}
     if piece.training is not None:
         counts = read_manifest(run.folder / piece.training.name).counts

@@ -93,6 +93,7 @@ def experiment_job(
     """
     from reticent.config import parse_job
     from reticent.errors import PolicyError
+    from reticent.json_toml import parse_toml
 
     if size not in SIZES:
         raise PolicyError(f"unknown size {size!r}; one of {', '.join(SIZES)}")
@@ -110,9 +111,7 @@ def experiment_job(
             *_training(chosen),
         ]
     )
-    import tomllib
-
-    parse_job(tomllib.loads(text))
+    parse_job(parse_toml(text))
     return text
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.engine.schema import MEMBERS
 from reticent.evidence import Piece, pieces_of
+from reticent.json_toml import read_json
 
 if TYPE_CHECKING:
     from reticent.job import Run
@@ -158,7 +159,7 @@ def extraction_section(run: Run) -> dict[str, Any]:
     for piece in extraction_pieces(run):
         seed = None if piece.training is None else piece.training.seed
         about = {"model": piece.model.name, "recipe": piece.recipe, "objective": piece.model.objective}
-        found = json.loads((run.folder / extraction_name(piece) / "extraction.json").read_text())
+        found = read_json(run.folder / extraction_name(piece) / "extraction.json")
         models.append({**about, "seed": seed, "epoch": piece.epoch, **found})
     return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.errors import ArtifactError, PolicyError
+from reticent.json_toml import read_json
 from reticent.preparation import Preparation
 from reticent.run_folder import Training
 from reticent.trainer.distributed import join_world, launched, leave_world
@@ -117,8 +118,10 @@ class Run(Preparation):
     def _require_bases(self) -> None:
         """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""
         for model in self.job.model:
-            if model.base is not None and not (Path(model.base) / "tokenizer.json").is_file():
-                self._tokenizer_json(model)
+            if model.base is not None:
+                from reticent.trainer.base_files import check_base
+
+                check_base(model.base, tokenizer=self._tokenizer_json(model))
 
     # ----------------------------------------------------------------- trainer
 
@@ -312,4 +315,5 @@ class Run(Preparation):
         from reticent.artifact import require_kind
 
         require_kind(self.folder / "audit", "audit")
-        return json.loads((self.folder / "audit" / "audit.json").read_text())
+        evidence: dict[str, Any] = read_json(self.folder / "audit" / "audit.json")
+        return evidence

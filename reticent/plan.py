@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from reticent.json_toml import parse_json
+
 __all__ = ["Plan", "Step", "Timings", "clock_time", "span_of"]
 
 TIMINGS = ".timings.jsonl"
@@ -65,7 +67,7 @@ class Timings:
             return found
         for line in lines:
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
                 found[entry["name"]] = {"seconds": float(entry["seconds"]), "work": entry.get("work")}
             except (ValueError, TypeError, KeyError):  # cut off by a crash
                 continue

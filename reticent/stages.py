@@ -215,7 +215,9 @@ def _given_tokenizer(settings: FoundationSection) -> str:
 
     path = Path(str(settings.vocabulary))
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        from reticent.trainer.tokenizer_json import read_tokenizer_json
+
+        return read_tokenizer_json(path)
     if settings.kind == "bert":
         return wordpiece_tokenizer_json(path / "vocab.txt", lowercase="uncased" in path.name)
     return bytelevel_tokenizer_json(path / "vocab.json", path / "merges.txt")

@@ -272,7 +272,7 @@ def test_a_job_file_is_toml_or_the_json_of_a_run_folder(tmp_path: Path) -> None:
     ("name", "data", "message"),
     [
         ("a.toml", b"out = \n", r"a\.toml: not valid TOML: .*line 1"),
-        ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML"),
+        ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML: not UTF-8 \(byte 7\)"),
         ("a.json", b"{", r"a\.json: not valid JSON"),
         ("a.json", b"[1]", r"a\.json: Input should be a valid dictionary"),
         ("a.toml", None, r"a\.toml: cannot be read \(No such file or directory\)"),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import threading
 import time
 
 import pyarrow as pa
 import pytest
+from toy_models import toy_tokenizer
 
+from reticent import _rust
+from reticent.config import parse_job
 from reticent.engine.threads import overlapped, read_ahead
+from reticent.errors import PolicyError
 
 
 def batches(*sizes: int) -> list[pa.RecordBatch]:
@@ -74,3 +80,42 @@ assert len(set(found)) == 1 and len(found) == 40
 def test_four_threads_ask_one_gazetteer_at_once():
     """A lock held while a thread waits for others' work is one that the work it takes up meanwhile may want."""
     subprocess.run([sys.executable, "-c", TWO_AT_ONCE], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("num_threads", [1025, 100_000, 2**40, 2**63])
+def test_more_threads_than_any_machine_has_a_use_for_are_refused_before_one_starts(num_threads):
+    values = {"out": "run", "corpus": {"source": "x"}, "num_threads": num_threads}
+    with pytest.raises(PolicyError, match="num_threads: Input should be less than or equal to 1024"):
+        parse_job(values)
+    for call in (
+        lambda: _rust.resolve_threads(num_threads),
+        lambda: _rust.segment(pa.array(["a"]), num_threads=num_threads),
+        lambda: _rust.TokenEncoder(toy_tokenizer("bert"), num_threads=num_threads),
+    ):
+        with pytest.raises(PolicyError, match=rf"num_threads: expected at most 1024 threads, got {num_threads}"):
+            call()
+    assert threading.active_count() < 50
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("100000", "expected at most 1024 threads, got 100000"),
+        ("-1", "expected the number of threads, 0 (every core) to 1024"),
+        ("many", "expected the number of threads, 0 (every core) to 1024"),
+        ("9" * 5000, "expected the number of threads, 0 (every core) to 1024"),
+    ],
+)
+def test_a_wrong_number_of_threads_in_the_environment_is_refused_by_name(monkeypatch, value, said):
+    monkeypatch.setenv("RAYON_NUM_THREADS", value)
+    with pytest.raises(PolicyError, match=rf"^RAYON_NUM_THREADS: {re.escape(said)}$"):
+        _rust.resolve_threads(0)
+    assert _rust.resolve_threads(3) == 3
+
+
+@pytest.mark.parametrize("value", ["", "0", " "])
+def test_no_number_of_threads_in_the_environment_is_every_core(monkeypatch, value):
+    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
+    every_core = _rust.resolve_threads(0)
+    monkeypatch.setenv("RAYON_NUM_THREADS", value)
+    assert _rust.resolve_threads(0) == every_core

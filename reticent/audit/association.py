@@ -13,7 +13,6 @@ The rate is the share of decoys whose name makes the term less likely (ties coun
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.errors import PolicyError, TrainingError
+from reticent.json_toml import read_toml
 from reticent.trainer.models import max_positions
 from reticent.trainer.windows import SpecialIds
 
@@ -65,7 +65,7 @@ def read_association_templates(language: str, path: Path = TEMPLATES) -> list[st
     PolicyError
         There is none, or one does not hold {name} and, after it, {term} at its end.
     """
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))["template"]
+    tables = read_toml(path)["template"]
     texts = [text for table in tables if table["language"] == language for text in table["texts"]]
     if not texts:
         known = ", ".join(sorted({table["language"] for table in tables}))

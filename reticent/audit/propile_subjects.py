@@ -8,7 +8,6 @@ missing stays missing, and no message holds an item.
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from reticent.audit.propile_templates import pii_type
 from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
 from reticent.errors import CorpusError
+from reticent.json_toml import parse_toml
 
 __all__ = [
     "NAME_PARTS",
@@ -137,10 +137,10 @@ def read_items(path: Path | str) -> dict[str, str]:
         It cannot be read, or holds anything else; the message shows none of it.
     """
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = parse_toml(Path(path).read_bytes())
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except ValueError:
         raise CorpusError(f'{path}: expected lines like name = "…"') from None
     if not values or not all(isinstance(value, str) for value in values.values()):
         raise CorpusError(f'{path}: expected lines like name = "…", all of them text')

@@ -7,7 +7,6 @@ template with a field that no column fills is refused by name; text of a subject
 from __future__ import annotations
 
 import string
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.errors import PolicyError
+from reticent.json_toml import read_toml
 
 __all__ = [
     "LEVELS",
@@ -92,7 +92,7 @@ class Template:
 
 @cache
 def _builtin() -> dict[str, Any]:
-    return tomllib.loads(BUILTIN.read_text(encoding="utf-8"))
+    return read_toml(BUILTIN)
 
 
 @cache
@@ -142,10 +142,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
     if path.suffix == ".toml":
-        try:
-            found = _templates(tomllib.loads(content), str(path))
-        except tomllib.TOMLDecodeError as error:
-            raise PolicyError(f"{path}: not valid TOML: {error}") from None
+        found = _templates(read_toml(path), str(path))
     else:
         lines = (line.rstrip("\n") for line in content.splitlines())
         found = [Template(line) for line in lines if line.strip() and not line.startswith("#")]

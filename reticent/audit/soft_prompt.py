@@ -28,6 +28,7 @@ from reticent.audit.propile_templates import Template, pii_type
 from reticent.audit.string_metrics import contains
 from reticent.engine.randomness import generator
 from reticent.errors import ArtifactError, CorpusError, PolicyError, TrainingError
+from reticent.json_toml import parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -289,7 +290,7 @@ def read_soft_prompt(folder: Path | str) -> SoftPrompt:
     manifest = require_kind(folder, "soft_prompt")
     try:
         embeddings = load_file(folder / "soft_prompt.safetensors")["embeddings"]
-        content = json.loads((folder / "history.json").read_text())
+        content = parse_json((folder / "history.json").read_bytes())
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         raise ArtifactError(f"{folder}: not a readable soft prompt ({type(error).__name__})") from None
     return SoftPrompt(

@@ -279,10 +279,9 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
     """
-    import tomllib
-
     from reticent.config import parse_job
     from reticent.errors import PolicyError
+    from reticent.json_toml import parse_toml
 
     for change in settings or []:
         name, equals, text = change.partition("=")
@@ -294,8 +293,8 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
                 "(`reticent run` and `reticent audit` look at all of a job)"
             )
         try:
-            value = tomllib.loads(f"x = {text}")["x"]
-        except tomllib.TOMLDecodeError:
+            value = parse_toml(f"x = {text}")["x"]
+        except ValueError:
             value = text
         *sections, key = name.split(".")
         target: Any = values

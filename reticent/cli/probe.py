@@ -204,7 +204,11 @@ def _run(
 ) -> None:  # fmt: skip
     from reticent.artifact import fingerprint
     from reticent.audit.propile_run import probe_models, write_probe
+    from reticent.names import require_name
 
+    if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
+        for name in (*(entry.name for entry in entries), *(config.targets or people.types)):
+            require_name(name, "probe --soft-prompt")
     progress = new_progress(quiet)
     inputs = {"subjects": fingerprint(source)}
     inputs |= {f"model:{e.name}": fingerprint(e.path) if Path(e.path).exists() else str(e.path) for e in entries}

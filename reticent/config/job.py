@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,14 @@ from reticent.config.documents import (
 from reticent.config.section import Section
 from reticent.config.training import ClassifySection, ModelSection, RecipeSection, TrainSection
 from reticent.errors import PolicyError
-from reticent.trainer.recipes import Recipe, custom_recipe, get_recipe
+from reticent.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
+from reticent.names import require_distinct, require_name
+from reticent.trainer.recipes import RECIPES, Recipe, custom_recipe, get_recipe
 
 __all__ = ["Job", "load_job", "parse_job"]
+
+#: As in the core (pool.rs).
+MAX_THREADS = 1024
 
 
 class Job(Section):
@@ -32,7 +35,7 @@ class Job(Section):
 
     out: str
     seed: int = Field(default=0, ge=0, lt=2**63)
-    num_threads: int = Field(default=0, ge=0)
+    num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
     #: Memory the stage index may use, "4GB" say; what does not fit is written beside the results while it counts.
     memory_limit: ByteSize | None = None
     corpus: CorpusSection
@@ -78,8 +81,7 @@ class Job(Section):
         if any(self.training(model).window_length != self.train.window_length for model in self.model):
             raise ValueError("train.window_length belongs to the whole job: models are attacked on the same windows")
         for name in self.recipes:
-            if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
-                raise ValueError(f"recipes.{name}: a name is of letters, digits, dots, dashes and underscores")
+            require_name(name, "recipes")
             try:
                 self.recipe(name)
             except ValueError as error:
@@ -108,9 +110,8 @@ class Job(Section):
             unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}
             if self.model and unknown:
                 raise ValueError(f"audit.shadow.recipes: no model is trained with {sorted(unknown)[0]}")
-        names = [model.name for model in self.model]
-        if len(set(names)) != len(names):
-            raise ValueError("two models have the same name")
+        require_distinct([model.name for model in self.model], "models")
+        require_distinct([*RECIPES, *self.recipes], "recipes")
         if self.classify is not None and not (self.classify.label or self.corpus.label):
             raise ValueError("classify needs the column of classes: classify.label or corpus.label")
         if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
@@ -134,6 +135,10 @@ class Job(Section):
 
 def parse_job(values: dict[str, Any], where: str = "job") -> Job:
     """Check a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why."""
+    if depth_of(values) > MAX_DEPTH:
+        raise PolicyError(f"{where}: tables and lists lie inside each other more than {MAX_DEPTH} deep")
+    if wrong := list(_unusable(values)):
+        raise PolicyError(f"{where}: {'; '.join(wrong)}: holds a NUL or half a character, which no file name can")
     try:
         return Job.model_validate(values)
     except ValidationError as error:
@@ -149,12 +154,24 @@ def load_job(path: str | Path) -> Job:
 
     Relative paths in the file are meant from the folder one stands in, as on the command line.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-        values = json.loads(data) if path.suffix == ".json" else tomllib.loads(data.decode())
-    except OSError as error:
-        raise PolicyError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
-    return parse_job(values, str(path))
+    read = read_json if Path(path).suffix == ".json" else read_toml
+    return parse_job(read(path, PolicyError), str(path))
+
+
+def _unusable(value: Any, name: str = "") -> Iterator[str]:
+    """Names of the settings whose text cannot be a part of a path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            shown = ascii(key)[1:-1] if isinstance(key, str) else str(key)
+            if isinstance(key, str) and not _usable(key):
+                yield f"{name}.{shown}".lstrip(".")
+            yield from _unusable(inner, f"{name}.{shown}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _unusable(inner, f"{name}.{number}")
+    elif isinstance(value, str) and not _usable(value):
+        yield name
+
+
+def _usable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, FieldSerializationInfo, field_serializer, model_validator
+from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serializer, model_validator
 
 from reticent.config.section import Section
+from reticent.names import require_name
 
 if TYPE_CHECKING:
     from reticent.trainer.config import TrainConfig
@@ -196,7 +197,7 @@ class TrainSection(Section):
 class ModelSection(Section):
     """One base model and the recipes it is fine-tuned with."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    name: Annotated[str, AfterValidator(lambda name: require_name(name, "model.name"))]
     base: str | None = Field(default=None, description="local folder or hub name")
     foundation: FoundationSection | None = None
     objective: Literal["mlm", "clm"]

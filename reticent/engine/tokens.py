@@ -6,7 +6,6 @@ words, tokenises, aligns and writes. Strings are Rust's: this file moves batches
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -395,15 +394,11 @@ def _subset(
 
 def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:
     """Bytes of each text and of its zlib compression, int64, shape (D, 2); zlib releases the interpreter lock."""
+    from reticent import _rust
+
     num_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)
     runs = [texts.slice(first, 64) for first in range(0, len(texts), 64)]  # a task a text costs as much as its text
-    with ThreadPoolExecutor(_resolved(num_threads)) as pool:
+    with ThreadPoolExecutor(_rust.resolve_threads(num_threads)) as pool:
         compressed = pool.map(lambda run: [len(zlib.compress(text.as_buffer())) for text in run], runs)
         zlib_bytes = np.array([size for run in compressed for size in run], dtype=np.int64)
     return np.stack([num_bytes, zlib_bytes], axis=1)
-
-
-def _resolved(num_threads: int) -> int | None:
-    """The number of threads meant, as the core has it: 0 is ``RAYON_NUM_THREADS``, or every core (None)."""
-    asked = os.environ.get("RAYON_NUM_THREADS", "")
-    return num_threads or (int(asked) if asked.isdecimal() else 0) or None

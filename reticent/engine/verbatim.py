@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from reticent.artifact import fingerprint, require_kind
 from reticent.errors import ArtifactError, CorpusError
+from reticent.json_toml import parse_json
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
@@ -111,7 +112,7 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
     require_kind(path, "guard")
     fingerprint(path)
     try:
-        about = json.loads((path / "verbatim.json").read_bytes())
+        about = parse_json((path / "verbatim.json").read_bytes())
         bits = np.fromfile(path / "verbatim.bin", dtype="<u8").astype(np.uint64, copy=False)
         return _rust.VerbatimFilter.from_bits(bits, length=about["length"], key=about["key"])
     except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:

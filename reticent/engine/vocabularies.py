@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from reticent.errors import ArtifactError
+from reticent.json_toml import parse_json
 
 __all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
 
@@ -32,7 +32,7 @@ def bytelevel_tokenizer_json(vocab_path: Path | str, merges_path: Path | str) ->
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     try:
-        vocabulary = json.loads(Path(vocab_path).read_text(encoding="utf-8"))
+        vocabulary = parse_json(Path(vocab_path).read_bytes())
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{vocab_path}: not a readable vocabulary ({type(error).__name__})") from None
     pairs = [line.split(" ") for line in _lines(merges_path) if line and not line.startswith("#version")]

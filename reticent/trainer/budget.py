@@ -30,6 +30,7 @@ from typing import Any
 
 from reticent.artifact import make_private_folder, write_private
 from reticent.errors import ArtifactError, PolicyError
+from reticent.json_toml import parse_json
 from reticent.trainer.privacy import Guarantee, show_delta
 
 __all__ = ["BUDGET_FILE", "Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]
@@ -164,7 +165,7 @@ def read_budget(path: Path | str) -> list[Spending]:
         It cannot be read: a budget nobody can read is not an empty one.
     """
     try:
-        content = json.loads(Path(path).read_bytes())
+        content = parse_json(Path(path).read_bytes())
         if content["format"] != FORMAT:
             raise ValueError
         return [Spending(**{**each, "guarantee": _guarantee(each["guarantee"])}) for each in content["runs"]]

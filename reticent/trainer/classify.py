@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from reticent.device import pick_device, uses_bf16
 from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.classes import LabelledTokens
+from reticent.trainer.export import keep_allowed
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
@@ -249,7 +250,7 @@ def _objective_of(folder: Path | str) -> str:
         return "clm"
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # a config that is wrong ends anywhere in the library
         raise ArtifactError(
             f"{folder}: not a model ({type(error).__name__}); expected a folder with config.json and model.safetensors"
         ) from None
@@ -282,6 +283,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path)
     out.mkdir(mode=0o700, parents=True)
     model.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
+    keep_allowed(out)
     (out / "README.md").write_text(CARD)
     for file in out.iterdir():
         file.chmod(0o600)

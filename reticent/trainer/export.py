@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reticent.errors import ArtifactError
+from reticent.trainer.base_files import without_foreign_keys
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import Guarantee
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["ALLOWED", "export_model", "write_model"]
+__all__ = ["ALLOWED", "export_model", "keep_allowed", "write_model"]
 
 #: Everything a model folder may hold, as patterns.
 ALLOWED = (
@@ -84,6 +85,7 @@ def write_model(
         if adapter is not None:
             adapter.save(temporary / "adapter")
         tokenizer.save_pretrained(temporary)
+        keep_allowed(temporary)
         card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe, guarantee), about=recipe.about)
         (temporary / "README.md").write_text(card)
         for file in temporary.rglob("*"):
@@ -99,6 +101,22 @@ def write_model(
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def keep_allowed(folder: Path) -> None:
+    """Delete what libraries wrote beside the files of `ALLOWED`, and take code, templates and paths out of the JSON.
+
+    A base model may bring code (``auto_map``) or a template that is run as code (``chat_template.jinja``): neither was
+    looked at here, and whoever loads the checkpoint would take it for ours.
+    """
+    allowed = {path for pattern in ALLOWED for path in folder.glob(pattern)}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_file() and path not in allowed:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        elif path.suffix == ".json" and path.name != "tokenizer.json":
+            without_foreign_keys(path)
+
+
 def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
     said = []
     if recipe.never_target or recipe.context != "keep":
@@ -111,7 +129,8 @@ def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
 
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
-    """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty); returns what was left behind.
+    """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
+    their JSON; returns what was left behind.
 
     Links are not followed: what they lead to may not be a part of the model.
 
@@ -133,6 +152,7 @@ def export_model(folder: Path | str, out: Path | str) -> list[str]:
         copied.parent.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(path, copied)
         copied.chmod(0o600)
+    keep_allowed(out)
     opened = {path.parent for path in allowed} - {folder}
     entries = (path for place in (folder, *opened) for path in place.iterdir())
     return sorted(str(path.relative_to(folder)) for path in entries if path not in allowed | opened)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from reticent.errors import PolicyError
+from reticent.json_toml import read_json
 from reticent.trainer.config import LoraSettings
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Adapter:
         self._wrapped.save_pretrained(folder, save_embedding_layers=False)
         (folder / "README.md").unlink(missing_ok=True)
         path = folder / "adapter_config.json"
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = read_json(path)
         about["base_model_name_or_path"] = None
         path.write_text(json.dumps(about, indent=1, sort_keys=True), encoding="utf-8")
 

@@ -7,7 +7,6 @@ over tokens nobody looks at.
 from __future__ import annotations
 
 import copy
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,9 @@ from tokenizers import Tokenizer
 
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError, TrainingError
+from reticent.json_toml import parse_json, read_json
+from reticent.trainer.base_files import check_base
+from reticent.trainer.tokenizer_json import checked_tokenizer_json, read_tokenizer_json, without_panic
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:
@@ -47,12 +49,13 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     ArtifactError
         There is no such model here (with the hub offline, which is the default), or it cannot do the objective.
     """
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # our own progress says what is being done
+    if folder := _folder_of(name_or_path):
+        check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
     options: dict[str, Any] = {"attn_implementation": "sdpa", "dtype": torch.float32}
     gguf = sorted(Path(name_or_path).glob("*.gguf")) if Path(name_or_path).is_dir() else []
@@ -64,7 +67,9 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = auto.from_pretrained(str(name_or_path), trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a config that is wrong ends anywhere in the library
         if kind := _kind_without_head(name_or_path, auto):
             raise ArtifactError(f"{name_or_path}: cannot be loaded as a {objective} model: {kind} is none") from None
         raise ArtifactError(
@@ -113,15 +118,26 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     text = str(source)
     is_json = text.lstrip().startswith("{")
     if is_json or Path(text).is_file():
+        where = "tokenizer" if is_json else text
+        content = checked_tokenizer_json(text, where) if is_json else read_tokenizer_json(text)
         try:
-            return _wrapped(Tokenizer.from_str(text) if is_json else Tokenizer.from_file(text))
+            with without_panic(where):
+                return _wrapped(Tokenizer.from_str(content))
+        except ArtifactError:
+            raise
         except Exception:  # the library raises nothing narrower
-            raise ArtifactError(f"{'tokenizer' if is_json else text}: not a readable tokenizer.json") from None
+            raise ArtifactError(f"{where}: not a readable tokenizer.json") from None
+    if folder := _folder_of(text):
+        file = folder / "tokenizer.json"
+        check_base(folder, tokenizer=read_tokenizer_json(file) if file.is_file() else None)
     gguf = sorted(Path(text).glob("*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        with without_panic(text):
+            tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
+    except (ArtifactError, MemoryError):
+        raise
+    except Exception as error:  # the library raises nothing narrower
         if not Path(text).exists():
             raise ArtifactError(f"{text}: {_nowhere()}") from None
         raise ArtifactError(
@@ -130,6 +146,20 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
     return tokenizer
+
+
+def _folder_of(name_or_path: str | Path) -> Path | None:
+    """The folder of a model: of a hub name, where the local cache has it; None where there is none."""
+    if Path(name_or_path).is_dir():
+        return Path(name_or_path)
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(str(name_or_path), "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def _nowhere() -> str:
@@ -194,8 +224,8 @@ def check_fit(
     if store.path is not None:
         if not store.tokenizer_path.is_file():
             raise ArtifactError(f"{store.tokenizer_path}: missing, so nobody knows what the tokens are tokens of")
-        made_with = json.loads(store.tokenizer_path.read_text(encoding="utf-8"))["model"].get("vocab")
-        own = json.loads(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
+        made_with = read_json(store.tokenizer_path)["model"].get("vocab")
+        own = parse_json(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
         if made_with != own:
             raise TrainingError(
                 "the tokens were made with another tokenizer than the model's; run protect again for it"

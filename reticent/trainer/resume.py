@@ -20,6 +20,7 @@ import torch
 from reticent.artifact import STATE
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError
+from reticent.json_toml import parse_json
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger
 from reticent.trainer.recipes import Recipe
@@ -109,7 +110,7 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata()
-        found, values = json.loads(header["identity"]), json.loads(header["state"])
+        found, values = parse_json(header["identity"]), parse_json(header["state"])
         state = State(**{**values, "ledger": Ledger.from_states(values["ledger"])})
     except (SafetensorError, OSError, TypeError, KeyError, ValueError):
         raise ArtifactError(f"{path}: not a readable state of a training; delete it to begin anew") from None

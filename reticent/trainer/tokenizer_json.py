@@ -1,17 +1,74 @@
-"""The text of a model's tokenizer; where it stands in a file, torch is not imported for it, which takes seconds."""
+"""The text of a model's tokenizer; where it stands in a file, torch is not imported for it, which takes seconds.
+
+Nothing here, and nothing in Python's tokenizers library, sees a ``tokenizer.json`` that the core has not tried.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["tokenizer_json_of"]
+from reticent.errors import ArtifactError
+
+__all__ = ["checked_tokenizer_json", "read_tokenizer_json", "tokenizer_json_of", "without_panic"]
 
 
 def tokenizer_json_of(source: str | Path) -> str:
     """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
     file = Path(source) / "tokenizer.json"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        return read_tokenizer_json(file)
     from reticent.trainer.models import load_tokenizer
 
     return load_tokenizer(source).backend_tokenizer.to_str()
+
+
+def read_tokenizer_json(file: Path | str) -> str:
+    """Return the text of a ``tokenizer.json`` that works; `ArtifactError` names the file."""
+    try:
+        text = Path(file).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{file}: not valid UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise ArtifactError(f"{file}: cannot be read ({error.strerror})") from None
+    return checked_tokenizer_json(text, str(file))
+
+
+def checked_tokenizer_json(text: str, where: str) -> str:
+    """Return the text of a tokenizer that was tried.
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be read, or the library fails on it with ordinary text, by an error or a panic.
+    """
+    if wrong := _fault_of(text):
+        raise ArtifactError(f"{where}: not a readable tokenizer.json: {wrong}")
+    return text
+
+
+@lru_cache(maxsize=4)
+def _fault_of(text: str) -> str | None:
+    """What is wrong with a tokenizer; each is tried once, though many models of a run share it."""
+    from reticent import _rust
+
+    try:
+        _rust.check_tokenizer(text)
+    except ArtifactError as error:
+        return str(error).removeprefix("tokenizer.json ")
+    return None
+
+
+@contextmanager
+def without_panic(where: str) -> Iterator[None]:
+    """An `ArtifactError` in place of a panic of the tokenizers library, which is no `Exception` and would end a run."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ArtifactError(f"{where}: cannot be used (the tokenizers library fails on it)") from None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.engine.store import TokenStore
 from reticent.errors import ArtifactError
+from reticent.json_toml import parse_json
 from reticent.trainer.labels import COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
@@ -58,7 +59,7 @@ def write_ledger(
 def read_ledger(path: Path | str) -> dict[str, Any]:
     """Read a ledger; `ArtifactError` where it is none of this version or lacks something."""
     try:
-        content = json.loads(Path(path).read_bytes())
+        content = parse_json(Path(path).read_bytes())
         if content["format"] != FORMAT:
             raise ArtifactError(f"{path}: a ledger of another version; expected {FORMAT}")
         Ledger.from_states(content)

@@ -5,7 +5,7 @@ use arrow_schema::DataType;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::surface::is_invisible;
+use crate::characters::is_default_ignorable;
 use crate::text::Texts;
 
 /// What [`index_in`] says of an id that is not there.
@@ -29,11 +29,7 @@ pub fn strings<'a>(array: &'a ArrayRef) -> Box<dyn Iterator<Item = Option<&'a st
 
 /// White space, controls, and characters without a glyph: fillers of Hangul and the empty pattern of Braille among them.
 pub fn prints_nothing(c: char) -> bool {
-    c.is_whitespace()
-        || c.is_control()
-        || is_invisible(c)
-        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
-        || matches!(c, '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+    c.is_whitespace() || c.is_control() || c == '\u{2800}' || is_default_ignorable(c)
 }
 
 pub fn count_distinct(ids: &Texts) -> usize {

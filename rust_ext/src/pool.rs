@@ -14,23 +14,37 @@ use crate::error::{Error, Result};
 
 type Pools = Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>;
 
+/// No machine has a use for more, and a number with a slip in it would exhaust it.
+pub const MAX_THREADS: usize = 1024;
+const VARIABLE: &str = "RAYON_NUM_THREADS";
+
 /// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
-pub fn resolve(num_threads: usize) -> usize {
+pub fn resolve(num_threads: usize) -> Result<usize> {
     if num_threads > 0 {
-        return num_threads;
+        return bounded(num_threads, "num_threads");
     }
-    std::env::var("RAYON_NUM_THREADS")
-        .ok()
-        .and_then(|value| value.parse().ok())
-        .filter(|&n: &usize| n > 0)
-        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(1)
+    let expected =
+        || Error::Policy(format!("{VARIABLE}: expected the number of threads, 0 (every core) to {MAX_THREADS}"));
+    let wanted = std::env::var_os(VARIABLE).unwrap_or_default();
+    let wanted = wanted.to_str().ok_or_else(expected)?.trim();
+    match if wanted.is_empty() { Ok(0) } else { wanted.parse() } {
+        Ok(0) => Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)),
+        Ok(wanted) => bounded(wanted, VARIABLE),
+        Err(_) => Err(expected()),
+    }
+}
+
+fn bounded(num_threads: usize, name: &str) -> Result<usize> {
+    if num_threads > MAX_THREADS {
+        return Err(Error::Policy(format!("{name}: expected at most {MAX_THREADS} threads, got {num_threads}")));
+    }
+    Ok(num_threads)
 }
 
 /// The pool of this process with `num_threads` threads (0 as in [`resolve`]).
 pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
     static POOLS: OnceLock<Pools> = OnceLock::new();
-    let size = resolve(num_threads);
+    let size = resolve(num_threads)?;
     let mut pools =
         POOLS.get_or_init(Pools::default).lock().map_err(|_| Error::Policy("thread pool table is poisoned".into()))?;
     if let Some(found) = pools.get(&(std::process::id(), size)) {

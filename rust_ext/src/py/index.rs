@@ -410,8 +410,8 @@ impl PyNgramIndex {
 
 /// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
 #[pyfunction]
-fn resolve_threads(num_threads: usize) -> usize {
-    crate::pool::resolve(num_threads)
+fn resolve_threads(num_threads: usize) -> PyResult<usize> {
+    crate::pool::resolve(num_threads).map_err(to_py_err)
 }
 
 /// Give memory that was freed back to the system.

@@ -10,6 +10,7 @@ pub mod index;
 pub mod panic;
 pub mod scrub;
 pub mod synth;
+pub mod tokenizer;
 pub mod tokens;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
@@ -104,6 +105,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ArrowBatch>()?;
     columns::register(module)?;
     index::register(module)?;
+    tokenizer::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
     copies::register(module)?;

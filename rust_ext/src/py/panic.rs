@@ -1,14 +1,46 @@
 //! What a panic says: where it happened. Its message may quote a document, and stderr is a log.
+//!
+//! The tokenizers library panics on some files it is given, which is no bug of ours: around it, [`survive`] makes an error
+//! of such a panic. One of our own code stays a panic.
 
 use std::io::Write;
-use std::panic::{self, Location};
+use std::panic::{self, AssertUnwindSafe, Location};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Calls that survive a panic of a library, at this moment.
+static GUARDS: AtomicUsize = AtomicUsize::new(0);
+/// Panics of our own code, so far.
+static OURS: AtomicUsize = AtomicUsize::new(0);
 
 /// Replace the standard hook, which prints the message.
 ///
 /// This library has a standard library of its own, so hooks of other extensions, and theirs of ours, know nothing of
 /// each other.
 pub fn install_hook() {
-    panic::set_hook(Box::new(|info| write_place(&mut std::io::stderr().lock(), info.location())));
+    panic::set_hook(Box::new(|info| {
+        let ours = info.location().is_none_or(|place| place.file().starts_with("rust_ext"));
+        if ours {
+            OURS.fetch_add(1, Ordering::SeqCst);
+        }
+        if ours || GUARDS.load(Ordering::SeqCst) == 0 {
+            write_place(&mut std::io::stderr().lock(), info.location());
+        }
+    }));
+}
+
+/// What `call` returns, or an error in place of a panic of a library, in whatever thread it came; then nothing is printed.
+pub fn survive<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = OURS.load(Ordering::SeqCst);
+    GUARDS.fetch_add(1, Ordering::SeqCst);
+    let done = panic::catch_unwind(AssertUnwindSafe(call));
+    GUARDS.fetch_sub(1, Ordering::SeqCst);
+    match done {
+        Ok(result) => result,
+        Err(payload) if OURS.load(Ordering::SeqCst) > before => panic::resume_unwind(payload),
+        Err(_) => Err(Error::Artifact(format!("{what} cannot be used (the tokenizers library fails on it)"))),
+    }
 }
 
 /// One line with file, line and column; a stderr that is gone is no reason for a second panic.

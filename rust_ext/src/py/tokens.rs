@@ -7,6 +7,7 @@ use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::{PyWords, batch};
+use super::panic::survive;
 use super::{ArrowBatch, to_py_err};
 use crate::blacklist::Blacklist;
 use crate::error::Error;
@@ -157,7 +158,9 @@ impl PyTokenEncoder {
     #[new]
     #[pyo3(signature = (tokenizer_json, *, num_threads=0))]
     fn new(tokenizer_json: &str, num_threads: usize) -> PyResult<Self> {
-        let encoder = TokenEncoder::new(tokenizer_json, resolve(num_threads)).map_err(to_py_err)?;
+        let threads = resolve(num_threads).map_err(to_py_err)?;
+        let made = survive("tokenizer.json", || TokenEncoder::new(tokenizer_json, threads));
+        let encoder = made.map_err(to_py_err)?;
         Ok(Self { encoder, num_threads })
     }
 
@@ -187,7 +190,11 @@ impl PyTokenEncoder {
         let gaps = gaps.map(|gaps| &*gaps.0);
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let tokens = py
-            .detach(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps)))
+            .detach(|| {
+                survive("tokenizer.json", || {
+                    threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))
+                })
+            })
             .map_err(to_py_err)?;
         // NumPy asks for large pages, which a vector of ours would not get.
         let (input_ids, word_ids) = (zeros(py, tokens.len()), zeros(py, tokens.len()));

@@ -1,0 +1,94 @@
+"""JSON and TOML: the only place that reads them, so that no file of ours or of a base model ends a run in a traceback.
+
+What is wrong with a file is said with its path and place, and never with what it holds. A file may nest `MAX_DEPTH`
+levels: what is deeper overflows whoever walks it next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import ArtifactError, PolicyError, ReticentError
+
+__all__ = ["MAX_DEPTH", "depth_of", "parse_json", "parse_toml", "read_json", "read_toml"]
+
+#: Levels of tables and lists inside each other; results of ours have about 10, a tokenizer.json at most 128.
+MAX_DEPTH = 128
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text holds; `ValueError`, whose message holds nothing of it, for everything that is none."""
+    try:
+        return _bounded(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not valid JSON: not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+
+
+def parse_toml(text: str | bytes) -> dict[str, Any]:
+    """Return what a TOML text holds; `ValueError` for everything that is none."""
+    try:
+        return _bounded(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"not valid TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not valid TOML: not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+
+
+def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> Any:
+    """Return what a JSON file holds; ``error`` where it cannot be read or is none."""
+    data = _read(path, error)
+    try:
+        return parse_json(data)
+    except ValueError as wrong:
+        raise error(f"{path}: {wrong}") from None
+
+
+def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dict[str, Any]:
+    """Return what a TOML file holds; ``error`` where it cannot be read or is none."""
+    data = _read(path, error)
+    try:
+        return parse_toml(data)
+    except ValueError as wrong:
+        raise error(f"{path}: {wrong}") from None
+
+
+def depth_of(value: Any) -> int:
+    """Return how many tables and lists lie inside each other, at most ``MAX_DEPTH + 1``; it does not recurse."""
+    level, depth = [value], 0
+    while depth <= MAX_DEPTH:
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            break
+        depth += 1
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return depth
+
+
+def _bounded(value: Any) -> Any:
+    if depth_of(value) > MAX_DEPTH:
+        raise ValueError(_too_deep())
+    return value
+
+
+def _too_deep() -> str:
+    return f"tables and lists lie inside each other more than {MAX_DEPTH} deep"
+
+
+def _read(path: Path | str, error: type[ReticentError]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as wrong:
+        reason = os.strerror(wrong.errno) if wrong.errno is not None else type(wrong).__name__
+        raise error(f"{path}: cannot be read ({reason})") from None
+    except ValueError:  # of paths: a NUL, half a surrogate pair
+        raise error(f"{str(path)!r}: no file can have this name") from None

@@ -1,0 +1,41 @@
+"""Names that people choose and that become folders or parts of file names: one rule for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from reticent.errors import PolicyError
+
+__all__ = ["MAX_LENGTH", "require_distinct", "require_name"]
+
+#: Characters of a name, of the 255 bytes that file systems allow with what is written before and after it.
+MAX_LENGTH = 100
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def require_name(name: str, where: str) -> str:
+    """Return a name that is the name of a folder and nothing else; `PolicyError` for every other.
+
+    >>> require_name("bert-base.v2", "model.name")
+    'bert-base.v2'
+    """
+    if not NAME.fullmatch(name) or len(name) > MAX_LENGTH:
+        shown = repr(name) if len(name) <= MAX_LENGTH else f"one of {len(name)} characters"
+        raise PolicyError(
+            f"{where}: a name is of letters (a to z), digits, dots, dashes and underscores, begins with no dot and has "
+            f"at most {MAX_LENGTH} characters, as it becomes the name of a folder; got {shown}"
+        )
+    return name
+
+
+def require_distinct(names: Iterable[str], what: str) -> None:
+    """`PolicyError` where two names are one on a file system that does not tell upper from lower case."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.lower())
+        if other == name:
+            raise PolicyError(f"two {what} have the same name")
+        if other is not None:
+            raise PolicyError(f"two {what} have names that differ by case alone, {other} and {name}; choose another")
+        seen[name.lower()] = name

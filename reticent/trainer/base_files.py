@@ -1,0 +1,104 @@
+"""What the files of a model folder say of themselves, compared before a library believes one of them.
+
+A ``config.json`` that promises another vocabulary than the weights have ends deep in torch, or in all the memory there
+is. What is code, or names code, is known here too: none of it travels into a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from reticent.errors import ArtifactError
+from reticent.json_toml import parse_json, read_json
+
+__all__ = ["FOREIGN_KEYS", "check_base", "without_foreign_keys"]
+
+#: JSON files of a model folder that transformers reads.
+READ = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "model.safetensors.index.json",
+)
+#: Keys that name code, hold a template that is run as code, or say where on a machine a file came from.
+FOREIGN_KEYS = frozenset(
+    {"auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path"}
+)
+
+
+def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:
+    """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary.
+
+    A folder without ``config.json`` is left to who loads it. Cost: the headers of the weights, no weight.
+
+    Parameters
+    ----------
+    tokenizer : text of its ``tokenizer.json``, whose ids must have rows in the embeddings
+    """
+    folder = Path(folder)
+    for name in READ:
+        if (folder / name).is_file() and not isinstance(read_json(folder / name), dict):
+            raise ArtifactError(f"{folder / name}: expected a JSON object")
+    if not (folder / "config.json").is_file():
+        return
+    config = read_json(folder / "config.json")
+    for section in (config, config.get("text_config")):
+        if isinstance(section, dict) and "vocab_size" in section:
+            _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
+
+
+def _check_vocabulary(folder: Path, size: Any, quantised: bool, tokenizer: str | None) -> None:
+    where = f"{folder / 'config.json'}: vocab_size"
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        got = size if isinstance(size, int) else type(size).__name__
+        raise ArtifactError(f"{where}: expected a number of tokens, got {got}")
+    weights = [] if quantised else sorted(folder.glob("*.safetensors"))
+    rows = {shape[0] for file in weights for shape in _shapes(file)}
+    if rows and size not in rows:
+        raise ArtifactError(f"{where}: {size:,} tokens, but no matrix of the weights has as many rows")
+    if tokenizer is not None and (largest := _largest_id(tokenizer)) >= size:
+        raise ArtifactError(
+            f"{where}: {size:,} tokens, but {folder / 'tokenizer.json'} has ids up to {largest:,}; is it another's?"
+        )
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """Shapes of the matrices in a safetensors file, from its header."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            if length > file.stat().st_size:
+                raise ValueError
+            header = parse_json(opened.read(length))
+        shapes = [about["shape"] for name, about in header.items() if name != "__metadata__"]
+        return [shape for shape in shapes if len(shape) > 1]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        raise ArtifactError(f"{file}: not readable safetensors") from None
+
+
+def _largest_id(tokenizer: str) -> int:
+    """The largest id of the model's own vocabulary; added tokens may lie beyond the embeddings if none is used."""
+    model = parse_json(tokenizer).get("model") or {}
+    vocabulary = model.get("vocab") or {}
+    if isinstance(vocabulary, list):  # Unigram: by place
+        return len(vocabulary) - 1
+    return max(vocabulary.values(), default=-1)
+
+
+def without_foreign_keys(path: Path) -> None:
+    """Take what is code, or names code, out of a JSON file, at any depth; a file without any stays as it is."""
+    content = read_json(path)
+    kept = _without(content)
+    if kept != content:
+        path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(inner) for key, inner in value.items() if key not in FOREIGN_KEYS}
+    return [_without(inner) for inner in value] if isinstance(value, list) else value
