@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import threading
@@ -97,23 +96,14 @@ def test_more_threads_than_any_machine_has_a_use_for_are_refused_before_one_star
     assert threading.active_count() < 50
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("100000", "expected at most 1024 threads, got 100000"),
-        ("-1", "expected the number of threads, 0 (every core) to 1024"),
-        ("many", "expected the number of threads, 0 (every core) to 1024"),
-        ("9" * 5000, "expected the number of threads, 0 (every core) to 1024"),
-    ],
-)
-def test_a_wrong_number_of_threads_in_the_environment_is_refused_by_name(monkeypatch, value, said):
-    monkeypatch.setenv("RAYON_NUM_THREADS", value)
-    with pytest.raises(PolicyError, match=rf"^RAYON_NUM_THREADS: {re.escape(said)}$"):
+def test_too_many_threads_in_the_environment_are_refused_by_name(monkeypatch):
+    monkeypatch.setenv("RAYON_NUM_THREADS", "100000")
+    with pytest.raises(PolicyError, match="^RAYON_NUM_THREADS: expected at most 1024 threads, got 100000$"):
         _rust.resolve_threads(0)
     assert _rust.resolve_threads(3) == 3
 
 
-@pytest.mark.parametrize("value", ["", "0", " "])
+@pytest.mark.parametrize("value", ["", "0", " ", "-1", "many", "9" * 5000])
 def test_no_number_of_threads_in_the_environment_is_every_core(monkeypatch, value):
     monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
     every_core = _rust.resolve_threads(0)

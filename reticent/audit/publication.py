@@ -147,7 +147,7 @@ def _numbered(audit: dict[str, Any]) -> dict[str, Any]:
             result.append(row)
         return result
 
-    changed = {"models": numbered(audit["models"])}
+    changed: dict[str, Any] = {"models": numbered(audit["models"])}
     for section, rows in (("extraction", "models"), ("verdict", "results")):
         if section in audit:
             changed[section] = {**audit[section], rows: numbered(audit[section][rows])}

@@ -137,8 +137,8 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
     """Check a job given as nested dictionaries; `PolicyError` lists every field that is wrong, and why."""
     if depth_of(values) > MAX_DEPTH:
         raise PolicyError(f"{where}: tables and lists lie inside each other more than {MAX_DEPTH} deep")
-    if wrong := list(_unusable(values)):
-        raise PolicyError(f"{where}: {'; '.join(wrong)}: holds a NUL or half a character, which no file name can")
+    if unusable := list(_unusable(values)):
+        raise PolicyError(f"{where}: {', '.join(unusable)}: holds a NUL or half a character, which no file name can")
     try:
         return Job.model_validate(values)
     except ValidationError as error:

@@ -18,20 +18,16 @@ type Pools = Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>;
 pub const MAX_THREADS: usize = 1024;
 const VARIABLE: &str = "RAYON_NUM_THREADS";
 
-/// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core.
+/// The number of threads meant by `num_threads`: 0 is `RAYON_NUM_THREADS`, or every core where that is no number.
 pub fn resolve(num_threads: usize) -> Result<usize> {
     if num_threads > 0 {
         return bounded(num_threads, "num_threads");
     }
-    let expected =
-        || Error::Policy(format!("{VARIABLE}: expected the number of threads, 0 (every core) to {MAX_THREADS}"));
-    let wanted = std::env::var_os(VARIABLE).unwrap_or_default();
-    let wanted = wanted.to_str().ok_or_else(expected)?.trim();
-    match if wanted.is_empty() { Ok(0) } else { wanted.parse() } {
-        Ok(0) => Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)),
-        Ok(wanted) => bounded(wanted, VARIABLE),
-        Err(_) => Err(expected()),
+    let wanted = std::env::var(VARIABLE).ok().and_then(|value| value.trim().parse().ok()).unwrap_or(0);
+    if wanted > 0 {
+        return bounded(wanted, VARIABLE);
     }
+    Ok(std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
 }
 
 fn bounded(num_threads: usize, name: &str) -> Result<usize> {
