@@ -60,6 +60,31 @@ class ParquetRows:
         """
 
 @final
+class CsvCheck:
+    """Whether the bytes of a CSV file, which come in blocks, are rows as RFC 4180 writes them."""
+
+    def __new__(
+        cls, *, delimiter: int, quote: int | None, max_row: int, id_columns: Sequence[int]
+    ) -> CsvCheck:
+        """``delimiter`` and ``quote`` are one byte; ``max_row`` bytes is the longest row; ids tell a row from a line."""
+    def feed(self, block: bytes) -> None:
+        """Look at the next bytes.
+
+        Raises
+        ------
+        CorpusError
+            A quote stands where none may, or a row is too long; names row (1 follows the header), and no file.
+        """
+    def finish(self) -> None:
+        """Say that there are no more bytes; `CorpusError` where a quoted value is open."""
+    @property
+    def num_rows(self) -> int:
+        """Rows that are whole, the header among them."""
+    @property
+    def suspects(self) -> tuple[int, int | None]:
+        """How many rows hold a value with a line like a row of its own, and the first of them."""
+
+@final
 class ArrowBatch:
     """A record batch on its way to Python; ``pyarrow.record_batch(x)`` takes it without a copy."""
 
@@ -421,6 +446,9 @@ def release_memory() -> None:
 
 def hash_units(ids: _ArrowArray, *, seed: int) -> NDArray[np.uint64]:
     """Return the XXH3-64 of each id under a seed; it never changes."""
+
+def json_too_deep(json: bytes, *, limit: int) -> int | None:
+    """Where the first value begins that stands in more than ``limit`` others, or None."""
 
 def check_utf8(texts: _ArrowArray) -> int | None:
     """Return the first row that is not valid UTF-8, or None."""

@@ -1,4 +1,4 @@
-//! Columns of documents, for Python: the strings of a Parquet file, and what ids are.
+//! Columns of documents, for Python: the strings of a Parquet file, checks of CSV and JSON, and what ids are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -11,15 +11,17 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
+use crate::csv_check::CsvCheck;
 use crate::error::{Error, Result};
-use crate::identity;
-use crate::ids;
 use crate::parquet::{ParquetFile, Rows};
+use crate::{identity, ids, json_depth};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyParquetFile>()?;
     module.add_class::<PyParquetRows>()?;
+    module.add_class::<PyCsvCheck>()?;
     module.add("MISSING", ids::MISSING)?;
+    module.add_function(wrap_pyfunction!(json_too_deep, module)?)?;
     module.add_function(wrap_pyfunction!(check_utf8, module)?)?;
     module.add_function(wrap_pyfunction!(blank_rows, module)?)?;
     module.add_function(wrap_pyfunction!(count_distinct, module)?)?;
@@ -84,6 +86,50 @@ impl PyParquetRows {
         });
         Ok(read.map_err(to_py_err)?.map(ArrowBatch))
     }
+}
+
+/// Whether the bytes of a CSV file, which come in blocks, are rows as RFC 4180 writes them.
+#[pyclass(name = "CsvCheck")]
+pub struct PyCsvCheck(CsvCheck);
+
+#[pymethods]
+impl PyCsvCheck {
+    /// `delimiter` and `quote` are one byte; a row has at most `max_row` bytes; `id_columns` are numbers of columns.
+    #[new]
+    #[pyo3(signature = (*, delimiter, quote, max_row, id_columns))]
+    fn new(delimiter: u8, quote: Option<u8>, max_row: usize, id_columns: Vec<usize>) -> Self {
+        Self(CsvCheck::new(delimiter, quote, max_row, id_columns))
+    }
+
+    /// Look at the next bytes. `CorpusError` names row (1 is the first after the header) and what is wrong, and no file.
+    fn feed(&mut self, py: Python<'_>, block: &[u8]) -> PyResult<()> {
+        py.detach(|| self.0.feed(block)).map_err(to_py_err)
+    }
+
+    /// Say that there are no more bytes; `CorpusError` where a quoted value is open.
+    fn finish(&mut self) -> PyResult<()> {
+        self.0.finish().map_err(to_py_err)
+    }
+
+    /// Rows that are whole, the header among them.
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.0.num_rows()
+    }
+
+    /// How many rows hold a value with a line like a row of its own, and the first of them (1 is the first after the
+    /// header).
+    #[getter]
+    fn suspects(&self) -> (u64, Option<u64>) {
+        self.0.suspects()
+    }
+}
+
+/// Where the first value begins that stands in more than `limit` others, or None.
+#[pyfunction]
+#[pyo3(signature = (json, *, limit))]
+fn json_too_deep(py: Python<'_>, json: &[u8], limit: usize) -> Option<usize> {
+    py.detach(|| json_depth::too_deep(json, limit))
 }
 
 /// A broken file may make the library panic, which is no reason for a caller to.
