@@ -63,10 +63,8 @@ class ParquetRows:
 class CsvCheck:
     """Whether the bytes of a CSV file, which come in blocks, are rows as RFC 4180 writes them."""
 
-    def __new__(
-        cls, *, delimiter: int, quote: int | None, max_row: int, id_columns: Sequence[int]
-    ) -> CsvCheck:
-        """``delimiter`` and ``quote`` are one byte; ``max_row`` bytes is the longest row; ids tell a row from a line."""
+    def __new__(cls, *, delimiter: int, quote: int | None, max_row: int, id_columns: Sequence[int]) -> CsvCheck:
+        """``delimiter`` and ``quote`` are one byte, ``max_row`` is in bytes; ids tell a row from a line of text."""
     def feed(self, block: bytes) -> None:
         """Look at the next bytes.
 

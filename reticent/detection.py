@@ -33,7 +33,8 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
     -------
     dict
         ``folder`` (None where nothing is kept), ``documents``, ``quarantined``, ``spans`` (`count_spans`) and
-        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where it was asked for.
+        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where it was asked for, ``skipped`` where
+        documents without a text were left out.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
         raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
@@ -53,6 +54,7 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
         "folder": str(folder),
         "documents": run.documents.num_documents,
         "quarantined": len(quarantined_rows(folder)),
+        **run.whole_corpus.reading.skipped(),
         "spans": count_spans(folder, tuple(job.detect.detectors)),
     }
     if evaluate:

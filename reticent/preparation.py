@@ -79,6 +79,7 @@ class Preparation(RunFolder):
             if settings.fresh:
                 counts["fresh"] = self.fresh_documents.num_documents
             self._tell_mended(counts)
+            counts.update(self.whole_corpus.reading.skipped(), reading=self.whole_corpus.reading.counts())
             self._warn_of_owners()
 
         self.make(

@@ -42,6 +42,8 @@ class Progress:
         self._whole: Any = None
         self._last_line = -SECONDS_BETWEEN_LINES
         self._up_to_date: dict[str, int] = {}
+        #: What is not told again.
+        self._told: set[str] = set()
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
@@ -177,6 +179,18 @@ class Progress:
     def warn(self, message: str) -> None:
         """Print a warning even when quiet."""
         self._print(f"warning: {message}")
+
+    def say_once(self, line: str) -> None:
+        """Print a line, unless quiet or told before: several parts of a command open the same documents."""
+        if line not in self._told:
+            self._told.add(line)
+            self.say(line)
+
+    def warn_once(self, message: str) -> None:
+        """Print a warning even when quiet, unless told before."""
+        if message not in self._told:
+            self._told.add(message)
+            self.warn(message)
 
     def _say(self, line: str) -> None:
         if not self.quiet:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from reticent.plan import Timings
 from reticent.progress import Progress
 
 if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
     from reticent.engine.dedup import DedupConfig
     from reticent.engine.protect import Policy
 
@@ -73,6 +73,7 @@ class RunFolder:
         """The documents as they were given, less those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
+            from reticent.engine.csv_dialect import CsvDialect
             from reticent.engine.standoff import Markup
 
             settings = self.job.corpus
@@ -83,17 +84,30 @@ class RunFolder:
                 annotator=settings.annotator,
                 identifiers=tuple(settings.identifiers),
             )
+            dialect = CsvDialect(delimiter=settings.delimiter, quote=settings.quote, encoding=settings.encoding)
             corpus = open_corpus(
-                settings.source, columns=columns, format=settings.format, markup=markup, ids=settings.ids
+                settings.source,
+                columns=columns,
+                format=settings.format,
+                markup=markup,
+                csv=dialect,
+                on_null=settings.on_null,
+                ids=settings.ids,
             )
-            # However the sources are spelled and wherever one stands, the documents have one order.
-            corpus = replace(corpus, files=tuple(sorted(corpus.files, key=lambda file: Path(os.path.abspath(file)))))
+            self._tell_reading(corpus)
             if settings.withdrawn:
                 from reticent.engine.update import without_withdrawn
 
                 corpus = without_withdrawn(corpus, settings.withdrawn)
             self._opened["whole_corpus"] = corpus
         return self._opened["whole_corpus"]
+
+    def _tell_reading(self, corpus: Corpus) -> None:
+        """Say what is passed over, and once documents were read what was found out and left out."""
+        found = corpus.reading.found
+        if notice := found.notice():
+            (self.progress.warn_once if found.surprising else self.progress.say_once)(notice)
+        corpus.reading.tell = self.progress.warn_once
 
     @property
     def deduplicated(self) -> Any:

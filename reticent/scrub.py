@@ -106,6 +106,7 @@ def scrub_documents(
             counts = scrub_corpus(run.corpus, spans, writer.path, config, secret, progress=advance)
             if job.detect.on_error == "quarantine":
                 counts["quarantined"] = len(quarantined_rows(run.folder / "spans"))
+            counts.update(run.whole_corpus.reading.skipped())
             writer.counts.update(counts)
         if not in_run_folder:
             shutil.rmtree(work)

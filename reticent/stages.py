@@ -33,6 +33,7 @@ def find_identifiers(run: Preparation, detectors: Sequence[Detector], folder: Pa
             _check_records(run, detector, counts)
     with run.progress.task("detect", run.documents.num_documents, "documents") as advance:
         counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
+    counts.update(run.whole_corpus.reading.skipped())
     rows = quarantined_rows(folder)
     if len(rows):
         run.progress.warn(
@@ -198,6 +199,7 @@ def corpus_section(run: RunFolder) -> dict[str, Any]:
     )
     if run.job.dedup.mode != "off":
         statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
+    statistics["reading"] = run.whole_corpus.reading.counts()
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
     return statistics
 

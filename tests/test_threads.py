@@ -98,7 +98,7 @@ def test_more_threads_than_any_machine_has_a_use_for_are_refused_before_one_star
 
 def test_too_many_threads_in_the_environment_are_refused_by_name(monkeypatch):
     monkeypatch.setenv("RAYON_NUM_THREADS", "100000")
-    with pytest.raises(PolicyError, match="^RAYON_NUM_THREADS: expected at most 1024 threads, got 100000$"):
+    with pytest.raises(PolicyError, match=r"^RAYON_NUM_THREADS: expected at most 1024 threads, got 100000$"):
         _rust.resolve_threads(0)
     assert _rust.resolve_threads(3) == 3
 

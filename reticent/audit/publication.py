@@ -203,6 +203,8 @@ def published_corpus(corpus: dict[str, Any], cell: int) -> dict[str, Any]:
         result["copies"] = {
             key: _copies(found, cell) if isinstance(found, dict) else found for key, found in corpus["copies"].items()
         }
+    if "reading" in corpus:
+        result["reading"] = {**corpus["reading"], "skipped": _small(corpus["reading"]["skipped"], cell)}
     result["detected"] = [row for row in corpus.get("detected") or [] if row["num_individuals"] >= cell]
     return result
 

@@ -199,8 +199,8 @@ def dedup(
         inputs = {"corpus": run.whole_corpus.fingerprint()}
         with write_artifact(out, kind="dedup", config=asdict(run.dedup_config), inputs=inputs) as writer:
             write_left_out(found.left_out, writer.path)
-            writer.counts.update(found.counts)
-    print_copies(found.counts, as_json)
+            writer.counts.update(found.counts, **run.whole_corpus.reading.skipped())
+    print_copies({**found.counts, **run.whole_corpus.reading.skipped()}, as_json)
 
 
 @expanded

@@ -87,6 +87,7 @@ def build(
         index = build_verbatim(corpus, keep=keep, length=length, key=seed, progress=advance)
         writer.counts.update(write_verbatim(index, writer.path), error=index.error)
         counts = {"documents": int(keep.sum()) if keep is not None else corpus.num_documents, **writer.counts}
+        counts.update(corpus.reading.skipped())
         writer.counts.update(counts)
     if as_json:
         print(json.dumps({"folder": str(out), **counts}))

@@ -31,6 +31,16 @@ class CorpusSection(Section):
     withdrawn: list[str] = Field(
         default=[], description="files of individual ids, one a line, whose documents are left out everywhere"
     )
+    delimiter: str = Field(
+        default="auto", description='of CSV: one character, or "tab"; auto: the one with which the header fits'
+    )
+    quote: str = Field(default="auto", description='of CSV: one character, or "none" where quotes are part of the text')
+    encoding: str = Field(
+        default="auto", description="of CSV: a text encoding; auto: as a byte order mark says, else UTF-8 or cp1252"
+    )
+    on_null: Literal["stop", "skip"] = Field(
+        default="stop", description="what a document does whose text is null: stop the run, or be left out and counted"
+    )
     spans: str | None = None
     mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
     offsets: Literal["characters", "bytes", "utf-16"] = Field(

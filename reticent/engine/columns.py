@@ -5,6 +5,7 @@ An error names file, row (1 is the first) and column, and never the text or the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,17 +16,29 @@ from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 from reticent.errors import CorpusError
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "canonical", "sorted_codes"]
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"
 
 
+class NullError(CorpusError):
+    """A value is null that must not be: the first one of a batch is named, and others may follow."""
+
+
 def canonical(
-    batch: pa.RecordBatch, wanted: dict[str, str], file: Path, first_row: int, *, fold: bool = False
+    batch: pa.RecordBatch,
+    wanted: dict[str, str],
+    file: Path,
+    first_row: int,
+    *,
+    fold: bool = False,
+    null_texts: bool = False,
 ) -> pa.RecordBatch:
-    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of people in their folded form."""
+    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of people in their folded form. A text
+    may be null only with ``null_texts``.
+    """
     arrays, fields = [], []
     for name, column in wanted.items():
         array = batch.column(batch.schema.get_field_index(column))
@@ -34,12 +47,27 @@ def canonical(
             fields.append(pa.field(name, pa.string()))
             continue
         array = _cast(array, name, column, file, first_row)
+        if name in REQUIRED and array.null_count and not (null_texts and name == "text"):
+            row = int(np.flatnonzero(array.is_null())[0])
+            raise NullError(f"{file} row {first_row + row + 1} column {column}: is null")
         arrays.append(fold_ids(array) if fold and name in FOLDED else array)
         fields.append(DOCUMENTS.field(name))
     for name in {"spans", "mentions"} & wanted.keys():
         texts = arrays[list(wanted).index("text")] if "text" in wanted else None
         _check_spans(arrays[list(wanted).index(name)], texts, f"column {wanted[name]}", file, first_row)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def require_columns(
+    found: Sequence[str], wanted: Sequence[str], file: Path, said: Callable[[str], str] | None = None
+) -> None:
+    """Refuse a file that has not each wanted column once; ``said`` says what it has instead."""
+    for name in wanted:
+        if name not in found:
+            names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
+            raise CorpusError(f"{file}: column {name} is missing; {names}")
+        if list(found).count(name) > 1:
+            raise CorpusError(f"{file}: column {name} stands there {list(found).count(name)} times")
 
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
@@ -75,8 +103,6 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
     bad = _rust.check_utf8(array)
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
-    if name in REQUIRED and array.null_count:
-        _refuse(np.flatnonzero(array.is_null()), "is null", file, column, first_row)
     if name in ("doc_id", "individual_id", "household_id"):
         _refuse(_rust.blank_rows(array), "is blank", file, column, first_row)
     return array if array.type == target else array.cast(target)

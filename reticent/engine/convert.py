@@ -20,7 +20,7 @@ def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096)
     Returns
     -------
     dict
-        The number of documents and spans, and what was mended in marked-up files.
+        The number of documents and spans, what was mended in marked-up files, and documents left out without a text.
 
     Raises
     ------
@@ -50,4 +50,4 @@ def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return {"documents": num_documents, "spans": num_spans, **corpus.mended}
+    return {"documents": num_documents, "spans": num_spans, **corpus.mended, **corpus.reading.skipped()}

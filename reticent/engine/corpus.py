@@ -7,13 +7,10 @@ error that names file, row (1 is the first) and column, and never the text or th
 
 from __future__ import annotations
 
-import functools
-import glob
 import hashlib
 import itertools
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,10 +21,15 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from reticent.artifact import holds_results
-from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, canonical
-from reticent.engine.formats import FORMATS, SUFFIXES, check_quotes, read_batches, row_groups
+from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
+from reticent.engine.compressed import document_suffix
+from reticent.engine.csv_dialect import CsvDialect
+from reticent.engine.csv_rows import CsvSource
+from reticent.engine.folders import RESULTS, find_files
+from reticent.engine.formats import FORMATS, SUFFIXES, read_batches, row_groups
 from reticent.engine.identity import FOLDED, Ids, check_choice, find_spellings, fold_ids, refusal
+from reticent.engine.nulls import count_nulls
+from reticent.engine.reading import Reading
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
 from reticent.engine.threads import in_threads, mapped
@@ -36,6 +38,7 @@ from reticent.errors import CorpusError, PolicyError
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
 
 Format = Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"]
+OnNull = Literal["stop", "skip"]
 
 
 #: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
@@ -63,7 +66,12 @@ class Corpus:
     format: str
     columns: Columns = field(default_factory=Columns)
     markup: Markup = field(default_factory=Markup)
+    csv: CsvDialect = field(default_factory=CsvDialect)
+    #: What is done about documents whose text is null.
+    on_null: OnNull = "stop"
     ids: Ids = "stop"
+    #: What was passed over, how CSV was read, how many documents were left out; whole once the corpus was scanned.
+    reading: Reading = field(default_factory=Reading)
     #: What was mended in marked-up files and ids, and how often; known once the corpus was scanned.
     mended: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
@@ -72,6 +80,8 @@ class Corpus:
     #: Which of those rows are documents of this corpus (bool); None: all.
     _kept: np.ndarray | None = None
     _fingerprint: str | None = None
+    #: What is said of all nulls, once one was found.
+    _nulls: str | None = None
 
     def batches(self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024) -> Iterator[pa.RecordBatch]:
         """Yield the documents in order, with these columns of `DOCUMENTS` (a column that is not mapped is skipped).
@@ -82,6 +92,7 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
+        self._skip_nulls()
         streams: Iterator[Iterator[pa.RecordBatch]] = (self._read(file, columns, batch_rows) for file in self.files)
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
@@ -128,8 +139,21 @@ class Corpus:
         wanted = {name: column for name, column in mapped.items() if column is not None}
         large = [wanted["text"]] if "text" in wanted else []
         for batch in self._raw(file, list(dict.fromkeys(wanted.values())), batch_rows, row_groups, mended, large):
-            yield canonical(batch, wanted, file, row, fold=self.ids == "fold")
+            try:
+                checked = canonical(
+                    batch, wanted, file, row, fold=self.ids == "fold", null_texts=self.on_null == "skip"
+                )
+            except NullError as error:
+                raise CorpusError(f"{error}{self._count_nulls()}") from None
+            yield checked
             row += batch.num_rows
+
+    def _count_nulls(self) -> str:
+        if self._nulls is None:
+            columns = list(dict.fromkeys(getattr(self.columns, name) for name in REQUIRED))
+            batches = ((file, self._raw(file, columns, 1024)) for file in self.files)
+            self._nulls = count_nulls(batches, columns, self.columns.text)
+        return self._nulls
 
     def _mapped(self, name: str) -> str | None:
         is_of_source = name.startswith(SOURCE_COLUMN)
@@ -147,7 +171,12 @@ class Corpus:
         if self.format in MARKED_FORMATS:
             counter = Counter() if mended is None else mended
             return read_marked(file, self.format, columns, batch_rows, self.markup, counter)
-        return read_batches(file, self.format, columns, batch_rows, row_groups, large)
+        return read_batches(file, self.format, columns, batch_rows, row_groups, large, self._csv_source())
+
+    def _csv_source(self) -> CsvSource:
+        mapped = tuple(column for column in asdict(self.columns).values() if column is not None)
+        ids = (self.columns.doc_id, self.columns.individual_id)
+        return CsvSource(dialect=self.csv, columns=mapped, ids=ids, reading=self.reading)
 
     def for_each_batch(
         self,
@@ -206,26 +235,45 @@ class Corpus:
             and with ``ids="stop"`` ids of individuals or households that fold to one another.
         """
         if self._ids is None:
-            if self.format == "csv":
-                for file in self.files:
-                    check_quotes(file)
             batches: list[pa.RecordBatch] = []
             num_rows: list[int] = []
+            kept: list[np.ndarray] = []
             mended: Counter[str] = Counter()
+            skips = self.on_null == "skip"
+            columns, batch_rows = (("doc_id", *FOLDED, "text"), 1024) if skips else (("doc_id", *FOLDED), 1 << 16)
             as_spelt = replace(self, ids="exact")
             with _memory_from(pa.system_memory_pool()):  # which gives back what reading took
                 for file in self.files:
-                    found = list(as_spelt._read(file, ("doc_id", *FOLDED), 1 << 16, mended=mended))
-                    num_rows.append(sum(batch.num_rows for batch in found))
-                    batches += found
+                    num_rows.append(0)
+                    for batch in as_spelt._read(file, columns, batch_rows, mended=mended):
+                        num_rows[-1] += batch.num_rows
+                        if skips:
+                            kept.append(batch.column("text").is_valid().to_numpy(zero_copy_only=False))
+                            batch = batch.drop_columns(["text"])
+                        batches.append(batch)
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self._where()}: no documents")
             table = pa.Table.from_batches(batches)
             self._check_duplicates(table.column("doc_id"), num_rows)
             table = self._one_id_each(table, num_rows, mended)
+            table = self._without_nulls(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
             self._ids, self._num_rows, self.mended = table, num_rows, mended
+            self.reading.scanned()
         return self._ids
+
+    def _without_nulls(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
+        if kept.all():
+            return ids
+        if not kept.any():
+            raise CorpusError(f"{self._where()}: no documents: the text of all {len(kept):,} is null")
+        self._kept, self.reading.num_skipped = kept, int(np.count_nonzero(~kept))
+        return ids.filter(pa.array(kept))
+
+    def _skip_nulls(self) -> None:
+        """Make sure that it is known which documents are left out."""
+        if self.on_null == "skip":
+            self.scan()
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
         """Read every mapped column of every document, so that a bad one is found before anything is made of the rest.
@@ -254,7 +302,9 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 over the files' contents, how they are read and which documents are left out (kept)."""
         if self._fingerprint is None:
+            self._skip_nulls()
             how = [self.format, asdict(self.columns), *([asdict(self.markup)] if self.format in MARKED_FORMATS else [])]
+            how += [asdict(self.csv)] if self.csv != CsvDialect() else []
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
             digest = hashlib.sha256(json.dumps(how).encode())
             for of_file in mapped(_digest, self.files):
@@ -320,11 +370,14 @@ def open_corpus(
     columns: Columns | None = None,
     format: Format = "auto",
     markup: Markup | None = None,
+    csv: CsvDialect | None = None,
+    on_null: OnNull = "stop",
     ids: Ids = "stop",
 ) -> Corpus:
-    """Open documents: one file, a folder, a glob, or a list of these.
+    """Open documents: one file, a folder, a glob, or a list; CSV and JSONL may be compressed (.gz, .zst, .bz2).
 
     In a folder, and where a glob looks, run folders and artefacts are passed over: a run may stand among its documents.
+    What is passed over is counted in ``Corpus.reading``, and what cannot be read is an error.
 
     Parameters
     ----------
@@ -335,6 +388,10 @@ def open_corpus(
         "auto" goes by the files' suffixes; ``.json`` and marked-up formats are not guessed.
     markup : Markup
         How a marked-up format (i2b2, MEDDOCAN, BRAT, TAB) is read.
+    csv : CsvDialect
+        Delimiter, quote and encoding of CSV; by default found out for each file.
+    on_null : {"stop", "skip"}
+        Whether a document whose text is null is an error, or left out and counted. A null id is an error.
     ids : {"stop", "fold", "exact"}
         What becomes of ids of individuals, or households, that differ only in how they are spelt
         (:func:`reticent.engine.identity.fold_ids`): they stop :meth:`Corpus.scan`; every id is read in its folded form,
@@ -343,7 +400,8 @@ def open_corpus(
     Raises
     ------
     CorpusError
-        No file is found, the files are of several formats, or the folder is itself a run folder or an artefact.
+        No file is found, the files are of several formats, the folder is itself a run folder or an artefact, a folder
+        cannot be listed or a link leads nowhere.
     PolicyError
         The format or ``ids`` is none of these, or an option of ``markup`` is wrong or means nothing for the format.
     """
@@ -356,14 +414,18 @@ def open_corpus(
     suffixes = MARKED_FORMATS.get(format, tuple(SUFFIXES))
     if format in MARKED_FORMATS:
         columns = replace(columns, spans=columns.spans or "spans", mentions=columns.mentions or "mentions")
+    if on_null not in ("stop", "skip"):
+        raise PolicyError(f"corpus.on_null: expected stop or skip, got {on_null!r}")
+    suffix_of = (lambda file: file.suffix.lower()) if format in MARKED_FORMATS else document_suffix
     sources = [source] if isinstance(source, str | Path) else list(source)
-    results: set[Path] = set()
-    files = sorted({file for item in sources for file in _find(Path(item), suffixes, results)})
+    found = find_files(sources, lambda file: suffix_of(file) in suffixes)
+    files = found.files
     if not files:
-        but = f", but {len(results)} run folder(s) or artefact(s), which hold no documents" if results else ""
+        num_results = found.passed_over[RESULTS]
+        but = f", but {num_results} run folder(s) or artefact(s), which hold no documents" if num_results else ""
         kinds = "Parquet, Arrow, CSV or JSONL" if suffixes == tuple(SUFFIXES) else " or ".join(suffixes)
         raise CorpusError(f"{', '.join(map(str, sources))}: no file found ({kinds}){but or _other_format(sources)}")
-    formats = {SUFFIXES.get(file.suffix.lower(), "unknown") for file in files} if format == "auto" else {format}
+    formats = {SUFFIXES.get(document_suffix(file), "unknown") for file in files} if format == "auto" else {format}
     if len(formats) > 1 or "unknown" in formats:
         where, shown = ", ".join(map(str, sources)), ", ".join(sorted({file.suffix or "no suffix" for file in files}))
         if formats == {"unknown"}:
@@ -371,7 +433,9 @@ def open_corpus(
                 f"{where}: {shown} does not tell the format; set corpus.format (--format) to {', '.join(known)}"
             )
         raise CorpusError(f"{where}: files of one format expected, found {shown}; choose with a glob, such as *.csv")
-    return Corpus(tuple(files), formats.pop(), columns, markup, ids)
+    dialect, chosen = csv or CsvDialect(), formats.pop()
+    dialect.check(chosen)
+    return Corpus(files, chosen, columns, markup, dialect, on_null, ids, Reading(found))
 
 
 def _num_distinct(ids: pa.ChunkedArray) -> int:
@@ -478,27 +542,3 @@ def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[in
             groups, first, held = [], first + held, 0
     if groups:
         yield groups, first, held
-
-
-def _find(source: Path, suffixes: Sequence[str], results: set[Path]) -> Iterator[Path]:
-    """Files of documents; folders that hold results of ours are passed over, and added to ``results``."""
-    if source.is_dir():
-        if holds_results(source):
-            raise CorpusError(f"{source}: a run folder or an artefact, which holds results and no documents")
-        for place, folders, names in os.walk(source):
-            here = [Path(place, name) for name in folders if not name.startswith(".")]
-            found = {folder for folder in here if holds_results(folder)}
-            results |= found
-            folders[:] = [folder.name for folder in here if folder not in found]
-            files = (Path(place, name) for name in names if not name.startswith("."))
-            yield from (file for file in files if file.suffix.lower() in suffixes and file.is_file())
-    elif source.is_file():
-        yield source
-    else:
-        named = list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
-        holds = functools.cache(holds_results)
-        for file in map(Path, glob.glob(str(source), recursive=True)):
-            found = {folder for folder in file.parents if len(folder.parts) > len(named) and holds(folder)}
-            results |= found
-            if not found and file.is_file():
-                yield file

@@ -1,0 +1,80 @@
+"""Bytes of files that may be compressed (gzip, Zstandard, bzip2), unpacked as they are read.
+
+Memory is bounded by what is asked for. A file that ends too early, or holds something else, is an error and never a
+short read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from reticent.errors import CorpusError
+
+__all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "document_suffix", "open_bytes"]
+
+COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+#: Bytes that readers of lines and rows ask for at once.
+NUM_BYTES_PER_BLOCK = 16 << 20
+#: Formats that are read from compressed files; the others are compressed inside.
+_COMPRESSIBLE: Final = (".csv", ".jsonl", ".ndjson")
+
+
+class Bytes(Protocol):
+    """What bytes are read from."""
+
+    def read(self, num_bytes: int, /) -> bytes:
+        """The next bytes, so many but at the end."""
+
+
+def document_suffix(file: Path) -> str:
+    """The suffix that tells a file's format, in small letters: ``.csv`` of ``notes.csv`` and of ``notes.csv.gz``."""
+    inner = Path(file.stem).suffix.lower()
+    return inner if file.suffix.lower() in COMPRESSIONS and inner in _COMPRESSIBLE else file.suffix.lower()
+
+
+@contextmanager
+def open_bytes(file: Path) -> Iterator[Bytes]:
+    """Open a file, unpacked where its suffix says that it is compressed.
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened or read.
+    CorpusError
+        A compressed file is cut short or damaged.
+    """
+    compression = COMPRESSIONS.get(file.suffix.lower())
+    if compression is None:
+        with file.open("rb") as plain:
+            yield plain
+        return
+    with file.open("rb") as packed:
+        if not packed.read(1):
+            raise CorpusError(f"{file}: an empty file, and not {compression}")
+        packed.seek(0)
+        with pa.input_stream(packed, compression=compression) as stream:
+            yield _Unpacked(stream, file, compression)
+
+
+class _Unpacked:
+    """A compressed file, whose errors say what to do."""
+
+    def __init__(self, stream: Any, file: Path, compression: str):
+        self._stream, self._file, self._compression = stream, file, compression
+
+    def read(self, num_bytes: int, /) -> bytes:
+        try:
+            data: bytes = self._stream.read(num_bytes)
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            what = "it ends too early" if "runcated" in str(error) else "damaged, or of another kind"
+            raise CorpusError(
+                f"{self._file}: cannot be unpacked as {self._compression} ({what}); copy or make it again"
+            ) from None
+        return data

@@ -1,0 +1,175 @@
+"""Dialects of CSV: delimiter, quote and encoding, given or found out from the head of a file.
+
+What is found out is a function of the file's first bytes and the names of the columns alone. A header that names every
+mapped column under one delimiter only is the evidence; nothing else is guessed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reticent.engine.compressed import open_bytes
+from reticent.errors import CorpusError, PolicyError
+
+__all__ = ["CsvDialect", "CsvForm", "find_form"]
+
+DELIMITERS: Final = (",", ";", "\t", "|")
+QUOTES: Final = ('"', "'")
+_NAMES: Final = {"\t": "tab", " ": "space"}
+_BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}
+#: Bytes of a file that are looked at.
+NUM_BYTES_OF_HEAD: Final = 1 << 20
+#: Marks of an encoding at the start of a file; the longer ones first.
+_BOMS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvDialect:
+    """How CSV files are read; "auto": found out for each file.
+
+    Parameters
+    ----------
+    delimiter : str
+        One character of ASCII, or "tab". Auto: the one of , ; tab | under which the header names all mapped columns.
+    quote : str
+        One character of ASCII, or "none" where quotes are part of the text. Auto: double quotes, unless the header
+        names the columns in single ones only.
+    encoding : str
+        Name of a text encoding that Python knows. Auto: as a byte order mark says, UTF-8 if the head is, else cp1252.
+    """
+
+    delimiter: str = "auto"
+    quote: str = "auto"
+    encoding: str = "auto"
+
+    def check(self, format: str) -> None:
+        """Refuse a setting that is wrong, or that means nothing for this format."""
+        for name in self.__slots__:
+            if format != "csv" and getattr(self, name) != "auto":
+                raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
+        for name, words in (("delimiter", "auto, tab"), ("quote", "auto, none")):
+            value = self.given(name)
+            if name == "delimiter" and self.delimiter == "none":
+                raise PolicyError("corpus.delimiter: none cannot be it; a file of one column has no document")
+            if value is not None and (
+                len(value) != 1 or not value.isascii() or value.isalnum() or not (value.isprintable() or value == "\t")
+            ):
+                raise PolicyError(f"corpus.{name}: expected {words} or one character of ASCII, got {value!r}")
+        if self.delimiter != "auto" and self.given("delimiter") == self.given("quote"):
+            raise PolicyError("corpus.delimiter and corpus.quote are the same character")
+        if self.encoding != "auto":
+            try:
+                "a,b\n".encode(self.encoding)
+            except (LookupError, UnicodeError):
+                raise PolicyError(
+                    f"corpus.encoding: expected auto or a text encoding, such as utf-8, cp1252, utf-16, "
+                    f"got {self.encoding!r}"
+                ) from None
+
+    def given(self, name: str) -> str | None:
+        """The character that was given; None where there shall be none, or where it is to be found out."""
+        value: str = getattr(self, name)
+        return None if value == "auto" else _BY_NAME.get(value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvForm:
+    """How one file is read."""
+
+    delimiter: str
+    quote: str | None
+    encoding: str
+    #: Names of the columns, from its header.
+    header: tuple[str, ...]
+    #: How it is read, where that was found out and is not as commas, double quotes and UTF-8.
+    said: str | None
+
+
+def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
+    """Find out how a file is read whose header names these columns.
+
+    Raises
+    ------
+    CorpusError
+        The file is empty, or its header names the columns under several delimiters.
+    OSError
+        The file cannot be read.
+    """
+    with open_bytes(file) as source:
+        head = source.read(NUM_BYTES_OF_HEAD + 1)
+    if not head:
+        raise CorpusError(f"{file}: cannot be read as csv (an empty file)")
+    encoding = _encoding(head) if dialect.encoding == "auto" else codecs.lookup(dialect.encoding).name
+    text = _head_text(head, encoding)
+    quotes = QUOTES if dialect.quote == "auto" else (dialect.given("quote"),)
+    given = dialect.given("delimiter")
+    delimiters = DELIMITERS if given is None else (given,)
+    wanted = set(columns)
+    for quote in quotes:
+        headers = {delimiter: _header(text, delimiter, quote) for delimiter in delimiters if delimiter != quote}
+        fits = [delimiter for delimiter, header in headers.items() if wanted <= set(header)]
+        if len(fits) > 1:
+            shown = " and ".join(_NAMES.get(delimiter, delimiter) for delimiter in fits)
+            raise CorpusError(f"{file}: the header names the columns under {shown} as delimiter; set corpus.delimiter")
+        if fits:
+            said = [f"with {_NAMES.get(fits[0], fits[0])} as delimiter"] if given is None and fits[0] != "," else []
+            said += [f"with {quote} as quote"] if dialect.quote == "auto" and quote != '"' else []
+            said += [f"as {encoding}"] if dialect.encoding == "auto" and encoding != "utf-8" else []
+            return CsvForm(fits[0], quote, encoding, tuple(headers[fits[0]]), ", ".join(said) or None)
+    # None names them all: the one that names most says best what is missing.
+    quote = quotes[0]
+    folded = {name.strip().casefold() for name in wanted}
+    headers = {delimiter: _header(text, delimiter, quote) for delimiter in delimiters if delimiter != quote}
+    best = max(
+        headers, key=lambda name: (len(folded & {c.strip().casefold() for c in headers[name]}), len(headers[name]))
+    )
+    return CsvForm(best, quote, encoding, tuple(headers[best]), None)
+
+
+def _encoding(head: bytes) -> str:
+    for mark, encoding in _BOMS:
+        if head.startswith(mark):
+            return encoding
+    whole = len(head) <= NUM_BYTES_OF_HEAD
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, whole)
+    except UnicodeDecodeError:
+        # Bytes that are no UTF-8 among many that are: a damaged file, and not one in another encoding.
+        num_marked = sum(1 for sign in head.decode("utf-8", "ignore") if sign >= "\x80")
+        num_strange = head.decode("utf-8", "replace").count("\ufffd")
+        try:
+            head.decode("cp1252")
+        except UnicodeDecodeError:
+            return "utf-8"  # which names the row
+        return "cp1252" if num_strange > 10 * num_marked else "utf-8"
+    return "utf-8"
+
+
+def _head_text(head: bytes, encoding: str) -> str:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    return decoder.decode(head).removeprefix("\ufeff")
+
+
+def _header(text: str, delimiter: str, quote: str | None) -> list[str]:
+    """Names in the first line that is not blank; none where it is not a row."""
+    lines = io.StringIO(text, newline="")
+    if quote:
+        reader = csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    try:
+        return next((row for row in reader if row), [])
+    except csv.Error:
+        return []
