@@ -72,7 +72,7 @@ class CsvDialect:
         if self.encoding != "auto":
             try:
                 "a,b\n".encode(self.encoding)
-            except (LookupError, UnicodeError):
+            except (LookupError, ValueError):
                 raise PolicyError(
                     f"corpus.encoding: expected auto or a text encoding, such as utf-8, cp1252, utf-16, "
                     f"got {self.encoding!r}"
@@ -153,7 +153,7 @@ def _encoding(head: bytes) -> str:
             head.decode("cp1252")
         except UnicodeDecodeError:
             return "utf-8"  # which names the row
-        return "cp1252" if num_strange > 10 * num_marked else "utf-8"
+        return "cp1252" if num_strange > 2 * num_marked else "utf-8"
     return "utf-8"
 
 

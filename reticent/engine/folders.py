@@ -6,6 +6,7 @@ that cannot be listed, a link to nothing where a document should be) is an error
 
 from __future__ import annotations
 
+import errno
 import functools
 import glob
 import itertools
@@ -95,7 +96,7 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
         if not stat.S_ISREG(mode):
             raise CorpusError(f"{source}: neither a file nor a folder; documents are read more than once, from files")
         yield source
-    elif source.is_symlink():
+    elif os.path.islink(source):
         raise CorpusError(f"{source}: a link to nothing; mend the link")
     else:
         yield from _of_glob(source, found, results)
@@ -169,6 +170,6 @@ def _mode(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if path.is_symlink() and not os.path.exists(path):  # in a circle
+        if os.path.islink(path) and error.errno == errno.ELOOP:
             return None
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None

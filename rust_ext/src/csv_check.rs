@@ -199,7 +199,7 @@ impl CsvCheck {
             if self.num_rows == 0 {
                 self.num_columns = self.values.len();
             } else if self.values.len() == self.num_columns && !self.id_columns.is_empty() {
-                let looks = self.looks(row, &self.values);
+                let looks = self.looks(row, &self.values, 0);
                 if self.has_lines && self.holds_rows(row, &looks) {
                     self.num_suspects += 1;
                     self.first_suspect.get_or_insert(self.num_rows);
@@ -212,16 +212,21 @@ impl CsvCheck {
         (self.begin, self.has_lines) = (0, false);
     }
 
-    /// What the ids look like in values at these places.
-    fn looks(&self, row: &[u8], values: &[(usize, usize)]) -> Vec<Looks> {
-        let of =
-            |&column: &usize| values.get(column).map_or_else(Looks::default, |&(from, to)| Looks::of(&row[from..to]));
+    /// What the ids look like in values at these places; of more values than columns, ids stand at the right by so many.
+    fn looks(&self, row: &[u8], values: &[(usize, usize)], skipped: usize) -> Vec<Looks> {
+        let of = |&column: &usize| {
+            values.get(column + skipped).map_or_else(Looks::default, |&(from, to)| Looks::of(&row[from..to]))
+        };
         self.id_columns.iter().map(of).collect()
     }
 
-    /// Whether a line of a value, after its first, has as many values as the header and ids like those of the row, or of
-    /// the row before. The last line goes on to the end of the row, as it would if the quote that closes it opened one.
+    /// Whether a line of a value, after its first, has the values of a row, and ids like those of the row it stands in or
+    /// of the row before. There may be more values, as the text of a row that lost a quote holds delimiters. The last line
+    /// goes on to the end of the row, as it would if the quote that closes it opened a value.
     fn holds_rows(&self, row: &[u8], looks: &[Looks]) -> bool {
+        let alike = |found: &[Looks], wanted: &[Looks]| {
+            found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| a.is_like(b))
+        };
         for &(from, to) in &self.values {
             let mut begins: Vec<usize> = memchr_iter(b'\n', &row[from..to]).map(|at| from + at + 1).collect();
             if begins.is_empty() {
@@ -229,19 +234,17 @@ impl CsvCheck {
             }
             for (number, &begin) in begins.iter().enumerate() {
                 let end = begins.get(number + 1).map_or(row.len(), |&next| next - 1);
-                let mut values = Vec::with_capacity(self.num_columns);
+                let mut values = Vec::new();
                 let mut at = begin;
-                for delimiter in memchr_iter(self.delimiter, &row[begin..end]).take(self.num_columns) {
+                for delimiter in memchr_iter(self.delimiter, &row[begin..end]) {
                     values.push((at, begin + delimiter));
                     at = begin + delimiter + 1;
                 }
                 values.push((at, end));
-                if values.len() == self.num_columns {
-                    let found = self.looks(row, &values);
-                    let alike = |wanted: &[Looks]| {
-                        wanted.len() == found.len() && found.iter().zip(wanted).all(|(a, b)| a.is_like(b))
-                    };
-                    if alike(looks) || alike(&self.looks_before) {
+                let Some(more) = values.len().checked_sub(self.num_columns) else { continue };
+                for skipped in [0, more] {
+                    let found = self.looks(row, &values, skipped);
+                    if alike(&found, looks) || alike(&found, &self.looks_before) {
                         return true;
                     }
                 }
@@ -284,7 +287,7 @@ struct Looks {
 
 impl Looks {
     fn of(value: &[u8]) -> Self {
-        let value = value.trim_ascii();
+        let value = value.strip_suffix(b"\r").unwrap_or(value);
         let value = value.strip_prefix(b"\"").unwrap_or(value);
         let value = value.strip_suffix(b"\"").unwrap_or(value);
         let mut looks = Self { len: value.len(), ..Self::default() };
@@ -373,7 +376,9 @@ mod tests {
             ("d0,p0,w\nd1,\"p1,x\nd2,p2\",y\n", 1),
             ("d1,p1,\"x\nsodium,140,high\"\n", 0),
             ("d1,p1,\"x\nd2,p2\"\n", 0),
-            ("d1,p1,\"x\nd2,p2,y,z\"\n", 0),
+            ("d1,p1,\"x\nd2,p2,y,z\"\n", 1),
+            ("d1,p1,\"x\nd2, p2,y,z\"\n", 0),
+            ("d1,p1,\"x\nd2 and p2,y,z\"\n", 0),
             ("d1,p1,\"x\n12,7,5\"\n", 0),
             ("d1,p1,\"d2,p2,y\"\n", 0),
         ] {
