@@ -6,7 +6,7 @@
 //!
 //! Bytes come in blocks, cut anywhere. Memory: the row that is not yet whole. Quoted text is passed over by `memchr`.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
 use crate::error::{Error, Result};
 
@@ -27,8 +27,6 @@ pub struct CsvCheck {
     max_row: usize,
     /// Columns whose values tell a row from a line of text: ids.
     id_columns: Vec<usize>,
-    /// Bytes at which a value that is not quoted may end.
-    ends: [bool; 256],
     state: State,
     /// The row that is being read, from its first byte.
     row: Vec<u8>,
@@ -48,16 +46,11 @@ pub struct CsvCheck {
 
 impl CsvCheck {
     pub fn new(delimiter: u8, quote: Option<u8>, max_row: usize, id_columns: Vec<usize>) -> Self {
-        let mut ends = [false; 256];
-        for byte in [b'\n', b'\r', delimiter].into_iter().chain(quote) {
-            ends[byte as usize] = true;
-        }
         Self {
             delimiter,
             quote,
             max_row,
             id_columns,
-            ends,
             state: State::Start,
             row: Vec::new(),
             values: Vec::new(),
@@ -144,10 +137,8 @@ impl CsvCheck {
                 State::Start if Some(byte) == self.quote => (self.state, at) = (State::Quoted, at + 1),
                 State::Start => self.state = State::Plain,
                 State::Plain => {
-                    let Some(more) = row[at..].iter().position(|&byte| self.ends[byte as usize]) else {
-                        return Ok(None);
-                    };
-                    at += more;
+                    let Some(end) = self.end_of_plain(&row[at..]) else { return Ok(None) };
+                    at += end;
                     if Some(row[at]) == self.quote {
                         return Err(self.error(
                             "a quote stands inside a value that does not begin with one; where quotes are part of the \
@@ -180,6 +171,12 @@ impl CsvCheck {
             }
         }
         Ok(None)
+    }
+
+    /// Where a value that is not quoted may end: at a delimiter, a newline, or a quote that must not be there.
+    fn end_of_plain(&self, bytes: &[u8]) -> Option<usize> {
+        let end = memchr3(self.delimiter, b'\n', self.quote.unwrap_or(b'\n'), bytes);
+        memchr(b'\r', &bytes[..end.unwrap_or(bytes.len())]).or(end)
     }
 
     /// End the value at a delimiter or a newline; whether the row ends with it.
@@ -234,14 +231,11 @@ impl CsvCheck {
             }
             for (number, &begin) in begins.iter().enumerate() {
                 let end = begins.get(number + 1).map_or(row.len(), |&next| next - 1);
-                let mut values = Vec::new();
-                let mut at = begin;
-                for delimiter in memchr_iter(self.delimiter, &row[begin..end]) {
-                    values.push((at, begin + delimiter));
-                    at = begin + delimiter + 1;
-                }
-                values.push((at, end));
-                let Some(more) = values.len().checked_sub(self.num_columns) else { continue };
+                let delimiters = || memchr_iter(self.delimiter, &row[begin..end]);
+                let Some(more) = (delimiters().count() + 1).checked_sub(self.num_columns) else { continue };
+                let ends = delimiters().map(|at| begin + at).chain([end]);
+                let begins = std::iter::once(begin).chain(delimiters().map(|at| begin + at + 1));
+                let values: Vec<(usize, usize)> = begins.zip(ends).collect();
                 for skipped in [0, more] {
                     let found = self.looks(row, &values, skipped);
                     if alike(&found, looks) || alike(&found, &self.looks_before) {
