@@ -162,3 +162,15 @@ def test_invented_people_have_the_usual_items() -> None:
     found: Any = invented_people(30)
     assert len(found) == 30
     assert {"name", "phone", "email", "address", "zip", "patient_id", "birth_date"} <= set(found.types)
+
+
+def test_a_name_that_leaves_the_folder_of_the_results_is_refused_before_anything_is_asked(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = command(
+        "probe", f"../../up={folder / 'gpt2'}", "--subjects", folder / "people.parquet", "--target", "zip",
+        "--soft-prompt", "--soft-subjects", 8, "--out", tmp_path / "out", "--quiet",
+    )  # fmt: skip
+    assert status == 2
+    assert "a name is of letters" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

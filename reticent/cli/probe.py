@@ -204,6 +204,7 @@ def _run(
 ) -> None:  # fmt: skip
     from reticent.artifact import fingerprint
     from reticent.audit.propile_run import probe_models, write_probe
+    from reticent.audit.publication import without_seeds
     from reticent.names import require_name
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
@@ -221,7 +222,7 @@ def _run(
         )  # fmt: skip
     page = write_probe(out, section, answers, learned, people, study=study, inputs=inputs) if out else None
     if as_json:
-        print(json.dumps(section))
+        print(json.dumps(without_seeds(section)))  # as in probe.json
         return
     from rich.console import Console
 
