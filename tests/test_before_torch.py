@@ -90,6 +90,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*ATTACK, "--label", "DOG"), 2, "DOG"),
     ((*ATTACK, "--strangers", "train.conll"), 2, "give --train FILE"),
     ((*ATTACK, "--run", "nowhere"), 2, "--run: the names come from its documents"),
+    ((*ATTACK[:5], "--run", "nowhere", "--encoding", "cp1252"), 2, "--encoding has no effect with --run"),
     (("tagger", "attack", "base", "--out", "out", "--run", "nowhere"), 1, "not a run folder"),
     (("tagger", "attack", "base", "--out", "out", "--train", "none.conll", "--names", "names.txt"), 1, "none.conll"),
     (("tagger", "attack", "base", "--out", "out", "--train", "train.conll", "--names", "none.txt"), 1, "none.txt"),

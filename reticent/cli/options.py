@@ -38,6 +38,7 @@ __all__ = [
     "memory_setting",
     "new_progress",
     "read_job",
+    "refuse_given",
     "without_others",
 ]
 
@@ -246,6 +247,16 @@ def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, A
     from reticent.engine.detect import DETECTORS
 
     return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
+
+
+def refuse_given(context: typer.Context, because: str, *options: str) -> None:
+    """Raise `PolicyError` for an option that was given and would be ignored."""
+    from reticent.errors import PolicyError
+
+    for option in options:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name != "DEFAULT":
+            raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
 def new_progress(quiet: bool) -> Progress:

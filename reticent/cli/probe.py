@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.cli.options import AsJson, Quiet, new_progress
+from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
     from reticent.audit.propile_prompts import ProbeModel, SoftPromptStudy
@@ -120,7 +120,7 @@ def probe(
     from reticent.errors import PolicyError
 
     if not soft_prompt:
-        _refuse(
+        refuse_given(
             context, "belongs to --soft-prompt", "soft_subjects", "soft_tokens", "soft_epochs", "soft_init", "sweep"
         )
     check_device(device)
@@ -130,10 +130,10 @@ def probe(
         device=device, bf16=bf16,
     )  # fmt: skip
     if myself:
-        _refuse(context, "has no effect with --self", "documents", "templates", "soft_prompt", "as_json")
+        refuse_given(context, "has no effect with --self", "documents", "templates", "soft_prompt", "as_json")
         _probe_myself(models, items, subjects, out, config)
         return
-    _refuse(context, "belongs to --self", "items")
+    refuse_given(context, "belongs to --self", "items")
     if (subjects is None) == (documents is None):
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     study = _study(soft_subjects, soft_tokens, soft_epochs, soft_init, sweep, seed) if soft_prompt else None
@@ -141,16 +141,6 @@ def probe(
     people, source = _people(subjects, documents)
     require_questions(people, config, own)
     _run(_entries(models), people, source, config, study, own, templates, out, quiet, as_json)
-
-
-def _refuse(context: typer.Context, because: str, *options: str) -> None:
-    """Raise `PolicyError` for an option that was given and would be ignored."""
-    from reticent.errors import PolicyError
-
-    for option in options:
-        source = context.get_parameter_source(option)
-        if source is not None and source.name != "DEFAULT":
-            raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.cli.options import AsJson, Quiet, new_progress
+from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
     from reticent.audit.tagger_prompts import Prompt
@@ -30,6 +30,7 @@ Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto i
 
 @tagger_app.command()
 def attack(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Folder of the tagger, or a name on the hub.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; private to you.")],
     train: Annotated[
@@ -88,6 +89,8 @@ def attack(
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
+    if run is not None:
+        refuse_given(context, "has no effect with --run: its names come from no file", "encoding")
     check_device(device)
     secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
     if (known := _labels_of(model)) is not None:

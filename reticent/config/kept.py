@@ -30,8 +30,8 @@ def kept_content(job: Job) -> bytes:
     """Return what ``job.json`` holds of a job whose paths are meant from the directory one stands in."""
 
     def absolute(path: str, certain: bool) -> str:
-        known = "://" in path or not (certain or _is_there(path))
-        return path if known else os.path.abspath(path)
+        is_name = not path or "://" in path or not (certain or _is_there(path))
+        return path if is_name else os.path.abspath(path)
 
     values = _changed(job.model_dump(mode="json"), absolute)
     return json.dumps({**values, "out": os.path.abspath(job.out)}, indent=1).encode()
@@ -42,7 +42,7 @@ def load_kept_job(file: Path) -> Job:
     job, folder = load_job(file), file.parent
 
     def found(path: str, certain: bool) -> str:
-        inside = os.path.relpath(path, job.out) if os.path.isabs(path) == os.path.isabs(job.out) else None
+        inside = os.path.relpath(path, job.out) if path and os.path.isabs(path) == os.path.isabs(job.out) else None
         if inside is None or "://" in path:
             return path
         moved = os.path.normpath(folder / inside)
