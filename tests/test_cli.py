@@ -214,7 +214,9 @@ def test_json_is_all_there_is_on_stdout_and_quiet_says_nothing(
     what = [run.parent / "job.toml", "--until", "index"] if verb == "run" else [run.parent / "d.parquet", "--out", run]
     assert command(verb, *what, "--json", "--quiet") == 0
     shown = capfd.readouterr()
-    assert json.loads(shown.out)["index-joint"] == {"words": 4, "occurrences": 160, "individuals": num_both(run)}
+    assert json.loads(shown.out)["index-joint"] == {
+        "words": 4, "occurrences": 160, "individuals": num_both(run), "unspaced": 0,
+    }  # fmt: skip
     assert shown.err == ""
     assert command(verb, *what) == 0
     shown = capfd.readouterr()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reticent.artifact import holds_results, read_manifest
-from reticent.audit.probe_self import read_items
+from reticent.audit.propile_subjects import read_items
 from reticent.audit.propile_templates import read_templates
 from reticent.config import load_job, parse_job
 from reticent.engine.vocabularies import bytelevel_tokenizer_json
