@@ -165,6 +165,15 @@ def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_p
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.parametrize(("skipped", "said"), [(0, None), (2, "Fewer than 5"), (7, "7")])
+def test_documents_that_were_skipped_are_said(render: Any, tmp_path: Path, skipped: int, said: str | None) -> None:
+    audit = tiny_audit()
+    reading = {"files": 1, "passed_over": {}, "csv": {}, "suspect_rows": 0, "skipped": skipped}
+    text = section(render({**audit, "small_cell": 5, "corpus": {**audit["corpus"], "reading": reading}}), "documents")
+    assert ("documents without a text were left out" in text) == (said is not None)
+    assert said is None or f"{said} documents without a text were left out." in text
+
+
 def test_both_files_are_for_their_owner_only(folder: Path, tmp_path: Path, render: Any) -> None:
     (tmp_path / "report.json").write_text("old")
     (tmp_path / "report.json").chmod(0o644)

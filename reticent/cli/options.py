@@ -80,8 +80,8 @@ class ColumnOptions:
         str,
         typer.Option(
             metavar="FORMAT",
-            help="parquet, arrow, csv (commas, UTF-8), jsonl, or a format with marks of people: i2b2-2006, i2b2-2014, "
-            "meddocan, brat, tab; auto goes by the suffix.",
+            help="parquet, arrow, csv, jsonl (these two also .gz, .zst, .bz2), or a format with marks of people: "
+            "i2b2-2006, i2b2-2014, meddocan, brat, tab; auto goes by the suffix.",
         ),
     ] = "auto"
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id"
