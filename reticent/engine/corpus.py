@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from reticent.engine.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
 from reticent.engine.compressed import document_suffix
 from reticent.engine.csv_dialect import CsvDialect
@@ -96,10 +96,10 @@ class Corpus:
         streams: Iterator[Iterator[pa.RecordBatch]] = (self._read(file, columns, batch_rows) for file in self.files)
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
-            scanned = map(_as_scanned, streams, self._num_rows)
-            streams = map(_kept_rows, scanned, kept)
+            scanned = map(as_scanned, streams, self._num_rows)
+            streams = map(kept_rows, scanned, kept)
         batches = itertools.chain.from_iterable(streams)
-        yield from _merged(batches, batch_rows) if self.format in MARKED_FORMATS else batches
+        yield from merged(batches, batch_rows) if self.format in MARKED_FORMATS else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
         """Return this corpus less the documents of these numbers, in any order; the rest is numbered anew from 0.
@@ -204,18 +204,18 @@ class Corpus:
         for file, num_rows in zip(self.files, self._num_rows, strict=True):
             groups_of_file = row_groups(file) if self.format == "parquet" else [num_rows]
             if sum(groups_of_file) != num_rows:
-                raise _changed()
-            stretches = _stretches(groups_of_file, BATCH_ROWS) if self.format == "parquet" else [(None, 0, num_rows)]
-            for groups, row, length in stretches:
+                raise changed()
+            parts = stretches(groups_of_file, BATCH_ROWS) if self.format == "parquet" else [(None, 0, num_rows)]
+            for groups, row, length in parts:
                 kept = None if self._kept is None else self._kept[document + row : document + row + length]
                 num_kept = length if kept is None else int(np.count_nonzero(kept))
                 if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                    batches = _as_scanned(self._read(file, columns, BATCH_ROWS, groups, row), length)
-                    streams.append((first, batches if kept is None else _kept_rows(batches, kept)))
+                    batches = as_scanned(self._read(file, columns, BATCH_ROWS, groups, row), length)
+                    streams.append((first, batches if kept is None else kept_rows(batches, kept)))
                 first += num_kept
             document += num_rows
 
-        with _reading_pool(frugal) as pool:
+        with reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
                 work(first, batch)
@@ -242,7 +242,7 @@ class Corpus:
             skips = self.on_null == "skip"
             columns, batch_rows = (("doc_id", *FOLDED, "text"), 1024) if skips else (("doc_id", *FOLDED), 1 << 16)
             as_spelt = replace(self, ids="exact")
-            with _memory_from(pa.system_memory_pool()):  # which gives back what reading took
+            with memory_from(pa.system_memory_pool()):  # which gives back what reading took
                 for file in self.files:
                     num_rows.append(0)
                     for batch in as_spelt._read(file, columns, batch_rows, mended=mended):
@@ -461,84 +461,3 @@ def _other_format(sources: Sequence[str | Path]) -> str:
         if names:
             return f"; if its files are of {', '.join(names)}, name the format (--format, corpus.format)"
     return ""
-
-
-def _merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches, joined up to so many rows: a detector is not called for every file of one document."""
-    held: list[pa.RecordBatch] = []
-    num_held = 0
-    for batch in batches:
-        if held and num_held + batch.num_rows > batch_rows:
-            yield pa.concat_batches(held)
-            held, num_held = [], 0
-        held.append(batch)
-        num_held += batch.num_rows
-    if held:
-        yield pa.concat_batches(held)
-
-
-@contextmanager
-def _memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from this pool, unless the environment chose one."""
-    before = pa.default_memory_pool()
-    pool = before if "ARROW_DEFAULT_MEMORY_POOL" in os.environ else pool
-    before.release_unused()
-    pa.set_memory_pool(pool)
-    try:
-        yield pool
-    finally:
-        pa.set_memory_pool(before)
-        pool.release_unused()
-
-
-@contextmanager
-def _reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
-    """Let Arrow take memory from jemalloc, where it has it: that hands a reader the buffers of its last batch again,
-    while mimalloc gives them to the system, which clears every page anew (a fifth of the time). The core's own reader
-    has its memory from the C library, which keeps it too.
-    """
-    pool = pa.default_memory_pool()
-    with suppress(NotImplementedError):
-        pool = pa.jemalloc_memory_pool()
-        pa.jemalloc_set_decay_ms(0 if frugal else 100)  # pyarrow's `release_unused` does nothing for it
-    with _memory_from(pool) as chosen:
-        yield chosen
-
-
-def _as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches, which hold so many rows: no document is taken for another one's."""
-    for batch in batches:
-        num_rows -= batch.num_rows
-        if num_rows < 0:
-            break
-        yield batch
-    if num_rows:
-        raise _changed()
-
-
-def _kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The rows to keep of batches that hold as many rows as ``kept`` says yes or no of."""
-    row = 0
-    for batch in batches:
-        chosen = kept[row : row + batch.num_rows]
-        row += batch.num_rows
-        if chosen.any():
-            yield batch if chosen.all() else batch.filter(pa.array(chosen))
-
-
-def _changed() -> CorpusError:
-    return CorpusError("the documents have changed since they were scanned; start again")
-
-
-def _stretches(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Neighbouring row groups that hold at least so many rows together, the row the first begins at, and their rows."""
-    groups: list[int] = []
-    first = held = 0
-    for group, rows in enumerate(num_rows):
-        groups.append(group)
-        held += rows
-        if held >= at_least:
-            yield groups, first, held
-            groups, first, held = [], first + held, 0
-    if groups:
-        yield groups, first, held
