@@ -478,9 +478,9 @@ def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
 HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
-    "index": (2, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
+    "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
     "tokens": (
-        1,
+        2,
         [
             "shard-00000.arrow: doc_id, individual, input_ids, word_ids, flags, ngram_starts",
             "text_sizes.parquet: num_bytes, zlib_bytes",

@@ -34,6 +34,9 @@ pub fn is_counted_symbol(c: char) -> bool {
     }
     match c.general_category() {
         GeneralCategory::PrivateUse | GeneralCategory::Unassigned => true,
+        // Letters and numbers are words before anybody asks, but for those that are newer than the standard library.
+        _ if c.is_alphanumeric() => false,
+        _ if matches!(c.general_category_group(), GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number) => true,
         GeneralCategory::OtherSymbol | GeneralCategory::ModifierSymbol => {
             matches!(c, '\u{2800}'..='\u{28ff}') || (c.is_emoji_char() && !is_arrow(c))
         }
@@ -85,6 +88,23 @@ mod tests {
         for c in "a1 #*©®€→↔+−×÷±§°µ·\u{1d11e}\u{200b}\u{200d}\u{fe0f}\u{feff}ก田■✓‼〰\u{2b05}\u{fffd}".chars()
         {
             assert!(!is_counted_symbol(c), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn tables_are_of_one_unicode() {
+        let segmentation = unicode_segmentation::UNICODE_VERSION;
+        let properties = unicode_properties::UNICODE_VERSION;
+        assert_eq!((segmentation.0, segmentation.1, segmentation.2), properties);
+    }
+
+    #[test]
+    fn every_character_that_may_be_a_letter_is_in_a_word_or_counted() {
+        for c in (0x378..=0x10_ffff).filter_map(char::from_u32) {
+            let category = c.general_category_group();
+            if matches!(category, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number) {
+                assert!(c.is_alphanumeric() || is_counted_symbol(c) || is_default_ignorable(c), "{c:?}");
+            }
         }
     }
 

@@ -8,6 +8,7 @@ pub mod blacklist;
 pub mod buffer;
 pub mod build;
 pub mod characters;
+pub mod charsmap;
 pub mod classes;
 pub mod codes;
 pub mod common;

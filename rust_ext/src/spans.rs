@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+use unicode_segmentation::GraphemeCursor;
 
 use crate::characters::is_default_ignorable;
 use crate::error::{Error, Result};
@@ -141,7 +142,8 @@ pub fn cover_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Vec
     Ok(parts.concat())
 }
 
-/// Where spans hold something else than words and white space: the bytes of each such run, in order and apart.
+/// Where spans hold something else than words and white space: the bytes of each such run, in order and apart. A span that
+/// cuts a character from its marks holds both: a tokenizer may have them as one.
 pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Words> {
     words.check(texts.len())?;
     spans.check(texts.len())?;
@@ -149,6 +151,8 @@ pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<W
         .map(|row| {
             let (text, mut found) = (texts.get(row), Vec::new());
             let mut spans = spans.in_bytes(row, text)?;
+            spans.retain(|span| !span.is_empty());
+            spans.iter_mut().for_each(|span| *span = whole_clusters(text, span.clone()));
             spans.sort_unstable_by_key(|span| span.start);
             let mut done = 0;
             for span in spans {
@@ -162,6 +166,24 @@ pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<W
         })
         .collect::<Result<_>>()?;
     Ok(Words::from_parts(&parts))
+}
+
+/// A range with all of the grapheme clusters that it begins and ends in.
+fn whole_clusters(text: &str, range: Range<usize>) -> Range<usize> {
+    let edge = |at: usize| GraphemeCursor::new(at, text.len(), true);
+    let is_inside = |at: usize| {
+        let is_ascii = |at: usize| text.as_bytes().get(at).is_none_or(u8::is_ascii);
+        !is_ascii(at) && edge(at).is_boundary(text, 0) == Ok(false)
+    };
+    let start = match is_inside(range.start) {
+        true => edge(range.start).prev_boundary(text, 0).ok().flatten().unwrap_or(range.start),
+        false => range.start,
+    };
+    let end = match is_inside(range.end) {
+        true => edge(range.end).next_boundary(text, 0).ok().flatten().unwrap_or(range.end),
+        false => range.end,
+    };
+    start..end
 }
 
 /// The runs of `range` that are neither in a word nor white space; one that goes on where the last ended joins it.

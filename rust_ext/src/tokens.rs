@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
 use crate::buffer::{Zero, prefetch};
+use crate::charsmap::Charsmap;
 use crate::error::{Error, Result};
 use crate::intern::Interner;
 use crate::key::Key;
@@ -32,6 +33,7 @@ pub struct TokenEncoder {
     special: Vec<u32>,
     unknown: Option<u32>,
     cut: Option<Cut>,
+    charsmap: Option<Charsmap>,
     subwords: Option<Subwords>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
     lowercase: bool,
@@ -178,8 +180,9 @@ impl TokenEncoder {
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
         let cut = Cut::of(&parsed);
+        let charsmap = Charsmap::of(&parsed);
         let subwords = cut.and_then(|_| Subwords::of(&parsed["model"]));
-        Ok(Self { tokenizer, special, unknown, cut, subwords, lowercase, memories, spares: Mutex::default() })
+        Ok(Self { tokenizer, special, unknown, cut, charsmap, subwords, lowercase, memories, spares: Mutex::default() })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -520,9 +523,12 @@ impl TokenEncoder {
 
     /// The library's own answer.
     fn tokenise(&self, text: &str, mut push: impl FnMut(Piece)) -> Result<()> {
+        let deleted = self.charsmap.as_ref().map_or(0, |map| map.deleted_prefix(text));
+        let text = &text[deleted..];
         let encoding = self.tokenizer.encode(text, false).map_err(|_| failed())?;
         for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
-            push(Piece { id: self.allowed(id)?, start: start as u32, end: end as u32 });
+            let start = self.charsmap.as_ref().map_or(start, |map| map.begin(text, start));
+            push(Piece { id: self.allowed(id)?, start: (deleted + start) as u32, end: (deleted + end) as u32 });
         }
         Ok(())
     }
