@@ -14,6 +14,7 @@ from benchmarks.detection import detection_tables
 from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table
 from benchmarks.engine_goals import shape_rows
+from benchmarks.escapes import escape_tables
 from benchmarks.model_tables import MODEL_TABLES
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 
@@ -38,6 +39,7 @@ def tables() -> str:
         (_dedup, _read("dedup")),
         (_scrub, _read("scrub")),
         (_guard, _read("guard")),
+        (escape_tables, _read("escapes")),
         *((table, _read(name)) for name, table in MODEL_TABLES.items()),
         *((partial(_classes, name), _read(f"classification_{name}")) for name in LABELLED),
     ]
