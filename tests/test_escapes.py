@@ -1,8 +1,8 @@
 """No character that is protected is a target, for every kind of tokenizer: properties over all of Unicode.
 
-The lab (`benchmarks.escapes`) tries named spellings in files; here any text goes through the same kernels. Which characters
-are targets is told by `benchmarks.escape_oracle`: the library's offsets in characters, and, where a tokenizer loses
-nothing, what its tokens spell. Words are those of `benchmarks.word_rules`, the rule in plain Python.
+The lab (`benchmarks.escapes`) tries named spellings in files; here any text goes through the same kernels. Which
+characters are targets is told by `benchmarks.escape_oracle`: offsets of the library in characters and, if a tokenizer
+loses nothing, what its tokens spell. Words are those of `benchmarks.word_rules`, the rule in plain Python.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def marked(kind: Kind, text: str, start: int, end: int) -> TokenStore:
 
 
 def escaped(kind: Kind, text: str, store: TokenStore, protected: set[int], *, spelled: bool = True) -> list[int]:
-    """Protected characters, white space aside, that are a target, of the causal recipe or of what the masked one drew."""
+    """Protected characters, white space aside, that the causal recipe predicts or the masked one drew."""
     met = characters_met(kind.name, kind.python, text, spelled=spelled)
     free = (store.flags & PROTECTED) == 0
     asked = characters_of(met, free) | characters_of(met, escapes.drawn_tokens(store, share=1.0, seeds=(0,), epochs=1))
