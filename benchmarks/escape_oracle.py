@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from unicodedata import normalize
 
 import numpy as np
 import regex
 from tokenizers import Encoding, Tokenizer
 
-from benchmarks.word_rules import is_space, seen, words_of
+from benchmarks.word_rules import is_space, words_of
 
 __all__ = ["PROTECTED", "Stream", "characters_met", "characters_of", "open_tokenizer", "rare_characters"]
 
@@ -70,13 +71,16 @@ class Stream:
 
 
 def _normalised(tokenizer: Tokenizer, text: str) -> Iterator[tuple[str, set[int]]]:
-    """Each grapheme cluster as the tokenizer normalises it, with its characters; one by one where none changes."""
+    """What the tokenizer's normaliser makes of each grapheme cluster, with the cluster's characters (each with its own
+    where none changes).
+    """
     for cluster in _CLUSTER.finditer(text):
         made = tokenizer.normalizer.normalize_str(cluster.group())
         if made == cluster.group():
             yield from ((c, {cluster.start() + at}) for at, c in enumerate(made))
         else:
-            yield made, set(range(*cluster.span()))
+            # White space that comes out of it tells nothing of what was in it.
+            yield from ((c, set() if is_space(c) else set(range(*cluster.span()))) for c in made)
 
 
 @cache
@@ -106,7 +110,7 @@ def characters_met(kind: str, tokenizer: Tokenizer, text: str, *, spelled: bool 
 
 def rare_characters(texts: list[str], individuals: list[str], *, k: int, n: int) -> list[set[int]]:
     """Return the characters of each text in a word that counting protects: one of up to n words in a row that fewer
-    than k individuals use, and that hold no shorter such run. Words by the oracle of `word_rules`, as they are seen.
+    than k individuals use, and that hold no shorter such run. Words by the oracle of `word_rules`.
     """
     bounds = [words_of(text, "new") for text in texts]
     surfaces = [[_surface(text[a:b]) for a, b in own] for text, own in zip(texts, bounds, strict=True)]
@@ -134,10 +138,8 @@ def _grams(words: Sequence[str], n: int) -> Iterator[tuple[tuple[str, ...], int]
 
 
 def _surface(word: str) -> str:
-    """As the lab compares words: exact, so that what counting joins is never taken for rare."""
-    from unicodedata import normalize
-
-    return normalize("NFC", seen(word))
+    """As counting compares words by default."""
+    return normalize("NFC", word)
 
 
 def characters_of(met: list[set[int]], chosen: np.ndarray) -> set[int]:

@@ -34,7 +34,7 @@ _COUNTED = regex.compile(
 _UNSPACED = regex.compile(
     r"(?V1)[[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}"
     r"\p{Script=Myanmar}\p{Script=Tai_Le}\p{Script=New_Tai_Lue}\p{Script=Tai_Tham}\p{Script=Tai_Viet}\p{Script=Ahom}"
-    r"\u30fc\uff70]&&[\p{L}\u3007]]"
+    r"\u30fc\uff70\uff9e\uff9f]&&[\p{L}\u3007]]"
 )
 _SKIPPED = ("Extend", "Format", "ZWJ")
 _LINE = ("CR", "LF", "Newline")
