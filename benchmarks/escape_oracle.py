@@ -98,13 +98,19 @@ def open_tokenizer(json: str) -> Tokenizer:
     return tokenizer
 
 
-def characters_met(kind: str, tokenizer: Tokenizer, text: str, *, spelled: bool = True) -> list[set[int]]:
+def characters_met(kind: str, tokenizer: Tokenizer, text: str) -> list[set[int]]:
     """Return the characters, white space aside, that each token of a text meets by either oracle."""
     encoding: Encoding = tokenizer.encode(text, add_special_tokens=False)
     met = [set(range(start, max(end, start + 1))) for start, end in encoding.offsets]
-    if spelled and Stream.is_known(kind, tokenizer, text):
+    if Stream.is_known(kind, tokenizer, text):
         stream = Stream(kind, tokenizer, text)
-        met = [own | stream.take(token) for own, token in zip(met, encoding.tokens, strict=True)]
+        spelled = [stream.take(token) for token in encoding.tokens]
+        # The library's offsets are wrong where a map of SentencePiece deletes something.
+        met = (
+            spelled
+            if kind == "Unigram, SentencePiece"
+            else [own | more for own, more in zip(met, spelled, strict=True)]
+        )
     return [{at for at in own if at < len(text) and not is_space(text[at])} for own in met]
 
 

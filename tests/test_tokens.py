@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -258,7 +259,9 @@ def test_alignment_matches_oracle_for_real_vocabularies(real: Trained, text: str
 
 
 def gaps_by_hand(text: str, spans: list[tuple[int, int]]) -> set[int]:
-    """The characters of spans that are neither in a word nor white space."""
+    """The characters of spans, and of the grapheme clusters they cut, that are neither in a word nor white space."""
+    clusters = [cluster.span() for cluster in regex.finditer(r"\X", text)]
+    spans = [(min(c for c, d in clusters if d > a), max(d for c, d in clusters if c < b)) for a, b in spans if a < b]
     array = pa.array([text], pa.large_string())
     froms, tos = _rust.segment(array).char_spans(array)
     in_words = {i for a, b in zip(froms.tolist(), tos.tolist(), strict=True) for i in range(a, b)}

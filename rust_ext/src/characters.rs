@@ -1,4 +1,7 @@
-//! Classes of characters that words rest on beside those of UAX #29; Unicode 17, by `unicode-properties`.
+//! Classes of characters that words rest on beside those of UAX #29, by the tables of `unicode-properties`.
+//!
+//! The crates and the standard library follow Unicode at their own pace: a letter that only the newest table knows is counted
+//! like an unassigned character until the others know it too.
 
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeEmoji, UnicodeGeneralCategory};
 
@@ -89,13 +92,6 @@ mod tests {
         {
             assert!(!is_counted_symbol(c), "{c:?}");
         }
-    }
-
-    #[test]
-    fn tables_are_of_one_unicode() {
-        let segmentation = unicode_segmentation::UNICODE_VERSION;
-        let properties = unicode_properties::UNICODE_VERSION;
-        assert_eq!((segmentation.0, segmentation.1, segmentation.2), properties);
     }
 
     #[test]
