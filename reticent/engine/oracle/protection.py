@@ -1,0 +1,307 @@
+"""What a policy protects, by brute force: surfaces, supports, scopes and policies of PROTOCOLS sections 1 and 2.
+
+Everything is said of flat arrays over the words of many documents. An n-gram's support is the number of distinct units
+that use it, counted by sorting all of them: nothing is pruned, hashed or looked up. Cost: about 0.3 us a word for each
+n, and 60 bytes a word while it lasts.
+
+Surfaces are made by pyarrow's Unicode tables and Python's own: a letter that is newer than these is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import regex
+
+from reticent.engine.oracle.words import IGNORABLE, word_bounds
+
+__all__ = ["DocumentWords", "WordTable", "count_supports", "direct_words", "looked_up_supports", "protected_words"]
+
+#: Letters of two scripts that print like a Latin one, in lower case.
+LOOK_ALIKE = str.maketrans("аαвсеεһіιјкκмоοрρѕтτуυхχν", "aabceehiijkkmooppsttyyxxv")
+_MARKS = regex.compile(r"\p{M}")
+_NUMBER = regex.compile(r"\p{N}{0,3}")
+
+
+class WordTable(dict[str, int]):
+    """Number of each spelling of a word, given when first met."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+    def surfaces(self, surface: str) -> tuple[list[str], list[str]]:
+        """The surface of each spelling, and that of what is seen of it: without default-ignorable characters."""
+        spellings = list(self)
+        return _surfaces(spellings, surface), _surfaces([IGNORABLE.sub("", word) for word in spellings], surface)
+
+
+def _surfaces(words: list[str], surface: str) -> list[str]:
+    if surface == "exact":
+        return _normalised(words, "NFC")
+    if surface == "casefold":
+        return [_casefold(word) for word in _normalised(words, "NFC")]
+    assert surface == "fold"
+    folded = [_casefold(IGNORABLE.sub("", word)) for word in _normalised(words, "NFKC")]
+    return [_MARKS.sub("", word).translate(LOOK_ALIKE) for word in _normalised(folded, "NFD")]
+
+
+def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[str]:
+    return pc.utf8_normalize(pa.array(words, pa.large_string()), form).to_pylist()
+
+
+def _casefold(word: str) -> str:
+    """Each character by itself: the sigma that ends a word is not told apart."""
+    return "".join(c.lower() for c in word.upper())
+
+
+def _numbers(words: list[str]) -> np.ndarray:
+    table: WordTable = WordTable()
+    return np.fromiter(map(table.__getitem__, words), dtype=np.int64, count=len(words))
+
+
+@dataclass(slots=True)
+class DocumentWords:
+    """The words of documents, which stand joined by newlines.
+
+    Attributes
+    ----------
+    spellings : int32 array, one a word, into a `WordTable`
+    starts, ends : int64 arrays, characters of the joined texts
+    doc_offsets : int64 array, words of document d are ``doc_offsets[d]:doc_offsets[d + 1]``
+    bases : int64 array, one a document and one more: where each begins in the joined texts
+    """
+
+    spellings: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    doc_offsets: np.ndarray
+    bases: np.ndarray
+
+    @classmethod
+    def of(cls, texts: list[str], table: WordTable) -> DocumentWords:
+        """Cut these documents into words."""
+        joined = "\n".join(texts)
+        starts, ends = word_bounds(joined)
+        words = [joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        spellings = np.fromiter(map(table.__getitem__, words), dtype=np.int32, count=len(words))
+        bases = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)
+        return cls(spellings, starts, ends, np.searchsorted(starts, bases), bases)
+
+    @classmethod
+    def concatenated(cls, parts: list[DocumentWords]) -> DocumentWords:
+        """The same documents one after the other; ``parts`` is emptied."""
+        columns: dict[str, list[np.ndarray]] = {name: [] for name in cls.__slots__}
+        num_words = num_characters = 0
+        for part in parts:
+            columns["spellings"].append(part.spellings)
+            columns["starts"].append(part.starts + num_characters)
+            columns["ends"].append(part.ends + num_characters)
+            columns["doc_offsets"].append(part.doc_offsets[:-1] + num_words)
+            columns["bases"].append(part.bases[:-1] + num_characters)
+            num_words, num_characters = num_words + len(part.starts), num_characters + int(part.bases[-1])
+        parts.clear()
+        columns["doc_offsets"].append(np.array([num_words]))
+        columns["bases"].append(np.array([num_characters]))
+        return cls(**{name: np.concatenate(columns.pop(name)) for name in cls.__slots__})
+
+    def select(self, documents: np.ndarray) -> DocumentWords:
+        """The words of documents that are chosen (bool), which then stand joined by themselves."""
+        words = np.repeat(documents, np.diff(self.doc_offsets))
+        num_words, lengths = np.diff(self.doc_offsets)[documents], np.diff(self.bases)[documents]
+        bases = np.concatenate([[0], np.cumsum(lengths)])
+        moved = np.repeat(bases[:-1] - self.bases[:-1][documents], num_words)
+        offsets = np.concatenate([[0], np.cumsum(num_words)])
+        return DocumentWords(
+            self.spellings[words], self.starts[words] + moved, self.ends[words] + moved, offsets, bases
+        )
+
+    def slice(self, first: int, last: int) -> DocumentWords:
+        """The words of a run of documents, joined by themselves."""
+        words = slice(self.doc_offsets[first], self.doc_offsets[last])
+        base = self.bases[first]
+        return DocumentWords(
+            self.spellings[words],
+            self.starts[words] - base,
+            self.ends[words] - base,
+            self.doc_offsets[first : last + 1] - self.doc_offsets[first],
+            self.bases[first : last + 1] - base,
+        )
+
+    @property
+    def documents(self) -> np.ndarray:
+        """Document of each word."""
+        return np.repeat(np.arange(len(self.doc_offsets) - 1), np.diff(self.doc_offsets))
+
+    def met_by(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Say of each word whether one of these stretches meets it in a character (joined characters)."""
+        real = starts < ends
+        edges = np.zeros(len(self.starts) + 1, dtype=np.int64)
+        np.add.at(edges, np.searchsorted(self.ends, starts[real], side="right"), 1)
+        np.add.at(edges, np.searchsorted(self.starts, ends[real], side="left"), -1)
+        return np.cumsum(edges[:-1]) > 0
+
+
+def direct_words(
+    words: DocumentWords,
+    units: np.ndarray,
+    seen: list[str],
+    starts: np.ndarray,
+    ends: np.ndarray,
+    scopes: np.ndarray,
+) -> np.ndarray:
+    """Say of each word whether it is direct: a span meets it, or its surface stands in one whose scope reaches it.
+
+    Parameters
+    ----------
+    units : unit of each document
+    seen : surface of what is seen of each spelling
+    starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
+    """
+    of_surface = _numbers(seen)
+    spread = np.array([_NUMBER.fullmatch(surface) is None for surface in seen], dtype=bool)
+    surface, unit = of_surface[words.spellings], units[words.documents].astype(np.int64)
+    direct = words.met_by(starts, ends)
+    num_surfaces = len(seen) + 1
+    for scope in ("corpus", "individual"):
+        shown = words.met_by(starts[scopes == scope], ends[scopes == scope])
+        shown &= spread[words.spellings]
+        if scope == "corpus":
+            listed = np.zeros(num_surfaces, dtype=bool)
+            listed[surface[shown]] = True
+            direct |= listed[surface]
+        else:
+            direct |= np.isin(unit * num_surfaces + surface, np.unique((unit * num_surfaces + surface)[shown]))
+    return direct
+
+
+def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
+    """Yield for 1, 2 … n the support of the n-gram that begins at each word; 0 where its document ends first."""
+    word = _numbers(surfaces)[words.spellings]
+    unit = units[words.documents].astype(np.int64)
+    left = _words_left(words)
+    num_units, num_words = int(units.max(initial=0)) + 1, len(surfaces) + 1
+    gram = word
+    for length in range(1, n + 1):
+        if length > 1:
+            gram = _ranked(gram[: len(gram) - 1] * num_words + word[length - 1 :])
+        pairs = np.sort((gram * num_units + unit[: len(gram)])[left[: len(gram)] >= length])
+        first = np.ones(len(pairs), dtype=bool)
+        first[1:] = pairs[1:] != pairs[:-1]
+        support = np.bincount(pairs[first] // num_units, minlength=int(gram.max(initial=-1)) + 1)
+        found = np.zeros(len(word), dtype=np.int64)
+        found[: len(gram)] = np.where(left[: len(gram)] >= length, support[gram], 0)
+        yield found
+
+
+def looked_up_supports(
+    words: DocumentWords,
+    surfaces: list[str],
+    n: int,
+    listed: pa.RecordBatch,
+    levels: Iterable[pa.RecordBatch],
+    kept: int,
+) -> Iterator[np.ndarray]:
+    """Yield what `count_supports` does, from an index's tables: for a few documents of many.
+
+    Parameters
+    ----------
+    listed : columns word, support
+    levels : for 2, 3 … columns left, right, support, the numbers of n-grams of the level before whose support is
+        ``kept`` or more, and of words of all
+    """
+    number = _numbers(surfaces)
+    places = pc.index_in(listed.column("word"), value_set=pa.array(surfaces, listed.column("word").type))
+    rows = np.flatnonzero(places.is_valid())
+    row_of = np.full(len(surfaces) + 1, -1, dtype=np.int64)
+    first = np.unique(number, return_index=True)[1]  # of spellings with one surface, the first
+    row_of[first[number[places.take(pa.array(rows)).to_numpy()]]] = rows
+    gram = row_of[first[number]][words.spellings] if len(surfaces) else np.empty(0, dtype=np.int64)
+    support = np.append(listed.column("support").to_numpy(), 0)
+    yield support[gram]
+    left = _words_left(words)
+    for length, level in zip(range(2, n + 1), levels, strict=False):
+        keys = level.column("left").to_numpy().astype(np.int64) << 32 | level.column("right").to_numpy()
+        support = np.append(level.column("support").to_numpy(), 0)
+        asked = np.full(len(gram), -1, dtype=np.int64)
+        both = (left[:-1] >= length) & (gram[:-1] >= 0) & (gram[1:] >= 0)
+        asked[:-1][both] = gram[:-1][both] << 32 | gram[1:][both]
+        place = np.searchsorted(keys, asked)
+        place[(asked < 0) | (np.append(keys, -2)[place] != asked)] = len(keys)
+        yield support[place]
+        ranks = np.append(np.where(support[:-1] >= kept, np.cumsum(support[:-1] >= kept) - 1, -1), -1)
+        gram = ranks[place]
+
+
+def _words_left(words: DocumentWords) -> np.ndarray:
+    """Words from each one to the end of its document, itself among them."""
+    return np.repeat(words.doc_offsets[1:], np.diff(words.doc_offsets)) - np.arange(len(words.starts))
+
+
+def _ranked(keys: np.ndarray) -> np.ndarray:
+    """The rank of each key among the distinct ones."""
+    order = np.argsort(keys)
+    sorted_keys = keys[order]
+    steps = np.zeros(len(keys), dtype=np.int64)
+    steps[1:] = sorted_keys[1:] != sorted_keys[:-1]
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[order] = np.cumsum(steps)
+    return ranks
+
+
+def protected_words(
+    words: DocumentWords,
+    supports: Iterable[np.ndarray],
+    *,
+    k: int,
+    n: int,
+    policy: str,
+    max_document_frequency: float | None = None,
+    num_units: int = 0,
+) -> np.ndarray:
+    """Say of each word whether the policy protects it, by the supports of the n-grams that begin at it."""
+    left = _words_left(words)
+    flags = np.zeros(len(left), dtype=bool)
+    rare = shorter = np.zeros(0, dtype=bool)
+    intervals: list[np.ndarray] = []
+    for length, support in zip(range(1, n + 1), supports, strict=False):
+        identifies = (support < k) & (left >= length)
+        if length == 1:
+            rare = support >= 0
+            if max_document_frequency is not None and num_units:
+                rare = support / num_units < max_document_frequency
+            minimal = identifies
+        else:
+            for i in range(length):
+                identifies[: len(rare) - i] &= rare[i:]
+            minimal = identifies & ~shorter
+            minimal[:-1] &= ~shorter[1:]
+        chosen = np.flatnonzero(identifies if policy == "paper" else minimal)
+        if policy == "last":
+            flags[chosen + length - 1] = True
+        elif policy == "cover":
+            intervals.append(np.stack([chosen + length - 1, chosen]))
+        else:
+            for i in range(length):
+                flags[chosen + i] = True
+        shorter = identifies
+    if policy == "cover":
+        flags[_stabs(np.concatenate(intervals, axis=1))] = True
+    return flags
+
+
+def _stabs(intervals: np.ndarray) -> list[int]:
+    """By their right ends: the right end of the first interval that is not hit yet, until all are."""
+    stabs: list[int] = []
+    free = -1
+    order = np.argsort(intervals[0], kind="stable")
+    for last, first in zip(*(ends.tolist() for ends in intervals[:, order]), strict=True):
+        if first > free:
+            stabs.append(last)
+            free = last
+    return stabs

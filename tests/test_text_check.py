@@ -1,0 +1,272 @@
+"""Tokens are held to their text without the core: what was written holds, and whatever was changed is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_tokens import KINDS, Case, plain_tokenizer
+
+from reticent import _rust
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.oracle.protection import WordTable
+from reticent.engine.protect import POLICIES, Policy
+from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
+from reticent.engine.store import TokenStore
+from reticent.engine.verify import CheckedText, TextCheck, TextSample, verify_tokens
+from reticent.errors import ArtifactError
+
+TOKENIZERS = {name: make() for name, (make, _) in KINDS.items()}
+SPLITS = (MEMBERS,)
+
+
+def case_of(folder: Path, documents: list[tuple[str, str]], households: dict[str, str] | None = None) -> Case:
+    case = Case(folder, documents, households)
+    case.write()
+    return case
+
+
+def write(case: Case, name: str, tokenizer: str, policy: Policy, surface: str = "exact", **options: Any) -> TokenStore:
+    index = build_index(case.corpus, case.individuals, config=IndexConfig(max_n=policy.n, surface=surface))
+    options = {"spans": case.spans, "splits": SPLITS, **options}
+    return case.tokens(name, tokenizer, index=index, policy=policy, **options)[0]
+
+
+def checked(case: Case, store: TokenStore, policy: Policy, surface: str = "exact") -> TextCheck:
+    text = CheckedText(case.corpus, case.individuals, splits=SPLITS)
+    return verify_tokens(store, text, policy=policy, splits=SPLITS, spans=case.spans, surface=surface)
+
+
+def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact", seed: int = 0) -> TextCheck:
+    """The spot check of as many documents as it takes."""
+    sample = TextSample(case.corpus, case.individuals, SPLITS, seed)
+    keep = case.individuals.mask(*SPLITS)
+    first = 0
+    for batch in case.corpus.batches(columns=("doc_id", "individual_id", "text")):
+        codes = case.individuals.individual_codes(batch.column("individual_id"))
+        rows = np.arange(first, first + batch.num_rows)[keep[codes]]
+        kept = batch.filter(pa.array(keep[codes]))
+        units = case.individuals.units[codes[keep[codes]]]
+        sample.take(rows, kept.column("text"), kept.column("doc_id"), units)
+        first += batch.num_rows
+    index = build_index(case.corpus, case.individuals, config=IndexConfig(max_n=policy.n, surface=surface))
+    return sample.check(store, policy, case.spans, index)
+
+
+# Everything `write_tokens` writes holds.
+
+pieces = st.sampled_from(
+    [
+        *("a", "b", "a", "b", "Smith", "été", "e\u0301t", "12", "12/05", "-", "@", ".", " ", " ", "  ", "\n", "\u00a0"),
+        *("\u202f", "\u200b", "\u00ad", "\ue123", "😀", "👩\u200d⚕\ufe0f", "🇫🇷", "⠓", "田中", "ก", "カナ", "א'", "\u0301"),
+        *("\u0e34", "ß", "ﬁ", "Σς", "[MASK]", "<s>", "\u115f", "½", "€"),
+    ]
+)  # fmt: skip
+plain = st.lists(pieces, max_size=6).map("".join)
+labels = st.sampled_from(["NAME", "CITY", "DATE", "ID"])
+marked = st.tuples(st.lists(pieces, min_size=1, max_size=3).map("".join), labels).map(lambda m: f"«{m[0]}|{m[1]}»")
+documents = st.lists(st.one_of(plain, plain, marked), max_size=5).map("".join)
+people = st.sampled_from(["p0", "p1", "p2", "p3", "held"])
+corpora = st.lists(st.tuples(people, documents), min_size=2, max_size=8)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    corpora,
+    st.sampled_from(list(TOKENIZERS)),
+    st.sampled_from(["exact", "casefold", "fold"]),
+    st.integers(2, 3),
+    st.integers(1, 3),
+    st.sampled_from(POLICIES),
+    st.sampled_from([None, 0.5, 0.75]),
+    st.booleans(),
+)
+def test_what_is_written_has_no_violation(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[tuple[str, str]],
+    tokenizer: str,
+    surface: str,
+    k: int,
+    n: int,
+    policy: Any,
+    share: float | None,
+    households: bool,
+) -> None:
+    homes = {"p0": "h", "p1": "h", "p2": "i", "p3": "j", "held": "k"} if households else None
+    documents = [("p0", "a b"), ("p2", "b a"), ("held", "a"), *documents]
+    case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+    settings = Policy(k=k, n=n, policy=policy, max_document_frequency=share)
+    store = write(case, "tokens", TOKENIZERS[tokenizer], settings, surface)
+    check = checked(case, store, settings, surface)
+    assert check.holds, check
+    assert check.num_documents == store.num_documents
+    assert check.num_tokens == store.num_tokens
+    # A token of the white space inside a word (U+202F) is flagged with it, and need not be.
+    assert check.unexplained == 0 or any("\u202f" in text for _, text in documents)
+    assert sampled(case, store, settings, surface) == check
+
+
+# What was changed is found.
+
+DOCUMENTS = [
+    ("p0", "mail «ann.lee@mail.org/x-y|EMAIL» was seen with fever"),
+    ("p0", "was seen with cough, rare"),
+    ("p1", "was seen by «Quorvel|NAME» with fever"),
+    ("p2", "was seen by Quorvel with cough \U0001f600"),
+    ("held", "unseen"),
+]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case_of(tmp_path_factory.mktemp("case"), DOCUMENTS)
+
+
+@pytest.fixture(scope="module", params=["bytelevel", "wordpiece"])
+def store(request: pytest.FixtureRequest, case: Case) -> TokenStore:
+    return write(case, request.param, TOKENIZERS[request.param], Policy())
+
+
+def test_what_was_written_holds(case: Case, store: TokenStore) -> None:
+    check = checked(case, store, Policy())
+    assert check.holds
+    assert check.whole
+    assert (check.violations, check.mismatches, check.unexplained, check.documents) == (0, 0, 0, ())
+    assert check.direct_characters == len("ann.lee@mail.org/x-y") + 2 * len("Quorvel")
+    assert check.indirect_characters == sum(map(len, ["mail", "ann.lee", "mail.org", "x", "y", "rare", "😀"]))
+    assert check.fingerprint == store.flags_fingerprint()
+    assert TextCheck.from_dict(check.to_dict()) == check
+    assert sampled(case, store, Policy()) == check
+
+
+@pytest.mark.parametrize("bit", [DIRECT, INDIRECT])
+def test_every_flag_that_is_dropped_is_found_as_what_it_is(case: Case, store: TokenStore, bit: int) -> None:
+    for at in np.flatnonzero(store.flags & bit).tolist():
+        flags = store.flags.copy()
+        flags[at] ^= bit
+        document = int(np.searchsorted(store.doc_offsets, at, side="right")) - 1
+        for check in (look(case, replace(store, flags=flags), Policy()) for look in (checked, sampled)):
+            assert (check.direct_violations, check.indirect_violations) == (int(bit == DIRECT), int(bit == INDIRECT))
+            assert check.documents == (document,)
+            assert not check.holds
+
+
+def test_a_flag_for_nothing_is_counted_and_does_not_fail(case: Case, store: TokenStore) -> None:
+    at = np.flatnonzero(store.flags == 0)[2]
+    flags = store.flags.copy()
+    flags[at] = INDIRECT
+    check = checked(case, replace(store, flags=flags), Policy())
+    assert check.holds
+    assert check.unexplained == 1
+
+
+def test_flags_of_words_alone_leave_the_punctuation_of_an_identifier_open(case: Case, store: TokenStore) -> None:
+    """As it was: what a span holds between its words was a target."""
+    flags = np.where(store.word_ids < 0, 0, store.flags).astype(np.uint8)
+    check = checked(case, replace(store, flags=flags), Policy())
+    assert check.direct_violations >= 3
+    assert check.documents == (0,)
+    assert "document" in check.failure()
+    assert not any(word in check.failure() for _, text in DOCUMENTS for word in ("ann", "Quorvel", "mail"))
+
+
+@pytest.mark.parametrize("column", ["word_ids", "input_ids"])
+def test_words_and_ids_of_another_text_are_found(case: Case, store: TokenStore, column: str) -> None:
+    values = getattr(store, column).copy()
+    first, last = store.doc_offsets[2:4]
+    values[first:last] += 1
+    check = checked(case, replace(store, **{column: values}), Policy())
+    assert check.mismatches == 1
+    assert check.documents == (2,)
+    assert not check.holds
+
+
+def test_documents_in_another_order_are_found(case: Case, store: TokenStore) -> None:
+    check = checked(case, store.select(np.array([0, 1, 3, 2])), Policy())
+    assert check.mismatches == 2
+    assert check.documents == (2, 3)
+
+
+def test_a_store_of_other_documents_is_refused(case: Case, store: TokenStore) -> None:
+    with pytest.raises(ArtifactError, match="holds 2 documents, the text has 4"):
+        checked(case, store.select(np.array([0, 1])), Policy())
+
+
+@pytest.mark.parametrize("made", [Policy(), Policy(k=3, policy="last"), Policy(k=3, n=2, policy="cover")])
+def test_a_store_of_a_weaker_policy_is_found(case: Case, tmp_path: Path, made: Policy) -> None:
+    case = case_of(tmp_path, DOCUMENTS)
+    store = write(case, "tokens", TOKENIZERS["bytelevel"], made)
+    wanted = Policy(k=3, n=2)
+    assert checked(case, store, made).holds
+    for look in (checked, sampled):
+        check = look(case, store, wanted)
+        assert check.indirect_violations > 0
+        assert check.direct_violations == 0
+
+
+@pytest.mark.parametrize(("label", "reach"), [("NAME", [2, 3]), ("CITY", [2]), ("DATE", [2])])
+def test_a_surface_that_a_span_of_another_document_protects_is_found(
+    tmp_path: Path, label: str, reach: list[int]
+) -> None:
+    documents = [(person, text.replace("Quorvel|NAME", f"Quorvel|{label}")) for person, text in DOCUMENTS]
+    case = case_of(tmp_path, documents)
+    weak = Policy(scopes={"NAME": "occurrence", "CITY": "occurrence"})
+    store = write(case, "tokens", plain_tokenizer("was"), weak)
+    check = checked(case, store, Policy())
+    assert check.documents == tuple(reach[1:])
+    assert check.direct_violations == len(reach) - 1
+
+
+def test_letters_of_private_use_that_nobody_counted_are_found(tmp_path: Path) -> None:
+    """As it was: they were no words, so one person's were a target."""
+    documents = [("p0", "name \ue123\ue124 seen"), ("p1", "name seen"), ("p2", "du\u200bpont dupont"), ("p3", "dupont")]
+    case = case_of(tmp_path, documents)
+    store = write(case, "tokens", TOKENIZERS["bytelevel"], Policy())
+    check = checked(case, store, Policy())
+    assert check.holds
+    assert check.indirect_characters == len("\ue123\ue124") + len("du\u200bpont")
+    without = replace(store, flags=np.where(np.arange(store.num_tokens) < store.doc_offsets[1], 0, store.flags))
+    assert not checked(case, without, Policy()).holds
+
+
+def test_a_record_that_is_none_is_refused() -> None:
+    for values in ({}, {"documents": []}, {"documents": None}, {"documents": [], "more": 1}):
+        with pytest.raises(ArtifactError, match="not the record"):
+            TextCheck.from_dict(values)
+
+
+# What the oracle rests on.
+
+
+#: Characters that Python's tables know, which may be of an older Unicode than the core's.
+known = st.text(st.characters(exclude_categories=("Cs", "Cn", "Zs", "Zl", "Zp", "Cc")), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("surface", ["exact", "casefold", "fold"])
+@settings(max_examples=200, deadline=None)
+@given(st.lists(known, min_size=1, max_size=30))
+def test_surfaces_are_those_of_the_index(surface: str, texts: list[str]) -> None:
+    builder = _rust.IndexBuilder(surface=surface)
+    builder.add(pa.array(texts), np.zeros(len(texts), dtype=np.uint32))
+    listed = pa.record_batch(builder.finish().words()).column("word").to_pylist()
+    array = pa.array(texts)
+    table = WordTable()
+    for word in pa.record_batch(_rust.segment(array).surfaces(array)).column("word").to_pylist():
+        _ = table[word]
+    assert sorted(set(table.surfaces(surface)[0]), key=str.encode) == listed
+
+
+def test_the_check_needs_no_core() -> None:
+    code = (
+        "import sys; sys.modules['reticent._rust'] = None\n"
+        "import reticent.engine.verify; print('torch' in sys.modules, 'reticent.engine.tokens' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
