@@ -73,6 +73,7 @@ FORMATS = {
     "index": 3,
     "foundation": 1,
     "tokens": 2,
+    "text-check": 1,
     "models": 2,
     "measures": 2,
     "shadows": 1,

@@ -245,6 +245,7 @@ class Preparation(RunFolder):
         from reticent.engine.detect.spans import SpanReader
         from reticent.engine.index import open_index
         from reticent.engine.tokens import write_tokens
+        from reticent.engine.verify import TextSample
 
         settings, policy = self.job.protect, self.policy
         for model in self.job.model:
@@ -270,6 +271,7 @@ class Preparation(RunFolder):
                     tokenizer: str = tokenizer,
                     model: ModelSection = model,
                 ) -> None:
+                    sample = None if style else TextSample(self.corpus, self.individuals, splits, self.job.seed)
                     with self.progress.task(
                         f"protect {variant} tokens", self.corpus.num_documents, "documents"
                     ) as advance:
@@ -285,6 +287,7 @@ class Preparation(RunFolder):
                                 spans=None if style == "lower" else SpanReader(self.folder / "spans"),
                                 style=style,
                                 text_sizes=variant == "audit",
+                                sample=sample,
                                 progress=advance,
                                 num_threads=self.job.num_threads,
                             )

@@ -22,7 +22,8 @@ TO_DO = "to do"
 
 
 def job_status(run: Run) -> dict[str, Any]:
-    """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job.
+    """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were held to their text
+    have a "text_check" besides.
 
     A state is "done", "to do", "begun" where a training goes on from a state that it saved, or, where something of the
     name is there that the job would make anew, "out of date". ``plan`` counts trainings, classifications and scorings;
@@ -33,6 +34,7 @@ def job_status(run: Run) -> dict[str, Any]:
     earlier = survey.timings.read()
     artifacts = [
         {"name": name, "state": state, "seconds": earlier.get(name, {}).get("seconds")}
+        | ({"text_check": check} if (check := survey.text_checks.get(name)) is not None else {})
         for name, state in survey.states.items()
     ]
     return {"folder": str(survey.folder), "artifacts": artifacts, "plan": _plan_of(survey, earlier)}
@@ -64,6 +66,7 @@ class _Survey(Run):
     def __init__(self, *args: Any):
         super().__init__(*args)
         self.states: dict[str, str] = {}
+        self.text_checks: dict[str, dict[str, Any]] = {}
 
     def walk(self) -> None:
         """Look at every stage; one that cannot be told about before an earlier one is done is to do."""
@@ -101,12 +104,29 @@ class _Survey(Run):
     ) -> None:
         if self.looks_current(name, config, inputs, kind=kind or name):
             self.states[name] = "done"
+            if kind == "tokens":
+                self._look_at_check(name)
         else:
             self.states[name] = "out of date" if (self.folder / name / "manifest.json").exists() else TO_DO
             if any((self.folder / name).parent.glob(f".{Path(name).name}.part-*")):
                 self.states[name] = "begun"
             self._fingerprints[self.folder / name] = TO_DO
             self._fingerprints[self.folder / name / "text"] = TO_DO
+
+    def _look_at_check(self, name: str) -> None:
+        """What was counted when tokens were held to their text: all of them, else a sample."""
+        from reticent.artifact import read_manifest
+
+        tokens = read_manifest(self.folder / name)
+        try:
+            check = read_manifest(self.folder / "text-check" / name.removeprefix("tokens/"))
+        except ReticentError:
+            check = None
+        whole = check is not None and check.inputs.get("tokens") == tokens.digest
+        counts = check.counts if whole and check is not None else tokens.counts.get("text_check")
+        if counts is not None:
+            found = {key: counts[key] for key in ("documents", "tokens")}
+            self.text_checks[name] = {**found, "violations": 0, "whole": whole}
 
     def fingerprint_at(self, path: Path) -> str:
         """By the manifest of an artefact; its bytes are not read again."""

@@ -65,9 +65,9 @@ def sampled(case: Case, store: TokenStore, policy: Policy, surface: str = "exact
 
 pieces = st.sampled_from(
     [
-        *("a", "b", "a", "b", "Smith", "été", "e\u0301t", "12", "12/05", "-", "@", ".", " ", " ", "  ", "\n", "\u00a0"),
-        *("\u202f", "\u200b", "\u00ad", "\ue123", "😀", "👩\u200d⚕\ufe0f", "🇫🇷", "⠓", "田中", "ก", "カナ", "א'", "\u0301"),
-        *("\u0e34", "ß", "ﬁ", "Σς", "[MASK]", "<s>", "\u115f", "½", "€"),
+        *("a", "b", "a", "b", "Smith", "été", "e\u0301t", "12", "12/05", "-", "@", ".", " ", " ", "  ", "\n"),
+        *("\u00a0", "\u202f", "\u200b", "\u00ad", "\ue123", "😀", "👩\u200d⚕\ufe0f", "🇫🇷", "⠓", "田中", "ก", "カナ"),
+        *("א'", "\u0301", "\u0e34", "ß", "ﬁ", "Σς", "[MASK]", "<s>", "\u115f", "½", "€"),
     ]
 )  # fmt: skip
 plain = st.lists(pieces, max_size=6).map("".join)
@@ -107,11 +107,11 @@ def test_what_is_written_has_no_violation(
     store = write(case, "tokens", TOKENIZERS[tokenizer], settings, surface)
     check = checked(case, store, settings, surface)
     assert check.holds, check
-    assert check.num_documents == store.num_documents
-    assert check.num_tokens == store.num_tokens
+    assert check.documents == store.num_documents
+    assert check.tokens == store.num_tokens
     # A token of the white space inside a word (U+202F) is flagged with it, and need not be.
     assert check.unexplained == 0 or any("\u202f" in text for _, text in documents)
-    assert sampled(case, store, settings, surface) == check
+    assert sampled(case, store, settings, surface) == replace(check, whole=False, fingerprint="")
 
 
 # What was changed is found.
@@ -139,12 +139,12 @@ def test_what_was_written_holds(case: Case, store: TokenStore) -> None:
     check = checked(case, store, Policy())
     assert check.holds
     assert check.whole
-    assert (check.violations, check.mismatches, check.unexplained, check.documents) == (0, 0, 0, ())
+    assert (check.violations, check.mismatches, check.unexplained, check.found_in) == (0, 0, 0, ())
     assert check.direct_characters == len("ann.lee@mail.org/x-y") + 2 * len("Quorvel")
     assert check.indirect_characters == sum(map(len, ["mail", "ann.lee", "mail.org", "x", "y", "rare", "😀"]))
     assert check.fingerprint == store.flags_fingerprint()
     assert TextCheck.from_dict(check.to_dict()) == check
-    assert sampled(case, store, Policy()) == check
+    assert sampled(case, store, Policy()) == replace(check, whole=False, fingerprint="")
 
 
 @pytest.mark.parametrize("bit", [DIRECT, INDIRECT])
@@ -155,7 +155,7 @@ def test_every_flag_that_is_dropped_is_found_as_what_it_is(case: Case, store: To
         document = int(np.searchsorted(store.doc_offsets, at, side="right")) - 1
         for check in (look(case, replace(store, flags=flags), Policy()) for look in (checked, sampled)):
             assert (check.direct_violations, check.indirect_violations) == (int(bit == DIRECT), int(bit == INDIRECT))
-            assert check.documents == (document,)
+            assert check.found_in == (document,)
             assert not check.holds
 
 
@@ -173,7 +173,7 @@ def test_flags_of_words_alone_leave_the_punctuation_of_an_identifier_open(case: 
     flags = np.where(store.word_ids < 0, 0, store.flags).astype(np.uint8)
     check = checked(case, replace(store, flags=flags), Policy())
     assert check.direct_violations >= 3
-    assert check.documents == (0,)
+    assert check.found_in == (0,)
     assert "document" in check.failure()
     assert not any(word in check.failure() for _, text in DOCUMENTS for word in ("ann", "Quorvel", "mail"))
 
@@ -185,14 +185,14 @@ def test_words_and_ids_of_another_text_are_found(case: Case, store: TokenStore, 
     values[first:last] += 1
     check = checked(case, replace(store, **{column: values}), Policy())
     assert check.mismatches == 1
-    assert check.documents == (2,)
+    assert check.found_in == (2,)
     assert not check.holds
 
 
 def test_documents_in_another_order_are_found(case: Case, store: TokenStore) -> None:
     check = checked(case, store.select(np.array([0, 1, 3, 2])), Policy())
     assert check.mismatches == 2
-    assert check.documents == (2, 3)
+    assert check.found_in == (2, 3)
 
 
 def test_a_store_of_other_documents_is_refused(case: Case, store: TokenStore) -> None:
@@ -221,7 +221,7 @@ def test_a_surface_that_a_span_of_another_document_protects_is_found(
     weak = Policy(scopes={"NAME": "occurrence", "CITY": "occurrence"})
     store = write(case, "tokens", plain_tokenizer("was"), weak)
     check = checked(case, store, Policy())
-    assert check.documents == tuple(reach[1:])
+    assert check.found_in == tuple(reach[1:])
     assert check.direct_violations == len(reach) - 1
 
 
@@ -238,7 +238,7 @@ def test_letters_of_private_use_that_nobody_counted_are_found(tmp_path: Path) ->
 
 
 def test_a_record_that_is_none_is_refused() -> None:
-    for values in ({}, {"documents": []}, {"documents": None}, {"documents": [], "more": 1}):
+    for values in ({}, {"found_in": []}, {"found_in": None}, {"found_in": [], "more": 1}):
         with pytest.raises(ArtifactError, match="not the record"):
             TextCheck.from_dict(values)
 

@@ -173,6 +173,14 @@ def print_status(found: dict[str, Any]) -> None:
         table.add_row(name, f"[{style}]{state}[/{style}]", span_of(sum(took)) if took else "")
     console = Console()
     console.print(table)
+    for artifact in found["artifacts"]:
+        if (check := artifact.get("text_check")) is not None:
+            of = "all" if check["whole"] else "a sample of"
+            console.print(
+                f"{artifact['name']}: {of} {check['documents']:,} documents held to their text, "
+                f"{check['violations']:,} violations",
+                soft_wrap=True,
+            )
     plan = found["plan"]
     if plan is None:
         console.print("Trainings and scorings are counted once there are tokens to train on.")

@@ -22,14 +22,16 @@ from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import ShardWriter
-from reticent.errors import CorpusError
+from reticent.engine.store import ShardWriter, open_tokens
+from reticent.errors import ArtifactError, CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, NgramIndex, Words
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.split import Individuals
+    from reticent.engine.store import TokenStore
+    from reticent.engine.verify import TextCheck, TextSample
 
 __all__ = ["Flagged", "FlaggedWords", "Part", "TokenMaker", "write_tokens"]
 
@@ -46,6 +48,7 @@ def write_tokens(
     policy: Policy | None = None,
     style: TextStyle | None = None,
     text_sizes: bool = False,
+    sample: TextSample | None = None,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
@@ -65,6 +68,9 @@ def write_tokens(
     text_sizes : bool
         Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of the text of each document that was tokenised), for
         the zlib attack.
+    sample : TextSample, optional
+        Of the original text: documents whose tokens are held to it once they are written
+        (:mod:`reticent.engine.verify`), which ``text_check`` then counts.
 
     Returns
     -------
@@ -77,6 +83,8 @@ def write_tokens(
     ------
     CorpusError
         No document belongs to the splits, or a span does not fit its text.
+    ArtifactError
+        A token of the sample does not carry the flags that its text says it must.
 
     Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
     """
@@ -90,7 +98,9 @@ def write_tokens(
         by_category=style not in (None, "x", "lower"),
         num_threads=num_threads,
     )
-    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, text_sizes=text_sizes, progress=progress)
+    return TokenMaker(flagged, tokenizer_json).write(
+        folder, style=style, text_sizes=text_sizes, sample=sample, progress=progress
+    )
 
 
 class TokenMaker:
@@ -111,6 +121,7 @@ class TokenMaker:
         key: bytes = bytes(32),
         draw: int = 0,
         text_sizes: bool = False,
+        sample: TextSample | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
         """Write protected tokens; see `write_tokens`.
@@ -142,6 +153,8 @@ class TokenMaker:
             counts["protected"] += int(np.count_nonzero(text.flags))
             if text_sizes:
                 sizes.append(_text_sizes(text.texts, flagged.num_threads))
+            if sample is not None:
+                sample.take(part.first + np.flatnonzero(part.keep), part.texts, part.doc_ids, part.units)
             if progress:
                 progress(part.last_document)
         writer.close()
@@ -158,6 +171,7 @@ class TokenMaker:
             "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
             "blacklisted": flagged.num_blacklisted,
             "pretokens": self._encoder.path,
+            **({} if sample is None else {"text_check": flagged.check(open_tokens(folder), sample).to_dict()}),
         }
 
     def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:
@@ -226,6 +240,13 @@ class FlaggedWords:
     def num_blacklisted(self) -> int:
         """Surfaces protected beyond their span."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
+
+    def check(self, store: TokenStore, sample: TextSample) -> TextCheck:
+        """Hold the tokens of a sample to their text; `ArtifactError` where they do not fit it."""
+        check = sample.check(store, self._policy, self._spans, self._index)
+        if not check.holds:
+            raise ArtifactError(f"tokens: {check.failure()}")
+        return check
 
     def survey(self) -> tuple[np.ndarray, DateOptions]:
         """Return what surrogates must not be by chance, hashes of the identifiers that were found (uint64, ascending),

@@ -15,10 +15,8 @@ bytes of memory a word, 60 more while n-grams are counted.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +29,7 @@ from reticent.engine.oracle.protection import (
     looked_up_supports,
     protected_words,
 )
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
 from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -43,84 +41,6 @@ if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
 
 __all__ = ["CheckedText", "TextCheck", "TextSample", "verify_tokens"]
-
-#: Documents that name themselves in a message, at most.
-NAMED = 10
-#: What is counted.
-COUNTS = (
-    *("num_documents", "num_tokens", "direct_characters", "indirect_characters", "direct_violations"),
-    *("indirect_violations", "mismatches", "unexplained"),
-)
-#: Unicode's White_Space.
-SPACES = np.array(
-    [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000], np.uint32
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextCheck:
-    """What a check of tokens against their text found; counts only.
-
-    Attributes
-    ----------
-    num_documents, num_tokens : what was looked at
-    direct_characters, indirect_characters : characters that are protected, white space aside
-    direct_violations, indirect_violations : tokens that meet one and do not carry the flag
-    mismatches : documents whose tokens, or the numbers of their words, are not those of the text
-    unexplained : tokens that carry a flag and meet nothing that it protects; they are lost to training, no more
-    documents : numbers in the store of the first documents with a violation or mismatch
-    whole : whether every document of the store was looked at
-    fingerprint : `TokenStore.flags_fingerprint` of the store
-    """
-
-    num_documents: int
-    num_tokens: int
-    direct_characters: int
-    indirect_characters: int
-    direct_violations: int
-    indirect_violations: int
-    mismatches: int
-    unexplained: int
-    documents: tuple[int, ...]
-    whole: bool
-    fingerprint: str
-
-    @property
-    def holds(self) -> bool:
-        return not (self.direct_violations or self.indirect_violations or self.mismatches)
-
-    @property
-    def violations(self) -> int:
-        return self.direct_violations + self.indirect_violations
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {**asdict(self), "documents": list(self.documents)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> TextCheck:
-        """Return what `to_dict` gave; `ArtifactError` where that is something else."""
-        try:
-            return cls(**{**values, "documents": tuple(values["documents"])})
-        except (KeyError, TypeError):
-            raise ArtifactError("not the record of a check against the text") from None
-
-    def __str__(self) -> str:
-        return (
-            f"{self.num_documents:,} documents, {self.num_tokens:,} tokens; {self.direct_characters:,} direct and "
-            f"{self.indirect_characters:,} indirect characters; {self.violations:,} violations"
-            + (f"; {self.mismatches:,} documents have other tokens than their text" if self.mismatches else "")
-        )
-
-    def failure(self) -> str:
-        """Say what is wrong, by numbers of documents."""
-        shown = ", ".join(map(str, self.documents))
-        return (
-            f"{self.direct_violations:,} tokens of direct and {self.indirect_violations:,} of indirect identifiers could "
-            f"be targets, and {self.mismatches:,} documents have other tokens than their text, of "
-            f"{self.num_documents:,} documents that were checked (in the store, counted from 0: {shown}); do not train "
-            "on these tokens: run protect again, and report it if that does not help"
-        )
 
 
 class CheckedText:
@@ -168,7 +88,7 @@ class CheckedText:
 
     def protected(
         self, splits: tuple[str, ...] | None, spans: SpanReader | None, policy: Policy, surface: str, counted: bool
-    ) -> _Protected:
+    ) -> Protected:
         """What is protected of the documents of these splits by these documents, spans and policy."""
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
@@ -188,43 +108,13 @@ class _Documents(NamedTuple):
     codes: np.ndarray
 
 
-class _Spans(NamedTuple):
-    """Spans of some documents: the document of each among these, ascending, its characters and scope."""
-
-    owners: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    scopes: np.ndarray
-
-    def slice(self, first: int, last: int) -> _Spans:
-        """Those of a run of the documents."""
-        own = slice(*np.searchsorted(self.owners, [first, last]))
-        return _Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.scopes[own])
-
-
-class _Protected(NamedTuple):
-    """The words of documents, which of them are direct and indirect, and the documents' spans."""
-
-    words: DocumentWords
-    direct: np.ndarray
-    indirect: np.ndarray
-    spans: _Spans
-
-    def slice(self, first: int, last: int) -> _Protected:
-        """The same of a run of the documents."""
-        own = slice(*self.words.doc_offsets[[first, last]])
-        return _Protected(
-            self.words.slice(first, last), self.direct[own], self.indirect[own], self.spans.slice(first, last)
-        )
-
-
 def _mask(individuals: Individuals | None, splits: tuple[str, ...] | None) -> np.ndarray | None:
     return individuals.mask(*splits) if individuals is not None and splits else None
 
 
-def _read_spans(reader: SpanReader | None, rows: np.ndarray, policy: Policy, *, at_once: int = 1 << 15) -> _Spans:
+def _read_spans(reader: SpanReader | None, rows: np.ndarray, policy: Policy, *, at_once: int = 1 << 15) -> Spans:
     """The spans of the documents of these rows of the corpus, ascending."""
-    parts = [_Spans(*(np.empty(0, dtype=np.int64),) * 3, np.empty(0, dtype="U10"))]
+    parts = [Spans(*(np.empty(0, dtype=np.int64),) * 3, np.empty(0, dtype="U10"))]
     for first in range(0, int(rows.max(initial=-1)) + 1, at_once) if reader is not None else ():
         assert reader is not None
         last_row = min(first + at_once, int(rows[-1]) + 1)
@@ -235,19 +125,19 @@ def _read_spans(reader: SpanReader | None, rows: np.ndarray, policy: Policy, *, 
         labels = labels.filter(pa.array(kept)).dictionary_encode()
         scopes = np.array([*map(policy.scope_of, labels.dictionary.to_pylist()), ""], dtype="U10")
         codes = labels.indices.to_numpy(zero_copy_only=False)
-        parts.append(_Spans(place[kept], starts[kept].astype(np.int64), ends[kept].astype(np.int64), scopes[codes]))
-    return _Spans(*map(np.concatenate, zip(*parts, strict=True)))
+        parts.append(Spans(place[kept], starts[kept].astype(np.int64), ends[kept].astype(np.int64), scopes[codes]))
+    return Spans(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _protect(
     words: DocumentWords,
     units: np.ndarray,
     seen: list[str],
-    spans: _Spans,
+    spans: Spans,
     supports: Iterable[np.ndarray],
     policy: Policy,
     num_units: int,
-) -> _Protected:
+) -> Protected:
     place = words.bases[spans.owners]
     direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, spans.scopes)
     indirect = protected_words(
@@ -259,7 +149,7 @@ def _protect(
         max_document_frequency=policy.max_document_frequency,
         num_units=num_units,
     )
-    return _Protected(words, direct, indirect, spans)
+    return Protected(words, direct, indirect, spans)
 
 
 def verify_tokens(
@@ -295,7 +185,7 @@ def verify_tokens(
             f"{store.path or 'token store'}: holds {store.num_documents:,} documents, the text has "
             f"{num_documents:,}; not made from these documents"
         )
-    comparison, first = _Comparison(store), 0
+    comparison, first = Comparison(store), 0
     for batch in text.batches(splits):
         last = first + len(batch.rows)
         comparison.add(batch.texts, batch.doc_ids, np.arange(first, last), protected.slice(first, last))
@@ -354,9 +244,9 @@ class TextSample:
         units = np.concatenate(self._units)[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
-        comparison = _Comparison(store)
+        comparison = Comparison(store)
         comparison.add(texts, doc_ids, self._store_rows[chosen], protected)
-        return comparison.result(whole=len(texts) == store.num_documents)
+        return comparison.result(whole=False)
 
 
 def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
@@ -365,97 +255,3 @@ def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return x ^ (x >> np.uint64(31))
-
-
-class _Comparison:
-    """Compares documents with their tokens and counts what differs."""
-
-    def __init__(self, store: TokenStore):
-        from tokenizers import Tokenizer
-
-        self._store = store
-        self._tokenizer = Tokenizer.from_str(store.tokenizer_path.read_text(encoding="utf-8"))
-        self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        unknown = self._tokenizer.model.tokenize("\U0010fffe")
-        self._unknown = unknown[0].id if len(unknown) == 1 else None
-        added = self._tokenizer.get_added_tokens_decoder()
-        self._special = [i for i, token in added.items() if token.special and i != self._unknown]
-        self._counts = dict.fromkeys(COUNTS, 0)
-        self._documents: list[int] = []
-
-    def result(self, *, whole: bool) -> TextCheck:
-        return TextCheck(
-            **self._counts,
-            documents=tuple(self._documents[:NAMED]),
-            whole=whole,
-            fingerprint=self._store.flags_fingerprint(),
-        )
-
-    def add(self, texts: list[str], doc_ids: pa.Array, rows: np.ndarray, protected: _Protected) -> None:
-        """Compare these documents with those of these rows of the store."""
-        store, words, spans = self._store, protected.words, protected.spans
-        num_tokens, ids, starts, ends = self._tokenise(texts, words.bases)
-        stored = np.diff(store.doc_offsets)[rows]
-        whole = (stored == num_tokens) & (store.doc_ids.take(pa.array(rows)).to_numpy(False) == doc_ids.to_numpy(False))
-        owners = np.repeat(np.arange(len(texts)), num_tokens)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
-        kept = whole[owners]
-        owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
-        at = store.doc_offsets[rows][owners] + within[kept]
-
-        codes = np.frombuffer("\n".join(texts).encode("utf-32-le"), dtype=np.uint32)
-        visible = ~np.isin(codes, SPACES)
-        place = words.bases[spans.owners]
-        direct = _covered(len(codes), words.starts[protected.direct], words.ends[protected.direct])
-        direct |= _covered(len(codes), spans.starts + place, spans.ends + place)
-        indirect = _covered(len(codes), words.starts[protected.indirect], words.ends[protected.indirect])
-        wrong = ~whole
-        flags, needed = store.flags[at], np.zeros(len(at), dtype=np.uint8)
-        for name, characters, bit in (("direct", direct, DIRECT), ("indirect", indirect, INDIRECT)):
-            before = np.concatenate([[0], np.cumsum(characters & visible)])
-            meets = before[ends] > before[starts]
-            needed |= meets * np.uint8(bit)
-            violated = meets & (flags & bit == 0)
-            wrong[owners[violated]] = True
-            self._counts[f"{name}_characters"] += int(before[-1])
-            self._counts[f"{name}_violations"] += int(np.count_nonzero(violated))
-        other = (store.input_ids[at] != ids) | (store.word_ids[at] != _word_ids(words, owners, starts, ends))
-        differs = ~whole
-        differs[owners[other]] = True
-        self._counts["num_documents"] += len(texts)
-        self._counts["num_tokens"] += int(stored.sum())
-        self._counts["mismatches"] += int(np.count_nonzero(differs))
-        self._counts["unexplained"] += int(np.count_nonzero(flags & ~needed))
-        self._documents += rows[wrong | differs].tolist()[: NAMED - len(self._documents)]
-
-    def _tokenise(self, texts: list[str], bases: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens of each document; ids and characters of the joined texts of each token."""
-        chain = itertools.chain.from_iterable
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        total = int(lengths.sum())
-        ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
-        offsets = np.fromiter(
-            chain(chain(encoding.offsets for encoding in encodings)), dtype=np.int64, count=2 * total
-        ).reshape(-1, 2)
-        if self._unknown is not None:
-            ids[np.isin(ids, self._special)] = self._unknown
-        place = np.repeat(bases[:-1], lengths)
-        return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
-
-
-def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Say of each character whether one of these stretches holds it."""
-    edges = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
-    return np.cumsum(edges[:-1]) > 0
-
-
-def _word_ids(words: DocumentWords, owners: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The number in its document of the first word that each token meets, or -1."""
-    if len(words.starts) == 0:
-        return np.full(len(starts), -1)
-    first = np.searchsorted(words.ends, starts, side="right")
-    meets = np.append(words.starts, np.iinfo(np.int64).max)[first] < ends
-    return np.where(meets & (starts < ends), first - words.doc_offsets[owners], -1)

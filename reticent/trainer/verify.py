@@ -81,11 +81,12 @@ class Verdict:
 
     ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
     tokens, their protection, the recipe, the settings and epsilon's arithmetic are compared, and that no violation was
-    counted.
+    counted. ``flags`` says how far the flags were held to the text, which this does not see.
     """
 
     mismatches: list[str]
     counts: dict[str, int] | None
+    flags: str = ""
 
     @property
     def holds(self) -> bool:

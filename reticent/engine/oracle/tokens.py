@@ -1,0 +1,221 @@
+"""Tokens of a store compared, character by character, with what is protected of their documents."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.engine.oracle.protection import DocumentWords
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from reticent.engine.store import TokenStore
+
+__all__ = ["Comparison", "Protected", "Spans", "TextCheck"]
+
+#: Documents that name themselves in a message, at most.
+NAMED = 10
+#: What is counted.
+COUNTS = (
+    *("documents", "tokens", "direct_characters", "indirect_characters", "direct_violations"),
+    *("indirect_violations", "mismatches", "unexplained"),
+)
+#: Unicode's White_Space.
+SPACES = np.array(
+    [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000], np.uint32
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCheck:
+    """What a check of tokens against their text found; counts only.
+
+    Attributes
+    ----------
+    documents, tokens : what was looked at
+    direct_characters, indirect_characters : characters that are protected, white space aside
+    direct_violations, indirect_violations : tokens that meet one and do not carry the flag
+    mismatches : documents whose tokens, or the numbers of their words, are not those of the text
+    unexplained : tokens that carry a flag and meet nothing that it protects; they are lost to training, no more
+    found_in : numbers in the store of the first documents with a violation or mismatch
+    whole : whether every document of the store was looked at
+    fingerprint : `TokenStore.flags_fingerprint` of the store; "" of a sample, which is kept with the store itself
+    """
+
+    documents: int
+    tokens: int
+    direct_characters: int
+    indirect_characters: int
+    direct_violations: int
+    indirect_violations: int
+    mismatches: int
+    unexplained: int
+    found_in: tuple[int, ...]
+    whole: bool
+    fingerprint: str = ""
+
+    @property
+    def violations(self) -> int:
+        return self.direct_violations + self.indirect_violations
+
+    @property
+    def holds(self) -> bool:
+        return self.violations == self.mismatches == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**asdict(self), "found_in": list(self.found_in)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TextCheck:
+        """Return what `to_dict` gave; `ArtifactError` where that is something else."""
+        try:
+            return cls(**{**values, "found_in": tuple(values["found_in"])})
+        except (KeyError, TypeError):
+            raise ArtifactError("not the record of a check of tokens against their text") from None
+
+    def __str__(self) -> str:
+        return (
+            f"{self.documents:,} documents, {self.tokens:,} tokens, {self.direct_characters:,} direct and "
+            f"{self.indirect_characters:,} indirect characters: {self.violations:,} violations, "
+            f"{self.mismatches:,} mismatches"
+        )
+
+    def failure(self) -> str:
+        """Say what is wrong, by numbers of documents."""
+        return (
+            f"of {self.documents:,} documents that were held to their text {self.direct_violations:,} tokens of direct "
+            f"and {self.indirect_violations:,} of indirect identifiers could be targets, and {self.mismatches:,} "
+            "documents have other tokens than their text (documents of the store, from 0: "
+            f"{', '.join(map(str, self.found_in))}); do not train on these tokens: run protect again, and report it if "
+            "that does not help"
+        )
+
+
+class Spans(NamedTuple):
+    """Spans of some documents: the document of each among these, ascending, its characters and scope."""
+
+    owners: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    scopes: np.ndarray
+
+    def slice(self, first: int, last: int) -> Spans:
+        """Those of a run of the documents."""
+        own = slice(*np.searchsorted(self.owners, [first, last]))
+        return Spans(self.owners[own] - first, self.starts[own], self.ends[own], self.scopes[own])
+
+
+class Protected(NamedTuple):
+    """The words of documents, which of them are direct and indirect, and the documents' spans."""
+
+    words: DocumentWords
+    direct: np.ndarray
+    indirect: np.ndarray
+    spans: Spans
+
+    def slice(self, first: int, last: int) -> Protected:
+        """The same of a run of the documents."""
+        own = slice(*self.words.doc_offsets[[first, last]])
+        return Protected(
+            self.words.slice(first, last), self.direct[own], self.indirect[own], self.spans.slice(first, last)
+        )
+
+
+class Comparison:
+    """Compares documents with their tokens and counts what differs."""
+
+    def __init__(self, store: TokenStore):
+        from tokenizers import Tokenizer
+
+        self._store = store
+        self._tokenizer = Tokenizer.from_str(store.tokenizer_path.read_text(encoding="utf-8"))
+        self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        unknown = self._tokenizer.model.tokenize("\U0010fffe")
+        self._unknown = unknown[0].id if len(unknown) == 1 else None
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._special = [i for i, token in added.items() if token.special and i != self._unknown]
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._found_in: list[int] = []
+
+    def result(self, *, whole: bool) -> TextCheck:
+        return TextCheck(
+            **self._counts,
+            found_in=tuple(self._found_in[:NAMED]),
+            whole=whole,
+            fingerprint=self._store.flags_fingerprint() if whole else "",
+        )
+
+    def add(self, texts: list[str], doc_ids: pa.Array, rows: np.ndarray, protected: Protected) -> None:
+        """Compare these documents with those of these rows of the store."""
+        store, words, spans = self._store, protected.words, protected.spans
+        num_tokens, ids, starts, ends = self._tokenise(texts, words.bases)
+        stored = np.diff(store.doc_offsets)[rows]
+        whole = (stored == num_tokens) & (store.doc_ids.take(pa.array(rows)).to_numpy(False) == doc_ids.to_numpy(False))
+        owners = np.repeat(np.arange(len(texts)), num_tokens)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
+        kept = whole[owners]
+        owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
+        at = store.doc_offsets[rows][owners] + within[kept]
+
+        codes = np.frombuffer("\n".join(texts).encode("utf-32-le"), dtype=np.uint32)
+        visible = ~np.isin(codes, SPACES)
+        place = words.bases[spans.owners]
+        direct = _covered(len(codes), words.starts[protected.direct], words.ends[protected.direct])
+        direct |= _covered(len(codes), spans.starts + place, spans.ends + place)
+        indirect = _covered(len(codes), words.starts[protected.indirect], words.ends[protected.indirect])
+        wrong = ~whole
+        flags, needed = store.flags[at], np.zeros(len(at), dtype=np.uint8)
+        for name, characters, bit in (("direct", direct, DIRECT), ("indirect", indirect, INDIRECT)):
+            before = np.concatenate([[0], np.cumsum(characters & visible)])
+            meets = before[ends] > before[starts]
+            needed |= meets * np.uint8(bit)
+            violated = meets & (flags & bit == 0)
+            wrong[owners[violated]] = True
+            self._counts[f"{name}_characters"] += int(before[-1])
+            self._counts[f"{name}_violations"] += int(np.count_nonzero(violated))
+        other = (store.input_ids[at] != ids) | (store.word_ids[at] != _word_ids(words, owners, starts, ends))
+        differs = ~whole
+        differs[owners[other]] = True
+        self._counts["documents"] += len(texts)
+        self._counts["tokens"] += int(stored.sum())
+        self._counts["mismatches"] += int(np.count_nonzero(differs))
+        self._counts["unexplained"] += int(np.count_nonzero(flags & ~needed))
+        self._found_in += rows[wrong | differs].tolist()
+
+    def _tokenise(self, texts: list[str], bases: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens of each document; ids and characters of the joined texts of each token."""
+        chain = itertools.chain.from_iterable
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        total = int(lengths.sum())
+        ids = np.fromiter(chain(encoding.ids for encoding in encodings), dtype=np.int64, count=total)
+        offsets = np.fromiter(
+            chain(chain(encoding.offsets for encoding in encodings)), dtype=np.int64, count=2 * total
+        ).reshape(-1, 2)
+        if self._unknown is not None:
+            ids[np.isin(ids, self._special)] = self._unknown
+        place = np.repeat(bases[:-1], lengths)
+        return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
+
+
+def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Say of each character whether one of these stretches holds it."""
+    edges = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
+    return np.cumsum(edges[:-1]) > 0
+
+
+def _word_ids(words: DocumentWords, owners: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The number in its document of the first word that each token meets, or -1."""
+    if len(words.starts) == 0:
+        return np.full(len(starts), -1)
+    first = np.searchsorted(words.ends, starts, side="right")
+    meets = np.append(words.starts, np.iinfo(np.int64).max)[first] < ends
+    return np.where(meets & (starts < ends), first - words.doc_offsets[owners], -1)

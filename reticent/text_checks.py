@@ -1,0 +1,133 @@
+"""The tokens of a run held to their text, all of them, and what of that is known where the text is not.
+
+A check is an artefact of its own, ``text-check/MODEL/VARIANT``, bound to the tokens by the fingerprint of their flags:
+a machine that trains and has no text can so say of the flags it uses whether they were checked. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
+from reticent.errors import ArtifactError
+from reticent.run_folder import RunFolder
+
+__all__ = ["check_text", "said_of_flags"]
+
+#: Tokens of original text -> the sides whose documents they are of, and that shape their protection.
+ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
+KIND, FILE = "text-check", "check.json"
+
+
+def check_text(run: RunFolder) -> dict[str, TextCheck | None]:
+    """Hold every token of a run's tokens of original text to its documents; what was checked already is not again.
+
+    Returns
+    -------
+    dict
+        Name of each token artefact of the run, and what its check found; None for text that was rewritten, whose
+        characters are not those of the documents.
+
+    Raises
+    ------
+    ArtifactError
+        A token does not carry the flags that its text says it must, or there are no tokens.
+    """
+    from reticent.artifact import require_kind
+
+    found: dict[str, TextCheck | None] = {}
+    reader = _Reader(run)
+    for model in run.job.model:
+        folder = run.folder / "tokens" / model.name
+        for path in sorted(path for path in folder.glob("*") if (path / "manifest.json").exists()):
+            require_kind(path, "tokens")
+            name = f"tokens/{model.name}/{path.name}"
+            found[name] = reader.check(name, path.name) if path.name in ORIGINAL else None
+    if not found:
+        raise ArtifactError(f"{run.folder}: no protected tokens to check; give protect a --model")
+    return found
+
+
+class _Reader:
+    """Makes the checks of a run; the text is read once, when the first one needs it."""
+
+    def __init__(self, run: RunFolder):
+        self._run = run
+        self._text: CheckedText | None = None
+
+    def check(self, name: str, variant: str) -> TextCheck:
+        run, splits = self._run, ORIGINAL[variant]
+        place = f"{KIND}/{name.removeprefix('tokens/')}"
+        inputs = {
+            "corpus": run.corpus.fingerprint(),
+            "split": run.fingerprint_of("split"),
+            "spans": run.fingerprint_of("spans"),
+            "tokens": run.fingerprint_of(name),
+        }
+        config = {**run.job.protect.model_dump(), "surface": run.job.index.surface}
+
+        def build(folder: Path, counts: dict[str, Any]) -> None:
+            check = self._verified(name, splits)
+            if not check.holds:
+                raise ArtifactError(f"{name}: {check.failure()}")
+            (folder / FILE).write_text(json.dumps(check.to_dict(), indent=1))
+            counts.update(documents=check.documents, tokens=check.tokens, violations=check.violations)
+
+        run.make(place, config, inputs, build, kind=KIND)
+        return _read(run.folder / place / FILE)
+
+    def _verified(self, name: str, splits: tuple[str, ...]) -> TextCheck:
+        from reticent.engine.detect.spans import SpanReader
+
+        run = self._run
+        if self._text is None:
+            with run.progress.task("read the text", None, "documents") as advance:
+                self._text = CheckedText(run.corpus, run.individuals, splits=(MEMBERS, HELDOUT), progress=advance)
+        with run.progress.task(f"verify {name}", None, "documents") as advance:
+            return verify_tokens(
+                open_tokens(run.folder / name),
+                self._text,
+                policy=run.policy,
+                splits=splits,
+                spans=SpanReader(run.folder / "spans"),
+                surface=run.job.index.surface,
+                progress=advance,
+            )
+
+
+def said_of_flags(run: RunFolder, name: str, store: TokenStore) -> tuple[str, bool]:
+    """Say how far the flags of tokens were held to their text, and whether what was checked are these flags.
+
+    Without a text: by the check of all documents that was kept, else by the sample of those who made the tokens.
+    """
+    from reticent.artifact import read_manifest
+
+    if Path(name).name not in ORIGINAL:
+        return "flags not checked against the text: that of these tokens was rewritten", True
+    place = run.folder / KIND / name.removeprefix("tokens/")
+    check = None
+    if (place / FILE).exists():
+        read_manifest(place)
+        check = _read(place / FILE)
+        if check.fingerprint != store.flags_fingerprint():
+            return "flags: not those that were checked against the text; run protect --verify again", False
+    elif "text_check" in (counts := read_manifest(run.folder / name).counts):
+        check = TextCheck.from_dict(counts["text_check"])
+    if check is None:
+        return "flags never checked against the text; protect --verify does it where the text is", True
+    said = (
+        f"flags checked against the text of {check.documents:,} of {store.num_documents:,} documents: "
+        f"{check.violations:,} violations"
+    )
+    return said, check.holds
+
+
+def _read(path: Path) -> TextCheck:
+    try:
+        return TextCheck.from_dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError, ArtifactError) as error:
+        raise ArtifactError(f"{path}: not a readable check of tokens ({type(error).__name__})") from None
