@@ -9,13 +9,14 @@ of their words and documents are those of the text is checked with it. Stored fl
 Tokens of a text that was rewritten (X, tags, surrogates, lower case) have no characters of the original: they are not
 checked here, and whoever prints a check says so. Nor are lengths of n-grams (``ngram_starts``), which protect nobody.
 
-Cost over a whole corpus: about 3 us a token of one core (most of it the tokenizers library, which uses all), and 25
+Cost over a whole corpus: about 3 us a token of one core (most of it the tokenizers library, which can use all), and 25
 bytes of memory a word, 60 more while n-grams are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from reticent.engine.store import TokenStore
 
 __all__ = ["CheckedText", "TextCheck", "TextSample", "verify_tokens"]
+
+
+#: Rows of an index's table that are looked at together.
+ROWS_AT_ONCE = 1 << 20
 
 
 class CheckedText:
@@ -206,7 +211,7 @@ class TextSample:
     """
 
     #: Documents that are kept, and characters of them that are looked at.
-    NUM_DOCUMENTS, NUM_CHARACTERS = 200, 300_000
+    NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
 
     def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
         codes = individuals.individual_codes(corpus.scan().column("individual_id"))
@@ -238,9 +243,7 @@ class TextSample:
         surfaces, seen = table.surfaces("exact" if index is None else index.surface)
         supports: Iterable[np.ndarray] = ()
         if index is not None:
-            listed = pa.record_batch(index.words())
-            levels = (pa.record_batch(index.level(n)) for n in range(2, policy.n + 1))
-            supports = looked_up_supports(words, surfaces, policy.n, listed, levels, index.min_support)
+            supports = looked_up_supports(words, surfaces, policy.n, partial(_tables, index), index.min_support)
         units = np.concatenate(self._units)[chosen]
         marks = _read_spans(spans, self._rows[chosen], policy)
         protected = _protect(words, units, seen, marks, supports, policy, 0 if index is None else index.num_units)
@@ -249,9 +252,16 @@ class TextSample:
         return comparison.result(whole=False)
 
 
+def _tables(index: NgramIndex, n: int) -> Iterator[pa.RecordBatch]:
+    """The table of n-grams of an index, piece by piece."""
+    num_rows = index.num_words if n == 1 else index.num_ngrams(n)
+    for first in range(0, num_rows, ROWS_AT_ONCE):
+        yield pa.record_batch(index.words(first, ROWS_AT_ONCE) if n == 1 else index.level(n, first, ROWS_AT_ONCE))
+
+
 def _hashes(units: np.ndarray, seed: int) -> np.ndarray:
     """splitmix64 of each unit and the seed."""
-    x = units + np.uint64(seed % 2**64) * np.uint64(0x9E3779B97F4A7C15)
+    x = units + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     return x ^ (x >> np.uint64(31))

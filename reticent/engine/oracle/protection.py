@@ -9,7 +9,7 @@ Surfaces are made by pyarrow's Unicode tables and Python's own: a letter that is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -200,42 +200,53 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
 
 
 def looked_up_supports(
-    words: DocumentWords,
-    surfaces: list[str],
-    n: int,
-    listed: pa.RecordBatch,
-    levels: Iterable[pa.RecordBatch],
-    kept: int,
+    words: DocumentWords, surfaces: list[str], n: int, tables: Callable[[int], Iterable[pa.RecordBatch]], kept: int
 ) -> Iterator[np.ndarray]:
     """Yield what `count_supports` does, from an index's tables: for a few documents of many.
 
     Parameters
     ----------
-    listed : columns word, support
-    levels : for 2, 3 … columns left, right, support, the numbers of n-grams of the level before whose support is
-        ``kept`` or more, and of words of all
+    tables : of 1, columns word and support; of 2, 3 … columns left, right and support, ascending: the numbers of two
+        n-grams of the table before among those whose support is ``kept`` or more (of words: among all)
     """
     number = _numbers(surfaces)
-    places = pc.index_in(listed.column("word"), value_set=pa.array(surfaces, listed.column("word").type))
-    rows = np.flatnonzero(places.is_valid())
-    row_of = np.full(len(surfaces) + 1, -1, dtype=np.int64)
     first = np.unique(number, return_index=True)[1]  # of spellings with one surface, the first
-    row_of[first[number[places.take(pa.array(rows)).to_numpy()]]] = rows
-    gram = row_of[first[number]][words.spellings] if len(surfaces) else np.empty(0, dtype=np.int64)
-    support = np.append(listed.column("support").to_numpy(), 0)
-    yield support[gram]
-    left = _words_left(words)
-    for length, level in zip(range(2, n + 1), levels, strict=False):
-        keys = level.column("left").to_numpy().astype(np.int64) << 32 | level.column("right").to_numpy()
-        support = np.append(level.column("support").to_numpy(), 0)
-        asked = np.full(len(gram), -1, dtype=np.int64)
-        both = (left[:-1] >= length) & (gram[:-1] >= 0) & (gram[1:] >= 0)
-        asked[:-1][both] = gram[:-1][both] << 32 | gram[1:][both]
+    rows, support, num_rows = np.full(len(surfaces) + 1, -1), np.zeros(len(surfaces) + 1, dtype=np.int64), 0
+    for table in tables(1):
+        places = pc.index_in(table.column("word"), value_set=pa.array(surfaces, table.column("word").type))
+        found = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        at = first[number[places.take(pa.array(found)).to_numpy()]]
+        rows[at], support[at] = found + num_rows, table.column("support").to_numpy()[found]
+        num_rows += table.num_rows
+    spelled = first[number][words.spellings] if surfaces else words.spellings
+    gram, left = rows[spelled], _words_left(words)
+    yield support[spelled]
+    for length in range(2, n + 1):
+        both = np.flatnonzero((left[:-1] >= length) & (gram[:-1] >= 0) & (gram[1:] >= 0))
+        keys = gram[both].astype(np.uint64) << np.uint64(32) | gram[both + 1].astype(np.uint64)
+        asked, which = np.unique(keys, return_inverse=True)
+        of_key, ranks = _looked_up(asked, tables(length), kept)
+        support = np.zeros(len(gram), dtype=np.int64)
+        support[both] = of_key[which]
+        gram = np.full(len(gram), -1)
+        gram[both] = ranks[which]
+        yield support
+
+
+def _looked_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
+    """Support of each key, ascending, or 0; its rank among those whose support is ``kept`` or more, or -1."""
+    of_key, rank_of, num_kept = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1), 0
+    for table in tables:
+        keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()
+        support = table.column("support").to_numpy()
+        is_kept = support >= kept
+        ranks = np.where(is_kept, num_kept + np.cumsum(is_kept) - 1, -1)
         place = np.searchsorted(keys, asked)
-        place[(asked < 0) | (np.append(keys, -2)[place] != asked)] = len(keys)
-        yield support[place]
-        ranks = np.append(np.where(support[:-1] >= kept, np.cumsum(support[:-1] >= kept) - 1, -1), -1)
-        gram = ranks[place]
+        found = np.flatnonzero(place < len(keys))
+        found = found[keys[place[found]] == asked[found]]
+        of_key[found], rank_of[found] = support[place[found]], ranks[place[found]]
+        num_kept += int(np.count_nonzero(is_kept))
+    return of_key, rank_of
 
 
 def _words_left(words: DocumentWords) -> np.ndarray:
