@@ -121,6 +121,7 @@ class IndexBuilder:
         subset: NDArray[np.bool_] | None = None,
         num_threads: int = 0,
         memory_limit: int | None = None,
+        memory_used: int | None = None,
         folder: Path | str | None = None,
     ) -> IndexBuilder:
         """Parameters
@@ -132,6 +133,9 @@ class IndexBuilder:
             Units that have an index of their own as well, which `finish_both` makes; those past the end do not.
         memory_limit : int, optional
             Bytes beside what the process uses now; the rest goes to nameless files in ``folder``.
+        memory_used : int, optional
+            Bytes the process uses now; with it a limit that does not hold what stays in memory (the vocabulary, where
+            documents stand) is refused by `add` or `finish`: a `PolicyError` that names the least one.
         """
     def add(self, texts: _ArrowArray, units: NDArray[np.uint32]) -> int:
         """Add documents, each owned by its unit (individual or household; `LEFT_OUT`: it is not added); returns the

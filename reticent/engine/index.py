@@ -87,7 +87,8 @@ def build_index(
         A document cannot be read, or none belongs to these splits.
 
     PolicyError
-        The memory limit is too small.
+        The memory limit is too small for what stays in memory (distinct words, where documents stand, a partition's
+        tables); the message names the least one.
     OSError
         What does not fit into the limit cannot be written (no such folder, a full disk).
 
@@ -166,7 +167,8 @@ def _count(
     documents_per_unit = np.bincount(units[keep]).astype(np.uint32)
     limited = config.memory_limit is not None
     _release_memory()  # what looking over the individuals took
-    limit = _builder_limit(config.memory_limit, num_threads)
+    num_placed = int(np.count_nonzero(keep)) if config.max_n > 1 else 0
+    limit, used = _builder_limit(config.memory_limit, num_threads, num_placed)
     try:
         builder = _rust.IndexBuilder(
             max_n=config.max_n,
@@ -175,6 +177,7 @@ def _count(
             subset=subset,
             num_threads=config.num_threads,
             memory_limit=limit,
+            memory_used=used,
             folder=config.spill_folder,
         )
     except OSError as error:
@@ -208,17 +211,35 @@ BYTES_PER_READER = 24 << 20
 LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
 
 
-def _builder_limit(memory_limit: int | None, num_threads: int) -> int | None:
-    if memory_limit is None:
-        return None
+#: What the builder keeps of a document whose words it writes down.
+BYTES_PER_DOCUMENT = 80
+
+
+def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_documents: int = 0) -> int:
+    """Return what the process and its readers use; `PolicyError` names the least limit where counting n-grams of so
+    many documents cannot hold this one, whatever they say.
+    """
+    from reticent import _rust
+
+    num_threads = _rust.resolve_threads(num_threads)
     used = resident_bytes() + num_threads * BYTES_PER_READER
-    least = used + max(LEAST_BYTES, num_threads * LEAST_BYTES_PER_THREAD)
-    if memory_limit < least:
+    least = used + max(LEAST_BYTES, num_threads * LEAST_BYTES_PER_THREAD) + num_documents * BYTES_PER_DOCUMENT
+    if memory_limit is not None and memory_limit < least:
         raise PolicyError(
-            f"memory limit of {memory_limit / 2**20:,.0f} MiB: the process and its readers use {used / 2**20:,.0f} MiB "
-            f"before anything is counted; allow at least {least / 2**20:,.0f} MiB"
+            f"memory limit of {memory_limit // 10**6}MB cannot be held: the process and its readers use "
+            f"{-(-used // 10**6)}MB before anything is counted; allow at least {-(-(least + least // 32) // 10**7)}0MB"
         )
-    return memory_limit - used
+    return used
+
+
+def _builder_limit(
+    memory_limit: int | None, num_threads: int, num_documents: int
+) -> tuple[int | None, int | None]:
+    """What the builder may use, and what the process uses beside it."""
+    if memory_limit is None:
+        return None, None
+    used = check_memory_limit(memory_limit, num_threads, num_documents)
+    return memory_limit - used, used
 
 
 def resident_bytes() -> int:

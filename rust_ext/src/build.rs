@@ -12,12 +12,12 @@
 //! Units may be told to form a *subset*, whose own index is then made of the same pass (`subset`): its documents have workers of
 //! their own, and come first wherever units are walked.
 //!
-//! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk, and
-//! dictionaries that have grown too large are closed and merged at the end.
+//! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk,
+//! dictionaries that have grown too large are closed and merged at the end, and what cannot go to disk is held or refused
+//! (`limit`).
 
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,11 +28,12 @@ use crate::dictionary::{Counted, Dictionary, Visit};
 use crate::error::{Error, Result};
 use crate::index::{MAX_N, NgramIndex, check_min_support};
 use crate::levels::{Plan, Settings, Share, count_level};
+use crate::limit::{Held, Limit, Pairs, Room, bytes_of_open_pages, max_partitions};
 use crate::spool::{Reader, Spool, Store};
 use crate::subset::Subset;
 use crate::surface::Surface;
 use crate::text::Texts;
-use crate::vocabulary::{Merged, Sorted, Vocabulary};
+use crate::vocabulary::{Frequency, Merged, Size, Sorted, Vocabulary};
 use crate::words::{Bounds, Scanner, check_length};
 
 /// The unit of a document that is not to be counted.
@@ -111,12 +112,11 @@ impl Worker {
     }
 }
 
-/// How much memory to use, and where to write what does not fit.
-#[derive(Clone)]
-pub struct Limit {
-    /// Bytes the builder may use beside what the process uses already.
-    pub num_bytes: usize,
-    pub folder: PathBuf,
+/// Dictionaries that had grown too large, and how many words they have together.
+#[derive(Default)]
+struct Closed {
+    parts: Vec<(Sorted, Run)>,
+    size: Size,
 }
 
 pub struct IndexBuilder {
@@ -131,9 +131,10 @@ pub struct IndexBuilder {
     /// Workers of the subset, and of the other units.
     idle: [Mutex<Vec<Worker>>; 2],
     num_workers: AtomicUsize,
+    num_words: AtomicUsize,
     /// Calls of `add` that have begun and not succeeded.
     num_unfinished: AtomicUsize,
-    closed: Mutex<Vec<(Sorted, Run)>>,
+    closed: Mutex<Closed>,
 }
 
 impl IndexBuilder {
@@ -163,6 +164,7 @@ impl IndexBuilder {
             store,
             idle: Default::default(),
             num_workers: AtomicUsize::new(0),
+            num_words: AtomicUsize::new(0),
             num_unfinished: AtomicUsize::new(0),
             closed: Mutex::default(),
         })
@@ -199,6 +201,7 @@ impl IndexBuilder {
             }
             self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         }
+        self.num_words.fetch_add(num_words, Ordering::Relaxed);
         self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
     }
@@ -235,8 +238,86 @@ impl IndexBuilder {
     fn close(&self, worker: Worker) -> Result<()> {
         let of_subset = worker.run.of_subset;
         let sorted = Sorted::new(worker.dictionary, self.surface).spool(of_subset, &self.store)?;
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((sorted, worker.run));
-        Ok(())
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Size { num, num_bytes } = sorted.size();
+        closed.size.num += num;
+        closed.size.num_bytes += num_bytes;
+        closed.parts.push((sorted, worker.run));
+        let bytes_of_open_pages = bytes_of_open_pages(closed.parts.len(), &self.store);
+        match &self.limit {
+            Some(limit @ Limit { used: Some(_), .. }) if bytes_of_open_pages > limit.num_bytes / 4 => {
+                // The rest of the documents has as many words as these at most.
+                let (came, all) = self.num_documents();
+                let scale = |number: usize| (number as f64 * (all as f64 / came.max(1) as f64).max(1.0)) as usize;
+                let Size { num, num_bytes } = closed.size;
+                let mut held = self.held(Size { num: scale(num), num_bytes: scale(num_bytes) }, all, 0);
+                held.bytes_of_open_pages = scale(bytes_of_open_pages);
+                let num_words = scale(self.num_words.load(Ordering::Relaxed));
+                let frequency = Frequency { num_repeated: held.num_words, most: num_words as u64 };
+                Err(self.refusal(limit, &held, num_words, frequency))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The error that names the least limit for what is held, where so many words of text came.
+    fn refusal(&self, limit: &Limit, held: &Held, num_words: usize, frequency: Frequency) -> Error {
+        let num = if self.max_n > 1 { num_words } else { 0 };
+        let num_sides = if self.subset.is_empty() { 1 } else { 2 };
+        let num_shares = num_sides * limit.num_threads;
+        let most_of_one = frequency.num_repeated.min(usize::try_from(frequency.most).unwrap_or(usize::MAX));
+        limit.refusal(held, Pairs { num, most_of_one, num_shares })
+    }
+
+    /// Documents that came, and those that will have come.
+    fn num_documents(&self) -> (usize, usize) {
+        let sum = |sum: (usize, usize), (all, came): &(u32, AtomicU32)| {
+            (sum.0 + came.load(Ordering::Relaxed) as usize, sum.1 + *all as usize)
+        };
+        self.documents_of.iter().fold((0, 0), sum)
+    }
+
+    fn held(&self, size: Size, num_documents: usize, num_closed: usize) -> Held {
+        Held {
+            num_words: size.num,
+            bytes_of_words: size.num_bytes,
+            num_documents,
+            bytes_of_open_pages: bytes_of_open_pages(num_closed, &self.store),
+            has_subset: !self.subset.is_empty(),
+        }
+    }
+
+    /// Write more of the runs to disk, the more words the vocabulary has; returns whether the limit holds them.
+    fn make_room(&self, limit: &Limit, held: &Held, runs: &[Run]) -> Result<bool> {
+        let rest = limit.rest(held);
+        if rest < limit.num_bytes / 8 * 7 {
+            self.store.hold_at_most(rest / 2);
+            runs.iter().try_for_each(|run| run.stream.evict())?;
+            self.store.release_idle();
+        }
+        Ok(limit.holds(held))
+    }
+
+    /// Where levels are counted, with what the vocabulary leaves of the limit.
+    fn working(&self, held: &Held, runs: &[Run], frequency: Frequency) -> Result<Working> {
+        let Some(limit) = &self.limit else {
+            return Ok(Working { num_bytes: usize::MAX, store: self.store.clone(), room: Room::unlimited() });
+        };
+        let refusal = self.refusal(limit, held, self.num_words.load(Ordering::Relaxed), frequency);
+        if !limit.holds(held) {
+            return Err(refusal);
+        }
+        let num_bytes = limit.rest(held);
+        let room = if limit.used.is_some() { Room::within(num_bytes, &refusal) } else { Room::unlimited() };
+        let mut store = self.store.clone();
+        if Store::page_bytes_of(num_bytes / 2) < store.page_bytes() {
+            // Pages of what was left before would be too few.
+            store.hold_at_most(0);
+            runs.iter().try_for_each(|run| run.stream.evict())?;
+            store.release_idle();
+            store = Store::limited(num_bytes / 2, &limit.folder)?;
+        }
+        Ok(Working { num_bytes, store, room })
     }
 
     /// Count every level; the builder is used up. Returns the index of the subset if there is one, and that of all units.
@@ -250,11 +331,10 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
-        let (runs, mut numbers, mut counted) = self.unite()?;
+        let (runs, mut numbers, mut counted, working) = self.unite(min_support)?;
         let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word.
-        let affordable =
-            self.limit.as_ref().map_or(usize::MAX, |limit| limit.num_bytes / 64 / counted.words.len().max(1));
+        let affordable = working.num_bytes / 64 / counted.words.len().max(1);
         let at_once = rayon::current_num_threads().min(affordable.max(1));
         let (shares, num_of_subset) = documents.shares(at_once);
         self.count_rest(&documents, &shares, num_of_subset, at_once, &numbers, &mut counted)?;
@@ -275,13 +355,17 @@ impl IndexBuilder {
             self.release_memory();
             let (weights, names) = keep_words(&index, &mut numbers);
             let words = Words { streams: &documents.streams, numbers: &numbers, last: true };
-            self.count_levels(&mut index, part.as_mut(), words, (&shares, num_of_subset), weights, names)?;
+            self.count_levels(&mut index, part.as_mut(), words, (&shares, num_of_subset), weights, names, &working)?;
         }
         drop(documents);
         self.store.release_idle();
+        working.store.release_idle();
         let mut part = part.map(|subset| subset.index);
         for index in part.iter_mut().chain([&mut index]) {
             index.spilled_bytes = self.store.spilled_bytes();
+            if !Arc::ptr_eq(&self.store, &working.store) {
+                index.spilled_bytes += working.store.spilled_bytes();
+            }
         }
         Ok((part, index))
     }
@@ -314,8 +398,9 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// One vocabulary from all dictionaries: the runs, what their ids are in it, and the words with what was counted so far.
-    fn unite(&self) -> Result<(Vec<Run>, Vec<Vec<u32>>, Counted)> {
+    /// One vocabulary from all dictionaries: the runs, what their ids are in it, the words with what was counted so far, and
+    /// what is left to count the rest with.
+    fn unite(&self, min_support: u32) -> Result<(Vec<Run>, Vec<Vec<u32>>, Counted, Working)> {
         // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
         let (mut united, mut runs) = (Dictionary::default(), Vec::new());
         // What a run's ids are in the united dictionary, then in the vocabulary.
@@ -339,12 +424,29 @@ impl IndexBuilder {
         self.release_memory();
         let mut sorted = vec![Sorted::new(united, self.surface)];
         let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-        let num_in_memory = runs.len();
-        for (dictionary, run) in closed {
+        let (num_in_memory, num_closed) = (runs.len(), closed.parts.len());
+        for (dictionary, run) in closed.parts {
             sorted.push(dictionary);
             runs.push(run);
         }
-        let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store)?;
+        let num_documents = runs.iter().map(|run| run.documents.len()).sum();
+        let held = |size: Size| self.held(size, num_documents, num_closed);
+        let make_room = |size: Size| match &self.limit {
+            Some(limit) => self.make_room(limit, &held(size), &runs),
+            None => Ok(true),
+        };
+        // Words that are not kept are in no pair, and one individual's word may be kept where every one is.
+        let kept = |size: Size, frequency: Frequency| match min_support {
+            0..=1 => Frequency { num_repeated: size.num, ..frequency },
+            _ => frequency,
+        };
+        let refusal = |size: Size, frequency: Frequency| match &self.limit {
+            Some(limit) => self.refusal(limit, &held(size), self.num_words.load(Ordering::Relaxed), kept(size, frequency)),
+            None => Error::Policy("no limit is too small".into()),
+        };
+        let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store, make_room, refusal)?;
+        let size = Size::of(&counted.words);
+        let working = self.working(&held(size), &runs, kept(size, Frequency::of(&counted.whole.occurrences)))?;
         let spooled = merged.split_off(1);
         let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
         numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
@@ -354,7 +456,7 @@ impl IndexBuilder {
             let runs = runs[num_in_memory..].par_iter_mut();
             runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
         }
-        Ok((runs, numbers, counted))
+        Ok((runs, numbers, counted, working))
     }
 
     /// What was freed on the way stands in the way of a limit.
@@ -376,33 +478,33 @@ impl IndexBuilder {
     }
 
     /// Count the pairs of shares of documents, level by level; so many of the first shares are the subset's.
+    #[allow(clippy::too_many_arguments)]
     fn count_levels(
         &self,
         index: &mut NgramIndex,
         mut subset: Option<&mut Subset>,
         words: Words,
         (shares, num_of_subset): (&[&[Placed]], usize),
-        mut weights: Vec<u32>,
+        weights: Vec<u32>,
         mut names: Vec<u32>,
+        working: &Working,
     ) -> Result<()> {
-        let max_partitions = match &self.limit {
-            None => usize::MAX,
-            // An open page for each partition and share.
-            Some(limit) => limit.num_bytes / 8 / self.store.page_bytes() / shares.len().max(1),
-        };
+        let Working { num_bytes, store, room } = working;
+        let max_partitions = max_partitions(*num_bytes, store.page_bytes(), shares.len());
+        let mut weights = Spool::from_slice(&weights)?;
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
-            let plan = Plan::new(&std::mem::take(&mut weights), std::mem::take(&mut names), max_partitions);
+            let plan = Plan::new(&weights, std::mem::take(&mut names), max_partitions)?;
             let settings = Settings { min_support: index.min_support, num_of_subset, next: n < self.max_n };
             let counted = if n == 2 {
                 let shares = shares.iter().map(|share| Numbered { share, words });
-                count_level(shares.collect(), &plan, settings, &self.store)?
+                count_level(shares.collect(), &plan, settings, room, store)?
             } else {
                 let shares = shares.iter().zip(next).map(|(share, stream)| Stream { share, ids: stream.into_reader() });
-                count_level(shares.collect(), &plan, settings, &self.store)?
+                count_level(shares.collect(), &plan, settings, room, store)?
             };
             if let Some(subset) = &mut subset {
-                subset.add_level(&counted.level, &counted.support_of_subset, &self.store)?;
+                subset.add_level(&counted.level, &counted.support_of_subset, store)?;
             }
             index.levels.push(counted.level);
             (next, weights) = (counted.streams, counted.weights);
@@ -410,6 +512,15 @@ impl IndexBuilder {
         }
         Ok(())
     }
+}
+
+/// What levels are counted with.
+struct Working {
+    /// Bytes that a limit leaves.
+    num_bytes: usize,
+    store: Arc<Store>,
+    /// For the tables of partitions.
+    room: Room,
 }
 
 /// Blank the words under the least support, and give the others the number they have among themselves, plus 1. Returns how

@@ -26,7 +26,7 @@ pub struct Partition {
 pub struct Joined {
     pub level: Level,
     pub support_of_subset: Spool<u32>,
-    pub weights: Vec<u32>,
+    pub weights: Spool<u32>,
     /// By share, then partition; ranks count from the first kept pair of the partition, which is this one of the level.
     pub results: Vec<Vec<Reader<u32>>>,
     pub first_rank: Vec<u32>,
@@ -42,7 +42,7 @@ impl Joined {
         self.first_rank.push(self.weights.len() as u32);
         self.level.extend(&partition.keys, &partition.support)?;
         self.support_of_subset.extend(&partition.support_of_subset)?;
-        self.weights.extend(partition.weights);
+        self.weights.extend(&partition.weights)?;
         if self.weights.len() > u32::MAX as usize {
             return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
         }
@@ -136,7 +136,7 @@ impl<'a> Joining<'a> {
         let joined = Joined {
             level: Level::new(store),
             support_of_subset: Spool::new(store),
-            weights: Vec::new(),
+            weights: Spool::new(store),
             results: (0..num_shares).map(|_| Vec::new()).collect(),
             first_rank: Vec::new(),
         };
@@ -213,7 +213,7 @@ mod tests {
         assert!(support.eq(joined.level.support.to_vec().unwrap()));
         let support = all.iter().flat_map(|one| one.support_of_subset.clone());
         assert!(support.eq(joined.support_of_subset.to_vec().unwrap()));
-        assert!(all.iter().flat_map(|one| one.weights.clone()).eq(joined.weights));
+        assert!(all.iter().flat_map(|one| one.weights.clone()).eq(joined.weights.to_vec().unwrap()));
         let first_rank = all.iter().scan(0, |sum, one| {
             *sum += one.weights.len() as u32;
             Some(*sum - one.weights.len() as u32)

@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::index::Level;
 use crate::joined::{Joined, Joining, Partition};
+use crate::limit::Room;
 use crate::packing::Number;
 use crate::spool::{Reader, Spool, Store};
 
@@ -50,11 +51,12 @@ pub struct Plan {
 impl Plan {
     /// Ranges of left ids that hold about as many pairs each; `weights[left]` bounds the pairs of one. `names` (ascending)
     /// are what the ids are called in the level's keys, if that is something else.
-    pub fn new(weights: &[u32], names: Vec<u32>, max_partitions: usize) -> Self {
+    pub fn new(weights: &Spool<u32>, names: Vec<u32>, max_partitions: usize) -> Result<Self> {
         let num_ids = weights.len() as u64;
-        let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-        let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
         let shift = (64 - num_ids.leading_zeros()).saturating_sub(15);
+        let bins = sums(weights, 1 << shift)?;
+        let total: u64 = bins.iter().sum();
+        let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
         // The widest range of left ids whose keys fit an entry: a narrow one, if ranges that narrow are still few enough.
         let fitting = |key_bits: u32| ((1 << key_bits) / num_ids.max(1)) >> shift << shift;
         let at_most = 2 * max_partitions.clamp(1, MAX_PARTITIONS);
@@ -63,9 +65,8 @@ impl Plan {
         let target = total / wanted + 1;
         let mut plan = Self { num_ids, shift, partitions: Vec::new(), first_left: Vec::new(), narrow, names };
         let (mut held, mut first) = (0, 0);
-        for (bin, weights) in weights.chunks(1 << shift).enumerate() {
+        for (bin, &weight) in bins.iter().enumerate() {
             let left = (bin as u64) << shift;
-            let weight: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
             let too_wide = left + (1 << shift) - first > width;
             if bin == 0 || too_wide || (held > 0 && held + weight / 2 > target && plan.first_left.len() < at_most) {
                 (held, first) = (0, left);
@@ -74,7 +75,7 @@ impl Plan {
             held += weight;
             plan.partitions.push((plan.first_left.len() - 1) as u16);
         }
-        plan
+        Ok(plan)
     }
 
     /// The partition of two ids + 1, or `NO_PAIR` where one is 0.
@@ -97,13 +98,25 @@ impl Plan {
     }
 }
 
+/// The sums of so many numbers each.
+fn sums(numbers: &Spool<u32>, len: usize) -> Result<Vec<u64>> {
+    let (mut sums, mut some) = (Vec::with_capacity(numbers.len().div_ceil(len)), Vec::new());
+    let step = len.max(1 << 16); // both are powers of two
+    for start in (0..numbers.len()).step_by(step) {
+        some.clear();
+        numbers.read(start, step.min(numbers.len() - start), &mut some, false)?;
+        sums.extend(some.chunks(len).map(|some| some.iter().map(|&number| u64::from(number)).sum::<u64>()));
+    }
+    Ok(sums)
+}
+
 /// A level, and the streams (one a share) and weights of the next.
 pub struct Counted {
     pub level: Level,
     /// Support of each pair in the subset of the units, where it has shares.
     pub support_of_subset: Spool<u32>,
     pub streams: Vec<Spool<u32>>,
-    pub weights: Vec<u32>,
+    pub weights: Spool<u32>,
 }
 
 /// What to count of a level's pairs.
@@ -116,12 +129,18 @@ pub struct Settings {
     pub next: bool,
 }
 
-/// Count the pairs of each share's documents.
-pub fn count_level<S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, store: &Arc<Store>) -> Result<Counted> {
+/// Count the pairs of each share's documents; the tables of partitions take no more than their `room`.
+pub fn count_level<S: Share>(
+    shares: Vec<S>,
+    plan: &Plan,
+    settings: Settings,
+    room: &Room,
+    store: &Arc<Store>,
+) -> Result<Counted> {
     if plan.narrow {
-        count::<u32, S>(shares, plan, settings, store)
+        count::<u32, S>(shares, plan, settings, room, store)
     } else {
-        count::<u64, S>(shares, plan, settings, store)
+        count::<u64, S>(shares, plan, settings, room, store)
     }
 }
 
@@ -166,7 +185,13 @@ impl Entry for u64 {
     }
 }
 
-fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, store: &Arc<Store>) -> Result<Counted> {
+fn count<E: Entry, S: Share>(
+    shares: Vec<S>,
+    plan: &Plan,
+    settings: Settings,
+    room: &Room,
+    store: &Arc<Store>,
+) -> Result<Counted> {
     let next = settings.next;
     let num_partitions = plan.num_partitions();
     let scattered: Vec<(Vec<Spool<E>>, Spool<u16>)> =
@@ -182,7 +207,7 @@ fn count<E: Entry, S: Share>(shares: Vec<S>, plan: &Plan, settings: Settings, st
     }
     let joining = Joining::new(orders.len(), store);
     lists.into_iter().enumerate().par_bridge().try_for_each(|(number, lists)| {
-        let counted = Tables::default().count_partition(lists, plan, number, settings, store)?;
+        let counted = Tables::new(room).count_partition(lists, plan, number, settings, store)?;
         joining.add(number, counted)
     })?;
     let Joined { level, support_of_subset, weights, results, first_rank } = joining.into_joined()?;
@@ -242,7 +267,10 @@ struct Pair {
 }
 
 /// Tables of one partition. They begin small: to wipe the largest so far for each would cost more.
-struct Tables<E> {
+struct Tables<'a, E> {
+    room: &'a Room,
+    /// Bytes that were taken of it.
+    taken: usize,
     /// (key, number of the pair + 1); 0: free.
     slots: Vec<(E, u32)>,
     pairs: Vec<Pair>,
@@ -253,9 +281,17 @@ struct Tables<E> {
     ranks: Vec<u32>,
 }
 
-impl<E: Entry> Default for Tables<E> {
-    fn default() -> Self {
+impl<E> Drop for Tables<'_, E> {
+    fn drop(&mut self) {
+        self.room.give_back(self.taken);
+    }
+}
+
+impl<'a, E: Entry> Tables<'a, E> {
+    fn new(room: &'a Room) -> Self {
         Self {
+            room,
+            taken: 0,
             slots: vec![(E::default(), 0); 1 << 10],
             pairs: Vec::new(),
             order: Vec::new(),
@@ -263,9 +299,19 @@ impl<E: Entry> Default for Tables<E> {
             ranks: Vec::new(),
         }
     }
-}
 
-impl<E: Entry> Tables<E> {
+    /// Take what is known of each pair so far, and what its slots take, of the room.
+    fn take_room(&mut self) -> Result<()> {
+        let per_pair = size_of::<Pair>() + size_of::<(E, u32)>() + 7 * size_of::<u32>();
+        let slots = self.slots.len() * 3 / 2 * size_of::<(E, u32)>();
+        let needed = slots + self.pairs.len() * per_pair + self.numbers.capacity() * 4;
+        if needed > self.taken {
+            self.room.take(needed - self.taken)?;
+            self.taken = needed;
+        }
+        Ok(())
+    }
+
     fn count_partition(
         mut self,
         lists: Vec<Spool<E>>,
@@ -299,6 +345,7 @@ impl<E: Entry> Tables<E> {
                         self.numbers.push(pair);
                     }
                 }
+                self.take_room()?;
                 if self.numbers.len() >= ENTRIES_IN_MIND {
                     stored.extend(&self.numbers)?;
                     self.numbers.clear();
@@ -434,6 +481,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::error::Error;
     use crate::spool::tests::packing_store;
 
     /// Documents of ids + 1 (0: no id), by unit, by share.
@@ -448,6 +496,10 @@ mod tests {
             }
             Ok(())
         }
+    }
+
+    fn plan_of(weights: &[u32], names: Vec<u32>, max_partitions: usize) -> Plan {
+        Plan::new(&Spool::from_slice(weights).unwrap(), names, max_partitions).unwrap()
     }
 
     /// The same each time; small ids are frequent.
@@ -496,7 +548,7 @@ mod tests {
     fn check(corpus: &Corpus, plan: &Plan, names: &[u32], min_support: u32, store: &Arc<Store>) {
         let shares = || corpus.iter().map(|units| Given(units)).collect::<Vec<_>>();
         let settings = Settings { min_support, num_of_subset: corpus.len() / 2, next: true };
-        let counted = count_level(shares(), plan, settings, store).unwrap();
+        let counted = count_level(shares(), plan, settings, &Room::unlimited(), store).unwrap();
         let pairs = oracle(corpus);
         let name = |id: u32| u64::from(names.get(id as usize).copied().unwrap_or(id));
         let keys: Vec<u64> = pairs.keys().map(|&(left, right)| name(left) << 32 | name(right)).collect();
@@ -511,7 +563,7 @@ mod tests {
             if settings.num_of_subset > 0 { of_subset } else { Vec::new() }
         );
         let kept: Vec<_> = pairs.iter().filter(|pair| pair.1.0.len() as u32 >= min_support).collect();
-        assert_eq!(counted.weights, kept.iter().map(|pair| pair.1.1).collect::<Vec<_>>());
+        assert_eq!(counted.weights.to_vec().unwrap(), kept.iter().map(|pair| pair.1.1).collect::<Vec<_>>());
         let ranks: BTreeMap<_, u32> = (1..).zip(&kept).map(|(rank, pair)| (*pair.0, rank)).collect();
         assert_eq!(counted.streams.len(), corpus.len());
         for (stream, units) in counted.streams.iter().zip(corpus) {
@@ -526,7 +578,7 @@ mod tests {
             }
             assert_eq!(stream.to_vec().unwrap(), expected);
         }
-        let last = count_level(shares(), plan, Settings { next: false, ..settings }, store).unwrap();
+        let last = count_level(shares(), plan, Settings { next: false, ..settings }, &Room::unlimited(), store).unwrap();
         assert!(last.streams.is_empty() && last.weights.is_empty());
         assert_eq!(last.level.keys.to_vec().unwrap(), keys);
         assert_eq!(last.level.support.to_vec().unwrap(), support);
@@ -543,7 +595,7 @@ mod tests {
                 let small = Store::limited(16 << 10, &folder).unwrap();
                 let packing = (packing_store(), num_ids >= 3_000);
                 for (store, spills) in [(Store::in_memory(), false), (small, true), packing] {
-                    let mut plan = Plan::new(&weights, names.clone(), usize::MAX);
+                    let mut plan = plan_of(&weights, names.clone(), usize::MAX);
                     assert!(plan.narrow);
                     plan.narrow = narrow;
                     check(&corpus, &plan, &names, min_support, &store);
@@ -559,7 +611,7 @@ mod tests {
         let weights = weights(&corpus, 3_000);
         let store = Store::limited(64 << 10, &std::env::temp_dir()).unwrap();
         for left in 1..=5u32 {
-            let mut plan = Plan::new(&weights, Vec::new(), usize::MAX);
+            let mut plan = plan_of(&weights, Vec::new(), usize::MAX);
             // Each left id one of its own, then 11, 121, … together.
             let wide = 11u32.pow(left - 1);
             plan.first_left = (0..3_000).step_by(wide as usize).collect();
@@ -569,6 +621,24 @@ mod tests {
             check(&corpus, &plan, &[], 2, &store);
         }
         assert!(store.spilled_bytes() > 0);
+    }
+
+    #[test]
+    fn tables_that_have_no_room_are_refused() {
+        let corpus = corpus(2, 3_000, 400);
+        let plan = plan_of(&weights(&corpus, 3_000), Vec::new(), usize::MAX);
+        let settings = Settings { min_support: 2, num_of_subset: 0, next: true };
+        let count = |room: &Room| {
+            let shares = corpus.iter().map(|units| Given(units)).collect::<Vec<_>>();
+            count_level(shares, &plan, settings, room, &Store::in_memory())
+        };
+        let refusal = Error::Policy("too little".into());
+        let small = Room::within(1 << 16, &refusal);
+        assert!(count(&small).is_err_and(|error| error.to_string() == "too little"));
+        for room in [Room::within(64 << 20, &refusal), Room::unlimited()] {
+            assert!(count(&room).is_ok());
+            assert_eq!(room.num_bytes_taken(), 0);
+        }
     }
 
     /// What must hold of every plan: partitions are ranges of left ids in order, and keys fit their entries.
@@ -603,14 +673,14 @@ mod tests {
             (heavy, 3, false),
         ];
         for (weights, max_partitions, narrow) in table {
-            let plan = Plan::new(&weights, Vec::new(), max_partitions);
+            let plan = plan_of(&weights, Vec::new(), max_partitions);
             assert_eq!(plan.narrow, narrow);
             check_plan(&plan, weights.len() as u64);
             if max_partitions < MAX_PARTITIONS {
                 assert!(plan.num_partitions() <= 2 * max_partitions.max(1));
             }
         }
-        let nothing = Plan::new(&[], Vec::new(), usize::MAX);
+        let nothing = plan_of(&[], Vec::new(), usize::MAX);
         assert_eq!(nothing.num_partitions(), 0);
         check(&vec![vec![vec![vec![0, 0], vec![]]]], &nothing, &[], 1, &Store::in_memory());
     }

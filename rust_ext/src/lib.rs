@@ -28,6 +28,7 @@ pub mod joined;
 pub mod json_depth;
 pub mod key;
 pub mod levels;
+pub mod limit;
 pub mod lookup;
 pub mod memo;
 pub mod minhash;

@@ -34,8 +34,6 @@ const AHEAD: usize = 3;
 /// Where the pages of many spools live.
 pub struct Store {
     page_words: usize,
-    /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
-    max_pages: usize,
     spill: Option<Spill>,
     state: Mutex<State>,
 }
@@ -46,6 +44,8 @@ struct State {
     idle: Vec<Block>,
     /// Pages in use.
     num_pages: usize,
+    /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
+    max_pages: usize,
 }
 
 impl Store {
@@ -57,12 +57,23 @@ impl Store {
     /// A store that keeps about `max_bytes` in memory and the rest in nameless files of `folder`, packed where that would
     /// be more than twice as much: the system's cache has room for about that.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
-        let page_bytes = (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10);
+        let page_bytes = Self::page_bytes_of(max_bytes);
         Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder, 2 * max_bytes as u64)?))))
     }
 
     fn new(page_bytes: usize, max_pages: usize, spill: Option<Spill>) -> Self {
-        Self { page_words: page_bytes / 8, max_pages, spill, state: Mutex::default() }
+        let state = State { max_pages, ..State::default() };
+        Self { page_words: page_bytes / 8, spill, state: Mutex::new(state) }
+    }
+
+    /// Bytes of a page of a store that keeps so much in memory.
+    pub fn page_bytes_of(max_bytes: usize) -> usize {
+        (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10)
+    }
+
+    /// Keep at most so much in memory from here on; `Spool::evict` makes room at once.
+    pub fn hold_at_most(&self, max_bytes: usize) {
+        self.state().max_pages = max_bytes / self.page_bytes();
     }
 
     pub fn page_bytes(&self) -> usize {
@@ -81,7 +92,7 @@ impl Store {
     /// A page, if the limit allows one more or `needed` says that it must.
     fn take(&self, needed: bool) -> Option<Block> {
         let mut state = self.state();
-        if !needed && state.num_pages >= self.max_pages {
+        if !needed && state.num_pages >= state.max_pages {
             return None;
         }
         state.num_pages += 1;
@@ -93,6 +104,12 @@ impl Store {
             state.slabs.push(slab);
         }
         state.idle.pop()
+    }
+
+    /// Whether it holds more than it may.
+    fn is_over(&self) -> bool {
+        let state = self.state();
+        state.num_pages > state.max_pages
     }
 
     fn give_back(&self, block: Block) {
@@ -261,6 +278,21 @@ impl<T: Number> Spool<T> {
         self.numbers = next.start.as_ptr().cast();
         self.open = Some(next);
         (self.filled, self.room) = (0, self.page_len());
+        Ok(())
+    }
+
+    /// Write full pages to disk until the store holds no more than it may.
+    pub fn evict(&self) -> Result<()> {
+        for sealed in &self.sealed {
+            let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Page::Memory(block) = &sealed.page {
+                if !self.store.is_over() {
+                    break;
+                }
+                let place = self.store.write::<T>(block)?;
+                self.store.give_up(std::mem::replace(&mut sealed.page, Page::Disk(place)));
+            }
+        }
         Ok(())
     }
 
@@ -485,6 +517,24 @@ pub mod tests {
             store.release_idle();
             check(&store);
         }
+    }
+
+    #[test]
+    fn a_store_that_may_hold_less_writes_what_it_holds() {
+        let store = Store::limited(1 << 20, &std::env::temp_dir()).unwrap();
+        let numbers: Vec<u32> = (0..100_000).collect();
+        let mut spool = Spool::new(&store);
+        spool.extend(&numbers).unwrap();
+        assert_eq!(store.spilled_bytes(), 0);
+        store.hold_at_most(20 << 10);
+        spool.evict().unwrap();
+        assert!(store.state().num_pages == 5 && store.spilled_bytes() > 0);
+        spool.extend(&numbers).unwrap();
+        assert_eq!(store.state().num_pages, 5);
+        assert_eq!(spool.to_vec().unwrap(), [&numbers[..], &numbers].concat());
+        drop(spool);
+        assert!(holds_nothing(&store));
+        Store::in_memory().hold_at_most(usize::MAX);
     }
 
     #[test]

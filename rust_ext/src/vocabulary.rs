@@ -18,8 +18,47 @@ use crate::spool::{Reader, Spool, Store};
 use crate::strings::Strings;
 use crate::surface::Surface;
 
+/// Bytes that say how long a spooled surface is.
+const LENGTH_BYTES: usize = size_of::<u64>();
+/// Whether there is room is asked each time so many words have come.
+const ASK_EACH: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// Words whose counts are fetched into the cache before they are needed.
 const AHEAD: usize = 16;
+
+/// How many words, and how many bytes they have together.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub num: usize,
+    pub num_bytes: usize,
+}
+
+impl Size {
+    pub fn of(words: &Strings) -> Self {
+        Self { num: words.len(), num_bytes: words.as_str().len() }
+    }
+}
+
+/// How often words stand in the text.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Frequency {
+    /// Words that stand there twice or more.
+    pub num_repeated: usize,
+    /// Occurrences of the most frequent one.
+    pub most: u64,
+}
+
+impl Frequency {
+    pub fn of(occurrences: &[u64]) -> Self {
+        let mut frequency = Self::default();
+        occurrences.iter().for_each(|&number| frequency.add(number));
+        frequency
+    }
+
+    fn add(&mut self, occurrences: u64) {
+        self.num_repeated += usize::from(occurrences > 1);
+        self.most = self.most.max(occurrences);
+    }
+}
 
 /// A closed dictionary: its distinct surfaces in byte order, and where each of its words went.
 pub struct Sorted {
@@ -80,6 +119,16 @@ impl Sorted {
             places[id] = head.with_word(&words, |word| sorted.take(word, whole.get(id), subset.get(id))) as u32;
         }
         Self { names: Names::Memory(sorted), places: Numbers::Memory(places) }
+    }
+
+    /// Distinct surfaces, and their bytes.
+    pub fn size(&self) -> Size {
+        match &self.names {
+            Names::Memory(counted) => Size::of(&counted.words),
+            Names::Spooled(bytes, occurrences, ..) => {
+                Size { num: occurrences.len(), num_bytes: bytes.len() - LENGTH_BYTES * occurrences.len() }
+            }
+        }
     }
 
     /// Move all to pages of a store. Nothing, or everything, was counted of the subset (`of_subset`).
@@ -178,7 +227,14 @@ impl Merged {
 }
 
 impl Vocabulary {
-    pub fn merge(mut parts: Vec<Sorted>, store: &Arc<Store>) -> Result<Self> {
+    /// `make_room(size so far)` is called now and then, and says whether the words can be kept; where they cannot, the error
+    /// is `refusal(size and frequency of all)`.
+    pub fn merge(
+        mut parts: Vec<Sorted>,
+        store: &Arc<Store>,
+        mut make_room: impl FnMut(Size) -> Result<bool>,
+        refusal: impl FnOnce(Size, Frequency) -> Error,
+    ) -> Result<Self> {
         match parts.pop() {
             Some(Sorted { names: Names::Memory(counted), places }) if parts.is_empty() => {
                 let global = Numbers::Memory((0..counted.words.len() as u32).collect());
@@ -205,7 +261,7 @@ impl Vocabulary {
         for (number, cursor) in cursors.iter_mut().enumerate() {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
         }
-        let mut counted = Counted::default();
+        let (mut counted, mut asked, mut has_room) = (Counted::default(), 0, true);
         while let Some(mut first) = heap.peek_mut() {
             let Reverse((Next { word, whole, subset, .. }, number)) = &*first;
             let number = *number;
@@ -214,13 +270,58 @@ impl Vocabulary {
             let last = u32::try_from(last).ok().filter(|&last| last < u32::MAX);
             let last = last.ok_or_else(|| Error::Corpus("more than 4 294 967 295 distinct words".into()))?;
             merged[number].global.push(last)?;
+            if last as usize >= asked + ASK_EACH {
+                asked = last as usize;
+                has_room = make_room(Size::of(&counted.words))?;
+                if !has_room {
+                    break;
+                }
+            }
             match cursors[number].next()? {
                 Some(next) => *first = Reverse((next, number)),
                 None => drop(PeekMut::pop(first)),
             }
         }
+        if !has_room {
+            let (size, frequency) = size_of_all(counted, heap, cursors)?;
+            return Err(refusal(size, frequency));
+        }
         Ok(Self { counted, merged })
     }
+}
+
+type Waiting<'a> = BinaryHeap<Reverse<(Next<'a>, usize)>>;
+
+/// What the vocabulary would be of which these words have been merged; the last one, which comes again, not to its end.
+fn size_of_all<'a>(
+    mut counted: Counted,
+    mut heap: Waiting<'a>,
+    mut cursors: Vec<Cursor<'a>>,
+) -> Result<(Size, Frequency)> {
+    let mut size = Size::of(&counted.words);
+    let mut known = counted.words.get(size.num - 1).as_bytes().to_vec();
+    // The count of the word at the top of the heap was taken, and comes again.
+    let again = heap.peek().map_or(0, |Reverse((next, _))| next.whole.occurrences);
+    let mut occurrences = counted.whole.occurrences.pop().unwrap_or_default().saturating_sub(again);
+    let mut frequency = Frequency::of(&counted.whole.occurrences);
+    drop(counted);
+    while let Some(mut first) = heap.peek_mut() {
+        let Reverse((Next { word, whole, .. }, number)) = &*first;
+        if **word != known[..] {
+            size.num += 1;
+            size.num_bytes += word.len();
+            known.clear();
+            known.extend_from_slice(word);
+            frequency.add(std::mem::take(&mut occurrences));
+        }
+        occurrences += whole.occurrences;
+        match cursors[*number].next()? {
+            Some(next) => *first = Reverse((next, *number)),
+            None => drop(PeekMut::pop(first)),
+        }
+    }
+    frequency.add(occurrences);
+    Ok((size, frequency))
 }
 
 /// A word that is yet to be merged.
@@ -270,7 +371,7 @@ impl<'a> Cursor<'a> {
                     return Ok(None);
                 };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
-                bytes.read(8, &mut length)?;
+                bytes.read(LENGTH_BYTES, &mut length)?;
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
                 let whole = Count { occurrences, support };
@@ -287,6 +388,38 @@ mod tests {
 
     use super::*;
     use crate::dictionary::Visit;
+
+    fn no_refusal(_: Size, _: Frequency) -> Error {
+        unreachable!("there is room")
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_with_the_size_of_all() {
+        let store = Store::limited(8 << 10, &std::env::temp_dir()).unwrap();
+        let part = |first: usize, spools: bool| {
+            let mut dictionary = Dictionary::default();
+            for number in first..first + 1_000 {
+                let word = format!("w{number:04}");
+                dictionary.intern(&word, &[(0, 5)], Visit::default(), &mut Vec::new());
+            }
+            let sorted = Sorted::new(dictionary, Surface::Exact);
+            assert_eq!(sorted.size(), Size { num: 1_000, num_bytes: 5_000 });
+            let sorted = if spools { sorted.spool(false, &store).unwrap() } else { sorted };
+            assert_eq!(sorted.size(), Size { num: 1_000, num_bytes: 5_000 });
+            sorted
+        };
+        let parts = vec![part(0, false), part(500, true), part(3_000, true)];
+        let mut asked = Vec::new();
+        let make_room = |size: Size| {
+            asked.push(size.num);
+            Ok(size.num < 600)
+        };
+        let refusal = |size: Size, frequency: Frequency| Error::Policy(format!("{size:?} {frequency:?}"));
+        let merged = Vocabulary::merge(parts, &store, make_room, refusal);
+        let (size, frequency) = (Size { num: 2_500, num_bytes: 12_500 }, Frequency { num_repeated: 500, most: 2 });
+        assert!(merged.is_err_and(|error| error.to_string() == format!("{size:?} {frequency:?}")));
+        assert_eq!(asked, [257, 513, 769]);
+    }
 
     #[test]
     fn merged_dictionaries_match_a_map_in_memory_and_on_disk() {
@@ -322,7 +455,7 @@ mod tests {
                 let sorted = Sorted::new(dictionary, Surface::Exact);
                 parts.push(if d < num_spooled { sorted.spool(d < 2, &store).unwrap() } else { sorted });
             }
-            let merged = Vocabulary::merge(parts, &store).unwrap();
+            let merged = Vocabulary::merge(parts, &store, |_| Ok(true), no_refusal).unwrap();
             let Counted { words, whole, subset } = &merged.counted;
             assert!(words.iter().eq(expected.keys().map(String::as_str)));
             assert!((0..words.len()).map(|id| [whole.get(id), subset.get(id)]).eq(expected.values().copied()));
@@ -336,7 +469,7 @@ mod tests {
 
     #[test]
     fn nothing_merges_to_nothing() {
-        let merged = Vocabulary::merge(Vec::new(), &Store::in_memory()).unwrap();
+        let merged = Vocabulary::merge(Vec::new(), &Store::in_memory(), |_| Ok(true), no_refusal).unwrap();
         assert!(merged.counted.words.is_empty() && merged.merged.is_empty());
     }
 }

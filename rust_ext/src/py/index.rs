@@ -9,10 +9,11 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
-use crate::build::{IndexBuilder, LEFT_OUT, Limit};
+use crate::build::{IndexBuilder, LEFT_OUT};
 use crate::classes::InstructionSet;
 use crate::error::Error;
 use crate::index::{Level, NgramIndex};
+use crate::limit::Limit;
 use crate::pool::pool;
 use crate::protect::{Policy, Settings, protect};
 use crate::spool::Spool;
@@ -139,10 +140,12 @@ pub struct PyIndexBuilder {
 impl PyIndexBuilder {
     /// `documents_per_unit[u]`: how many documents of unit `u` will be added; support is counted sooner where it is known.
     /// `subset[u]`: whether unit `u` belongs to the subset, whose index `finish_both` makes as well.
-    /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to nameless files in `folder`.
+    /// With `memory_limit` (bytes beside what the process uses now) what does not fit goes to nameless files in `folder`. With
+    /// `memory_used` too (what the process uses now) a limit that cannot be held is refused.
     #[new]
     #[pyo3(signature = (
-        *, max_n=1, surface="exact", documents_per_unit=None, subset=None, num_threads=0, memory_limit=None, folder=None
+        *, max_n=1, surface="exact", documents_per_unit=None, subset=None, num_threads=0, memory_limit=None,
+        memory_used=None, folder=None
     ))]
     fn new(
         max_n: usize,
@@ -151,11 +154,16 @@ impl PyIndexBuilder {
         subset: Option<PyReadonlyArray1<'_, bool>>,
         num_threads: usize,
         memory_limit: Option<usize>,
+        memory_used: Option<usize>,
         folder: Option<PathBuf>,
     ) -> PyResult<Self> {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
-        let limit =
-            memory_limit.map(|num_bytes| Limit { num_bytes, folder: folder.unwrap_or_else(std::env::temp_dir) });
+        let limit = memory_limit.map(|num_bytes| Limit {
+            num_bytes,
+            folder: folder.unwrap_or_else(std::env::temp_dir),
+            num_threads: crate::pool::resolve(num_threads),
+            used: memory_used,
+        });
         let documents_of = documents_per_unit.map(|array| array.as_slice().map(<[u32]>::to_vec)).transpose()?;
         let subset = subset.map(|array| array.as_slice().map(<[bool]>::to_vec)).transpose()?;
         let builder =

@@ -1,0 +1,191 @@
+//! Limit: what of counting is not written to disk, whether a limit of memory holds it, and the least limit that would.
+//!
+//! Pages go to disk; the vocabulary, where documents stand and the tables of the partitions at work stay in memory. What these
+//! take is reckoned from what was counted, before it is taken, so that a limit is held or refused, with the least that will do:
+//! an upper bound, and a run with it is not refused for the same documents.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{Error, Result};
+use crate::spool::Store;
+
+/// How much memory to use, and where to write what does not fit.
+#[derive(Clone)]
+pub struct Limit {
+    /// Bytes the builder may use beside what the process uses already.
+    pub num_bytes: usize,
+    pub folder: PathBuf,
+    pub num_threads: usize,
+    /// What the process uses already. None: what cannot be written to disk is taken, whatever the limit.
+    pub used: Option<usize>,
+}
+
+/// The least that counting needs beside what it holds, and what of it a thread needs.
+const LEAST_BYTES: usize = 32 << 20;
+const LEAST_BYTES_PER_THREAD: usize = 8 << 20;
+/// What is known of a distinct pair while its partition is counted, at most: its slots in a table that grows, its counts, its
+/// place in the order and what is handed on.
+const BYTES_PER_PAIR: usize = 160;
+/// The parts of what is left that open pages of partitions, and their tables, may take.
+pub const PART_OF_PAGES: usize = 8;
+const PART_OF_TABLES: usize = 2;
+/// Pages of a closed dictionary that are open while it is merged.
+const PAGES_PER_DICTIONARY: usize = 8;
+
+/// What stays in memory once all documents have come.
+#[derive(Clone, Copy, Default)]
+pub struct Held {
+    pub num_words: usize,
+    pub bytes_of_words: usize,
+    /// Documents whose words were written down.
+    pub num_documents: usize,
+    pub bytes_of_open_pages: usize,
+    pub has_subset: bool,
+}
+
+impl Held {
+    /// The most it takes at once.
+    pub fn num_bytes(&self) -> usize {
+        // Words, two counts of each, its number, and two counts of a share; for a subset its own words and counts beside.
+        let (per_word, copies) = if self.has_subset { (52, 2) } else { (32, 1) };
+        // Where a document stands, in the order it came and in that of its unit.
+        per_word * self.num_words + copies * self.bytes_of_words + 80 * self.num_documents + self.bytes_of_open_pages
+    }
+}
+
+/// What is counted when all documents have come.
+#[derive(Clone, Copy)]
+pub struct Pairs {
+    /// At most so many, of one length; 0 where only words are counted.
+    pub num: usize,
+    /// At most so many distinct ones begin with one id.
+    pub most_of_one: usize,
+    pub num_shares: usize,
+}
+
+/// Bytes of the pages that are open at once for as many closed dictionaries.
+pub fn bytes_of_open_pages(num_dictionaries: usize, store: &Store) -> usize {
+    num_dictionaries * PAGES_PER_DICTIONARY * store.page_bytes()
+}
+
+impl Limit {
+    /// What is left beside what is held.
+    pub fn rest(&self, held: &Held) -> usize {
+        self.used.map_or(self.num_bytes, |_| self.num_bytes.saturating_sub(held.num_bytes()))
+    }
+
+    /// Whether the least that counting needs is left.
+    pub fn holds(&self, held: &Held) -> bool {
+        self.used.is_none() || held.num_bytes() + least(self.num_threads) <= self.num_bytes
+    }
+
+    /// The error that names the least limit for so much.
+    pub fn refusal(&self, held: &Held, pairs: Pairs) -> Error {
+        let used = self.used.unwrap_or_default();
+        let needed = used + held.num_bytes() + least_of_pairs(pairs, self.num_threads);
+        // What the process uses differs a little from run to run.
+        let megabytes = (needed + needed / 32).div_ceil(10_000_000) * 10;
+        Error::Policy(format!(
+            "memory limit of {}MB cannot be held: the process and its readers use {}MB, and what is counted of {} distinct \
+             words takes {}MB more that cannot be written to disk; allow at least {megabytes}MB",
+            (used + self.num_bytes) / 1_000_000,
+            used.div_ceil(1_000_000),
+            held.num_words,
+            (needed - used).div_ceil(1_000_000),
+        ))
+    }
+}
+
+fn least(num_threads: usize) -> usize {
+    LEAST_BYTES.max(num_threads * LEAST_BYTES_PER_THREAD)
+}
+
+/// The least in which so many pairs can be counted, if all are distinct: more partitions are smaller, and have more open
+/// pages.
+fn least_of_pairs(pairs: Pairs, num_threads: usize) -> usize {
+    let mut bytes = least(num_threads);
+    if pairs.num == 0 {
+        return bytes;
+    }
+    loop {
+        let of_partition = pairs.num.div_ceil(max_partitions(bytes, Store::page_bytes_of(bytes / 2), pairs.num_shares));
+        // A partition is at most half as large again as it should be.
+        let of_threads = (of_partition + of_partition / 2) * num_threads;
+        let most = of_threads.max(pairs.most_of_one + of_partition).min(pairs.num) * BYTES_PER_PAIR;
+        if most <= bytes / PART_OF_TABLES {
+            return bytes;
+        }
+        bytes += bytes / 16;
+    }
+}
+
+/// How many partitions of each share may have an open page.
+pub fn max_partitions(num_bytes: usize, page_bytes: usize, num_shares: usize) -> usize {
+    (num_bytes / PART_OF_PAGES / page_bytes / num_shares.max(1)).max(1)
+}
+
+/// Room for the tables of all partitions that are counted at once.
+pub struct Room {
+    most: usize,
+    taken: AtomicUsize,
+    refusal: String,
+}
+
+impl Room {
+    pub fn unlimited() -> Self {
+        Self { most: usize::MAX, taken: AtomicUsize::new(0), refusal: String::new() }
+    }
+
+    /// A part of what is left; `refusal` says what to do where it is too little.
+    pub fn within(rest: usize, refusal: &Error) -> Self {
+        Self { most: rest / PART_OF_TABLES, taken: AtomicUsize::new(0), refusal: refusal.to_string() }
+    }
+
+    pub fn take(&self, num_bytes: usize) -> Result<()> {
+        let taken = self.taken.fetch_add(num_bytes, Ordering::Relaxed) + num_bytes;
+        if taken > self.most {
+            self.give_back(num_bytes);
+            return Err(Error::Policy(self.refusal.clone()));
+        }
+        Ok(())
+    }
+
+    pub fn give_back(&self, num_bytes: usize) {
+        self.taken.fetch_sub(num_bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+impl Room {
+    pub fn num_bytes_taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_for_pairs_grows_with_them_and_is_the_least_for_none() {
+        let pairs = |num, most_of_one| Pairs { num, most_of_one, num_shares: 4 };
+        assert_eq!(least_of_pairs(pairs(0, 0), 2), LEAST_BYTES);
+        assert_eq!(least_of_pairs(pairs(1_000, 100), 2), LEAST_BYTES);
+        assert_eq!(least_of_pairs(pairs(0, 0), 16), 16 * LEAST_BYTES_PER_THREAD);
+        let found: Vec<usize> =
+            [1, 10, 100].iter().map(|times| least_of_pairs(pairs(times * 10_000_000, 100_000), 2)).collect();
+        assert!(found.is_sorted() && found[0] > LEAST_BYTES && found[2] < 20 * found[0], "{found:?}");
+        assert!(least_of_pairs(pairs(100_000_000, 10_000_000), 2) > found[1] * 2);
+    }
+
+    #[test]
+    fn room_is_refused_beyond_its_part_and_comes_back() {
+        let room = Room::within(PART_OF_TABLES * 100, &Error::Policy("too little".into()));
+        room.take(60).unwrap();
+        assert!(room.take(41).is_err_and(|error| error.to_string() == "too little"));
+        room.take(40).unwrap();
+        room.give_back(100);
+        room.take(100).unwrap();
+    }
+}
