@@ -14,7 +14,7 @@ use crate::classes::InstructionSet;
 use crate::error::Error;
 use crate::index::{Level, NgramIndex};
 use crate::limit::Limit;
-use crate::pool::pool;
+use crate::pool::{pool, resolve};
 use crate::protect::{Policy, Settings, protect};
 use crate::spool::Spool;
 use crate::surface::Surface;
@@ -158,10 +158,11 @@ impl PyIndexBuilder {
         folder: Option<PathBuf>,
     ) -> PyResult<Self> {
         let surface = Surface::parse(surface).map_err(to_py_err)?;
+        let threads = resolve(num_threads).map_err(to_py_err)?;
         let limit = memory_limit.map(|num_bytes| Limit {
             num_bytes,
             folder: folder.unwrap_or_else(std::env::temp_dir),
-            num_threads: crate::pool::resolve(num_threads),
+            num_threads: threads,
             used: memory_used,
         });
         let documents_of = documents_per_unit.map(|array| array.as_slice().map(<[u32]>::to_vec)).transpose()?;
