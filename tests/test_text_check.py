@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tokens import KINDS, Case, plain_tokenizer
 
+from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust
 from reticent.engine import verify
 from reticent.engine.index import IndexConfig, build_index
@@ -149,6 +150,19 @@ def test_what_was_written_holds(case: Case, store: TokenStore) -> None:
     assert check.fingerprint == store.flags_fingerprint()
     assert TextCheck.from_dict(check.to_dict()) == check
     assert sampled(case, store, Policy()) == replace(check, whole=False, fingerprint="")
+
+
+@pytest.mark.parametrize("name", ["Zor", "Zoﬁ\x01", "\x01\x02Zoﬁ"])
+def test_what_a_sentencepiece_map_deletes_moves_nothing(tmp_path: Path, name: str) -> None:
+    """The library's offsets are wrong behind deleted characters; ours and the oracle's are not."""
+    texts = [f"\x01\x02«{name}|NAME» was seen", f"the \x0b{name} was seen", "was seen\x01", "the \x01was\x01 seen"]
+    case = case_of(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
+    store = write(case, "tokens", tokenizer_json("Unigram, SentencePiece"), Policy())
+    check = checked(case, store, Policy())
+    assert check.holds
+    assert check.direct_characters >= 2 * len(name.strip("\x01\x02"))
+    flags = store.flags & ~np.uint8(DIRECT)
+    assert checked(case, replace(store, flags=flags), Policy()).direct_violations > 0
 
 
 @pytest.mark.parametrize("bit", [DIRECT, INDIRECT])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from reticent.engine.oracle.charsmap import Charsmaps
 from reticent.engine.oracle.protection import DocumentWords
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.errors import ArtifactError
@@ -134,7 +135,8 @@ class Comparison:
         from tokenizers import Tokenizer
 
         self._store = store
-        self._tokenizer = Tokenizer.from_str(store.tokenizer_path.read_text(encoding="utf-8"))
+        content = store.tokenizer_path.read_text(encoding="utf-8")
+        self._tokenizer, self._charsmaps = Tokenizer.from_str(content), Charsmaps(content)
         self._tokenizer.encode_special_tokens = True  # a document that writes "[MASK]" has written text
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -193,6 +195,8 @@ class Comparison:
     def _tokenise(self, texts: list[str], bases: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Tokens of each document; ids and characters of the joined texts of each token."""
         chain = itertools.chain.from_iterable
+        deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
+        texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         total = int(lengths.sum())
@@ -202,7 +206,10 @@ class Comparison:
         ).reshape(-1, 2)
         if self._unknown is not None:
             ids[np.isin(ids, self._special)] = self._unknown
-        place = np.repeat(bases[:-1], lengths)
+        if self._charsmaps:
+            owners = chain(itertools.repeat(text, length) for text, length in zip(texts, lengths.tolist(), strict=True))
+            offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
+        place = np.repeat(bases[:-1] + deleted, lengths)
         return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
 
 

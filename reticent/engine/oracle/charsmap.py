@@ -1,0 +1,54 @@
+"""What maps of SentencePiece (the `Precompiled` normaliser of XLM-R, T5, CamemBERT) delete, and offsets mended for it.
+
+The tokenizers library takes the length of what a map deletes off the character before: nothing at the start of a text,
+where every later offset is then too small, and the last of several that `ﬁ` became. This says a second time, without the
+core, what ``rust_ext/src/charsmap.rs`` does about it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["Charsmaps"]
+
+
+class Charsmaps:
+    """The maps of a ``tokenizer.json``; false where it has none."""
+
+    def __init__(self, tokenizer_json: str):
+        from tokenizers.normalizers import Precompiled
+
+        found = _find(json.loads(tokenizer_json)["normalizer"])
+        self._maps = [Precompiled(base64.b64decode(each["precompiled_charsmap"])) for each in found]
+        self.is_deleted = lru_cache(maxsize=None)(self._is_deleted)
+
+    def __bool__(self) -> bool:
+        return bool(self._maps)
+
+    def prefix(self, text: str) -> int:
+        """Characters at the start of which nothing is left."""
+        return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
+
+    def begin(self, text: str, start: int) -> int:
+        """Where a token begins that the library lets begin at ``start``."""
+        if start >= len(text) or not self.is_deleted(text[start]):
+            return start
+        left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))
+        return next((at for at in left if not unicodedata.category(text[at]).startswith("M")), start)
+
+    def _is_deleted(self, c: str) -> bool:
+        for charsmap in self._maps:
+            c = charsmap.normalize_str(c)
+        return not c
+
+
+def _find(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    if normalizer and normalizer["type"] == "Precompiled":
+        yield normalizer
+    for part in (normalizer or {}).get("normalizers", ()):
+        yield from _find(part)
