@@ -1,8 +1,8 @@
 """What maps of SentencePiece (the `Precompiled` normaliser of XLM-R, T5, CamemBERT) delete, and offsets mended for it.
 
-The tokenizers library takes the length of what a map deletes off the character before: nothing at the start of a text,
-where every later offset is then too small, and the last of several that `ﬁ` became. This says a second time, without the
-core, what ``rust_ext/src/charsmap.rs`` does about it.
+The tokenizers library takes the length of what a map deletes off the character before. At the start of a text there is
+none, and every later offset is too small; where that one had become several (`ﬁ`), the last stands at the deleted one.
+This says a second time, without the core, what ``rust_ext/src/charsmap.rs`` does about it.
 """
 
 from __future__ import annotations
