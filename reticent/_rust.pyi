@@ -434,6 +434,9 @@ def segment(texts: _ArrowArray, *, num_threads: int = 0, instruction_set: str | 
     ``instruction_set`` is for tests: "table" is what machines without AVX2 take. The words do not depend on it.
     """
 
+def explain_abort() -> None:
+    """End this process with "out of memory" where a library aborts it for want of memory: a handler of SIGABRT."""
+
 def resolve_threads(num_threads: int) -> int:
     """Return the number of threads meant: 0 is ``RAYON_NUM_THREADS``, or every core; `PolicyError` beyond 1,024."""
 

@@ -44,6 +44,10 @@ class Run(Preparation):
                 self.train()
             return self.folder
         self.mend()
+        if self.job.memory_limit is not None and STAGES.index(until) >= STAGES.index("index"):
+            from reticent.engine.index import check_memory_limit
+
+            check_memory_limit(self.job.memory_limit, self.job.num_threads)
         if STAGES.index(until) > STAGES.index("index"):
             self.require_models()
             self._require_extras()

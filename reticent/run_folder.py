@@ -66,6 +66,7 @@ class RunFolder:
         self._fingerprints: dict[Path, str] = {}
         self._job_kept = False
         self._mended = False
+        self._told_peak = 0.0
         self.timings = Timings(self.folder)
 
     @property
@@ -318,9 +319,22 @@ class RunFolder:
                 counts.update(writer.counts)
             work = self.progress.plan.finish() if self.progress.plan else None
             self.timings.add(name, time.perf_counter() - started, work)
+            self._tell_memory(name)
             self.keep_job()
         self._fingerprints[path] = read_manifest(path).digest
         self._fingerprints.pop(path / "text", None)
+
+    def _tell_memory(self, name: str) -> None:
+        """Say which stage took more than the memory limit, and again where a later one takes yet more."""
+        from reticent.memory import peak_bytes
+
+        limit = self.job.memory_limit
+        if limit is not None and (peak := peak_bytes()) > max(limit, 1.1 * self._told_peak):
+            self._told_peak = peak
+            self.progress.warn(
+                f"{name} took the process to {peak / 1e6:,.0f} MB (files that it maps among them), over the memory "
+                f"limit of {limit / 1e6:,.0f} MB, which holds for the count of n-grams alone"
+            )
 
     def looks_current(self, name: str, config: dict[str, Any], inputs: dict[str, str], *, kind: str) -> bool:
         """Whether the artefact of this name was made with these settings and inputs, by its manifest alone: for a plan,

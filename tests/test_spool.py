@@ -340,6 +340,65 @@ def test_memory_stays_within_the_limit_and_the_files_are_the_same_bytes(tmp_path
             assert (tmp_path / f"{max_n}-0" / name).read_bytes() == (tmp_path / f"{max_n}-{room}" / name).read_bytes()
 
 
+HOLD = """
+import re, sys
+from pathlib import Path
+from reticent.engine import index
+from reticent.engine.corpus import open_corpus
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import SplitConfig, split_individuals
+from reticent.errors import PolicyError
+
+source, spill, max_n, limit, room = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
+corpus = open_corpus(source)
+individuals = split_individuals(corpus, SplitConfig(heldout=0.4))
+index._release_memory()
+limit = limit or index.check_memory_limit(None, 2) + room
+Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
+config = index.IndexConfig(max_n=max_n, num_threads=2, memory_limit=limit, spill_folder=spill)
+try:
+    _, whole = index.build_nested_indexes(corpus, individuals, splits=(MEMBERS, HELDOUT), config=config)
+    print(whole.num_words)
+except PolicyError as error:
+    print(re.search(r"(\\d+)MB(?: to be sure)?$", str(error))[1])
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(limit, int(status["VmHWM"].split()[0]) * 1024)
+"""
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents of 1.2 million distinct words, each in one of them."""
+    folder = tmp_path_factory.mktemp("rich")
+    letters = np.random.default_rng(0).integers(97, 123, size=(1_200_000, 10), dtype=np.uint8)
+    words = letters.view("S10").ravel().astype("U10").reshape(20_000, 60)
+    numbers = np.arange(len(words))
+    table = {
+        "doc_id": pa.array(numbers.astype(str)),
+        "individual_id": pa.array((numbers // 2).astype(str)),
+        "text": pa.array([f"of the {' and '.join(row)}" for row in words.tolist()], pa.large_string()),
+    }
+    pyarrow.parquet.write_table(pa.table(table), folder / "documents.parquet")
+    return folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize("max_n", [1, 2])
+def test_a_limit_that_distinct_words_do_not_fit_into_is_refused_and_the_least_that_is_named_holds(
+    rich: Path, tmp_path: Path, max_n: int
+) -> None:
+    refused = run(HOLD, rich, tmp_path, max_n, 0, 40 << 20)
+    assert refused.returncode == 0, refused.stderr
+    least, limit, peak = map(int, refused.stdout.split())
+    assert peak <= limit < least * 1_000_000
+    done = run(HOLD, rich, tmp_path, max_n, least * 1_000_000, 0)
+    assert done.returncode == 0, done.stderr
+    num_words, limit, peak = map(int, done.stdout.split())
+    assert num_words > 1_190_000
+    assert peak <= limit == least * 1_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
 # ------------------------------------------------------------------ the disk
 
 
@@ -437,7 +496,7 @@ from reticent.engine.split import SplitConfig, split_individuals
 
 corpus = open_corpus(Path(sys.argv[1]))
 individuals = split_individuals(corpus, SplitConfig(heldout=0.1))
-index._builder_limit = lambda limit, num_threads: limit
+index._builder_limit = lambda limit, *_: (limit, None)
 config = index.IndexConfig(max_n=2, num_threads=3, memory_limit=1 << 20, spill_folder=Path(sys.argv[2]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, 1 << 15))
 try:
@@ -465,8 +524,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Individual
 
 
 def test_a_limit_too_small_is_refused_with_the_least(corpus: tuple[Corpus, Individuals]) -> None:
-    with pytest.raises(PolicyError, match=r"memory limit of 100 MiB: .* allow at least [\d,]+ MiB"):
-        build_index(*corpus, config=IndexConfig(memory_limit=100 << 20, num_threads=8))
+    with pytest.raises(PolicyError, match=r"memory limit of 100MB cannot be held: .* allow at least \d+MB"):
+        build_index(*corpus, config=IndexConfig(memory_limit=10**8, num_threads=8))
 
 
 def test_a_spill_folder_that_is_not_there_is_named_at_once(corpus: tuple[Corpus, Individuals], tmp_path: Path) -> None:

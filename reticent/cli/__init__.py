@@ -112,9 +112,12 @@ def main() -> None:
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
     from reticent.errors import ReticentError
+    from reticent.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 
     try:
         try:
+            if lacks_address_space():
+                raise MemoryError
             _command_line(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -124,10 +127,15 @@ def main() -> None:
             print(f"reticent: interrupted; {_what_is_kept(sys.argv[1:2])}", file=sys.stderr)
         sys.exit(code)
     except ReticentError as error:
+        if is_out_of_memory(error):  # which may have been met over one document
+            print(f"reticent: {OUT_OF_MEMORY}", file=sys.stderr)
+            sys.exit(1)
         print(f"reticent: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if is_out_of_memory(error):
+            print(f"reticent: {OUT_OF_MEMORY}", file=sys.stderr)
+        elif isinstance(error, OSError) and error.errno is not None:
             if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(f"reticent: {error.filename or 'system'}: {os.strerror(error.errno)}", file=sys.stderr)

@@ -50,7 +50,9 @@ MemoryLimit = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Memory the count of n-grams may use, e.g. 4GB; what does not fit goes to disk beside the results.",
+        help="The most memory of the process while n-grams are counted, e.g. 4GB: what does not fit goes to disk "
+        "beside the results, and a limit too small for the vocabulary is refused with the least that is not. Other "
+        "stages take what they need, and one that takes more says so.",
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")]
@@ -260,9 +262,11 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Where a command says what it does: stderr."""
+    """Where a command says what it does, stderr; from here on a library that aborts for want of memory says so too."""
+    from reticent.memory import explain_abort
     from reticent.progress import Progress
 
+    explain_abort()
     return Progress(quiet=quiet)
 
 

@@ -36,7 +36,8 @@ class Job(Section):
     out: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    #: Memory the stage index may use, "4GB" say; what does not fit is written beside the results while it counts.
+    #: Memory of the process while n-grams are counted, "4GB" say; what does not fit is written beside the results, and
+    #: what cannot be written is held or refused. Other stages take what they need, and one that takes more says so.
     memory_limit: ByteSize | None = None
     corpus: CorpusSection
     dedup: DedupSection = DedupSection()

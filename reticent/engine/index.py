@@ -8,9 +8,6 @@ that one individual uses, so they are as secret as the documents.
 from __future__ import annotations
 
 import functools
-import os
-import resource
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +20,14 @@ import pyarrow as pa
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
 from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.memory import resident_bytes
 
 if TYPE_CHECKING:
     from reticent._rust import IndexBuilder, NgramIndex
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
-__all__ = ["IndexConfig", "build_index", "build_nested_indexes", "open_index", "write_index"]
+__all__ = ["IndexConfig", "build_index", "build_nested_indexes", "check_memory_limit", "open_index", "write_index"]
 
 ROWS_PER_GROUP = 1 << 17
 
@@ -232,23 +230,12 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
     return used
 
 
-def _builder_limit(
-    memory_limit: int | None, num_threads: int, num_documents: int
-) -> tuple[int | None, int | None]:
+def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: int) -> tuple[int | None, int | None]:
     """What the builder may use, and what the process uses beside it."""
     if memory_limit is None:
         return None, None
     used = check_memory_limit(memory_limit, num_threads, num_documents)
     return memory_limit - used, used
-
-
-def resident_bytes() -> int:
-    """Memory of this process that is resident now (Linux; elsewhere the most it ever was)."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
 
 
 def write_index(index: NgramIndex, folder: Path | str) -> None:
@@ -312,7 +299,9 @@ def _read(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        # Threads of pyarrow's wait for ever for one that could not be started.
+        with pq.ParquetFile(path) as file:
+            return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise ArtifactError(f"{path}: not a readable table of an index ({type(error).__name__})") from None
 

@@ -254,19 +254,19 @@ impl IndexBuilder {
                 held.bytes_of_open_pages = scale(bytes_of_open_pages);
                 let num_words = scale(self.num_words.load(Ordering::Relaxed));
                 let frequency = Frequency { num_repeated: held.num_words, most: num_words as u64 };
-                Err(self.refusal(limit, &held, num_words, frequency))
+                Err(limit.refusal(&held, self.pairs(limit, num_words, frequency)))
             }
             _ => Ok(()),
         }
     }
 
-    /// The error that names the least limit for what is held, where so many words of text came.
-    fn refusal(&self, limit: &Limit, held: &Held, num_words: usize, frequency: Frequency) -> Error {
+    /// The pairs of so many words, at most.
+    fn pairs(&self, limit: &Limit, num_words: usize, frequency: Frequency) -> Pairs {
         let num = if self.max_n > 1 { num_words } else { 0 };
         let num_sides = if self.subset.is_empty() { 1 } else { 2 };
         let num_shares = num_sides * limit.num_threads;
         let most_of_one = frequency.num_repeated.min(usize::try_from(frequency.most).unwrap_or(usize::MAX));
-        limit.refusal(held, Pairs { num, most_of_one, num_shares })
+        Pairs { num, most_of_one, num_shares }
     }
 
     /// Documents that came, and those that will have come.
@@ -303,19 +303,22 @@ impl IndexBuilder {
         let Some(limit) = &self.limit else {
             return Ok(Working { num_bytes: usize::MAX, store: self.store.clone(), room: Room::unlimited() });
         };
-        let refusal = self.refusal(limit, held, self.num_words.load(Ordering::Relaxed), frequency);
+        let pairs = self.pairs(limit, self.num_words.load(Ordering::Relaxed), frequency);
+        let refusal = limit.refusal(held, pairs);
         if !limit.holds(held) {
             return Err(refusal);
         }
         let num_bytes = limit.rest(held);
         let room = if limit.used.is_some() { Room::within(num_bytes, &refusal) } else { Room::unlimited() };
         let mut store = self.store.clone();
-        if Store::page_bytes_of(num_bytes / 2) < store.page_bytes() {
-            // Pages of what was left before would be too few.
+        let at_most = Store::page_bytes_of(num_bytes / 2).min(store.page_bytes());
+        let page_bytes = pairs.page_bytes(num_bytes, at_most, limit.num_threads);
+        if limit.used.is_some() && page_bytes < store.page_bytes() {
+            // Pages as large as before would be too few.
             store.hold_at_most(0);
             runs.iter().try_for_each(|run| run.stream.evict())?;
             store.release_idle();
-            store = Store::limited(num_bytes / 2, &limit.folder)?;
+            store = Store::with_pages(num_bytes / 2, page_bytes, &limit.folder)?;
         }
         Ok(Working { num_bytes, store, room })
     }
@@ -331,7 +334,7 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
-        let (runs, mut numbers, mut counted, working) = self.unite(min_support)?;
+        let United { runs, mut numbers, mut counted, working } = self.unite(min_support)?;
         let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word.
         let affordable = working.num_bytes / 64 / counted.words.len().max(1);
@@ -398,9 +401,8 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// One vocabulary from all dictionaries: the runs, what their ids are in it, the words with what was counted so far, and
-    /// what is left to count the rest with.
-    fn unite(&self, min_support: u32) -> Result<(Vec<Run>, Vec<Vec<u32>>, Counted, Working)> {
+    /// One vocabulary from all dictionaries.
+    fn unite(&self, min_support: u32) -> Result<United> {
         // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
         let (mut united, mut runs) = (Dictionary::default(), Vec::new());
         // What a run's ids are in the united dictionary, then in the vocabulary.
@@ -441,7 +443,10 @@ impl IndexBuilder {
             _ => frequency,
         };
         let refusal = |size: Size, frequency: Frequency| match &self.limit {
-            Some(limit) => self.refusal(limit, &held(size), self.num_words.load(Ordering::Relaxed), kept(size, frequency)),
+            Some(limit) => {
+                let num_words = self.num_words.load(Ordering::Relaxed);
+                limit.refusal(&held(size), self.pairs(limit, num_words, kept(size, frequency)))
+            }
             None => Error::Policy("no limit is too small".into()),
         };
         let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store, make_room, refusal)?;
@@ -456,7 +461,7 @@ impl IndexBuilder {
             let runs = runs[num_in_memory..].par_iter_mut();
             runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
         }
-        Ok((runs, numbers, counted, working))
+        Ok(United { runs, numbers, counted, working })
     }
 
     /// What was freed on the way stands in the way of a limit.
@@ -512,6 +517,16 @@ impl IndexBuilder {
         }
         Ok(())
     }
+}
+
+/// What all dictionaries came to.
+struct United {
+    runs: Vec<Run>,
+    /// What the ids of runs are in the vocabulary.
+    numbers: Vec<Vec<u32>>,
+    /// The words, and what was counted of them so far.
+    counted: Counted,
+    working: Working,
 }
 
 /// What levels are counted with.

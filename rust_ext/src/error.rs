@@ -16,6 +16,9 @@ pub enum Error {
     /// Something on disk or made earlier does not fit. → `ArtifactError`
     #[error("{0}")]
     Artifact(String),
+    /// The system has no memory left, or no threads. → `MemoryError`
+    #[error("{0}")]
+    Memory(String),
     /// A file cannot be written or read. → `OSError`
     #[error(transparent)]
     File(#[from] std::io::Error),

@@ -25,7 +25,7 @@ use crate::spool::{Reader, Spool, Store};
 /// What the pairs of a stream cost: entries a partition, and at most partitions (twice as many where that makes keys
 /// narrow).
 const ENTRIES_PER_PARTITION: u64 = 1 << 17;
-const MAX_PARTITIONS: usize = 1 << 11;
+pub const MAX_PARTITIONS: usize = 1 << 11;
 const NO_PAIR: u16 = u16::MAX;
 /// Entries of a partition whose pairs are kept in mind as they come; those of a very frequent left id go to the store.
 const ENTRIES_IN_MIND: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -578,7 +578,8 @@ mod tests {
             }
             assert_eq!(stream.to_vec().unwrap(), expected);
         }
-        let last = count_level(shares(), plan, Settings { next: false, ..settings }, &Room::unlimited(), store).unwrap();
+        let last =
+            count_level(shares(), plan, Settings { next: false, ..settings }, &Room::unlimited(), store).unwrap();
         assert!(last.streams.is_empty() && last.weights.is_empty());
         assert_eq!(last.level.keys.to_vec().unwrap(), keys);
         assert_eq!(last.level.support.to_vec().unwrap(), support);

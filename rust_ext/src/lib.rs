@@ -3,6 +3,7 @@
 //! `text` borrows documents from Arrow; the other modules have one subject each and can be tested with `cargo test`
 //! without an interpreter. `py` holds all of PyO3.
 
+pub mod allocator;
 pub mod bearers;
 pub mod blacklist;
 pub mod buffer;

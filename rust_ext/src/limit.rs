@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
+use crate::levels::MAX_PARTITIONS;
 use crate::spool::Store;
 
 /// How much memory to use, and where to write what does not fit.
@@ -28,7 +29,7 @@ const LEAST_BYTES_PER_THREAD: usize = 8 << 20;
 /// place in the order and what is handed on.
 const BYTES_PER_PAIR: usize = 160;
 /// The parts of what is left that open pages of partitions, and their tables, may take.
-pub const PART_OF_PAGES: usize = 8;
+const PART_OF_PAGES: usize = 8;
 const PART_OF_TABLES: usize = 2;
 /// Pages of a closed dictionary that are open while it is merged.
 const PAGES_PER_DICTIONARY: usize = 8;
@@ -80,19 +81,26 @@ impl Limit {
         self.used.is_none() || held.num_bytes() + least(self.num_threads) <= self.num_bytes
     }
 
-    /// The error that names the least limit for so much.
+    /// The error that names the least limit for so much. What the tables of pairs take is known once they are counted, so
+    /// where there are any, it names the limit in which they fit in any case.
     pub fn refusal(&self, held: &Held, pairs: Pairs) -> Error {
         let used = self.used.unwrap_or_default();
-        let needed = used + held.num_bytes() + least_of_pairs(pairs, self.num_threads);
         // What the process uses differs a little from run to run.
-        let megabytes = (needed + needed / 32).div_ceil(10_000_000) * 10;
+        let rounded = |bytes: usize| (bytes + bytes / 32).div_ceil(10_000_000) * 10;
+        let (least, needed) = (least(self.num_threads), least_of_pairs(pairs, self.num_threads));
+        let [least, sure] = [least, needed].map(|bytes| rounded(used + held.num_bytes() + bytes));
+        let limit = (used + self.num_bytes) / 1_000_000;
+        let advice = match () {
+            () if least <= limit => format!("allow {sure}MB to be sure"),
+            () if least < sure => format!("allow at least {least}MB, or {sure}MB to be sure"),
+            () => format!("allow at least {least}MB"),
+        };
         Error::Policy(format!(
-            "memory limit of {}MB cannot be held: the process and its readers use {}MB, and what is counted of {} distinct \
-             words takes {}MB more that cannot be written to disk; allow at least {megabytes}MB",
-            (used + self.num_bytes) / 1_000_000,
+            "memory limit of {limit}MB cannot be held: the process and its readers use {}MB, and to count {} distinct words \
+             takes up to {}MB more that cannot be written to disk; {advice}",
             used.div_ceil(1_000_000),
             held.num_words,
-            (needed - used).div_ceil(1_000_000),
+            (held.num_bytes() + needed).div_ceil(1_000_000),
         ))
     }
 }
@@ -101,22 +109,33 @@ fn least(num_threads: usize) -> usize {
     LEAST_BYTES.max(num_threads * LEAST_BYTES_PER_THREAD)
 }
 
-/// The least in which so many pairs can be counted, if all are distinct: more partitions are smaller, and have more open
-/// pages.
+/// The least in which so many pairs can be counted.
 fn least_of_pairs(pairs: Pairs, num_threads: usize) -> usize {
     let mut bytes = least(num_threads);
-    if pairs.num == 0 {
-        return bytes;
-    }
-    loop {
-        let of_partition = pairs.num.div_ceil(max_partitions(bytes, Store::page_bytes_of(bytes / 2), pairs.num_shares));
-        // A partition is at most half as large again as it should be.
-        let of_threads = (of_partition + of_partition / 2) * num_threads;
-        let most = of_threads.max(pairs.most_of_one + of_partition).min(pairs.num) * BYTES_PER_PAIR;
-        if most <= bytes / PART_OF_TABLES {
-            return bytes;
-        }
+    while pairs.num > 0 && !pairs.fit(bytes, Store::LEAST_PAGE_BYTES, num_threads) {
         bytes += bytes / 16;
+    }
+    bytes
+}
+
+impl Pairs {
+    /// Whether the tables of the partitions that are counted at once fit into their part, if all pairs are distinct.
+    fn fit(&self, bytes: usize, page_bytes: usize, num_threads: usize) -> bool {
+        let num_partitions = max_partitions(bytes, page_bytes, self.num_shares).min(MAX_PARTITIONS);
+        let of_partition = self.num.div_ceil(num_partitions);
+        // A partition is at most half as large again as it should be, but for one whose pairs begin alike.
+        let of_threads = (of_partition + of_partition / 2) * num_threads;
+        let most = of_threads.max(self.most_of_one + of_partition).min(self.num);
+        most * BYTES_PER_PAIR <= bytes / PART_OF_TABLES
+    }
+
+    /// Bytes of the largest pages, no larger than these, with which partitions are many and small enough for their tables.
+    pub fn page_bytes(&self, bytes: usize, at_most: usize, num_threads: usize) -> usize {
+        let mut page_bytes = at_most;
+        while page_bytes > Store::LEAST_PAGE_BYTES && !self.fit(bytes, page_bytes, num_threads) {
+            page_bytes /= 2;
+        }
+        page_bytes
     }
 }
 
@@ -177,6 +196,26 @@ mod tests {
             [1, 10, 100].iter().map(|times| least_of_pairs(pairs(times * 10_000_000, 100_000), 2)).collect();
         assert!(found.is_sorted() && found[0] > LEAST_BYTES && found[2] < 20 * found[0], "{found:?}");
         assert!(least_of_pairs(pairs(100_000_000, 10_000_000), 2) > found[1] * 2);
+        // Smaller pages are taken where larger ones would be too few.
+        let (some, at_most) = (pairs(100_000_000, 100_000), 64 << 10);
+        assert_eq!(some.page_bytes(found[1], at_most, 2), Store::LEAST_PAGE_BYTES);
+        assert_eq!(some.page_bytes(10 * found[1], at_most, 2), at_most);
+    }
+
+    #[test]
+    fn a_refusal_names_the_least_and_what_is_enough() {
+        let limit = |num_bytes| Limit { num_bytes, folder: PathBuf::new(), num_threads: 2, used: Some(100_000_000) };
+        let held = Held { num_words: 1_000_000, ..Held::default() };
+        let pairs = Pairs { num: 100_000_000, most_of_one: 1_000, num_shares: 2 };
+        let none = Pairs { num: 0, ..pairs };
+        for (num_bytes, pairs, advice) in [
+            (10_000_000, none, "; allow at least 180MB"),
+            (10_000_000, pairs, "; allow at least 180MB, or 230MB to be sure"),
+            (85_000_000, pairs, "; allow 230MB to be sure"),
+        ] {
+            let said = limit(num_bytes).refusal(&held, pairs).to_string();
+            assert!(said.ends_with(advice), "{said}");
+        }
     }
 
     #[test]

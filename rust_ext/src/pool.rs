@@ -50,7 +50,7 @@ pub fn pool(num_threads: usize) -> Result<Arc<ThreadPool>> {
         .num_threads(size)
         .thread_name(|i| format!("reticent-{i}"))
         .build()
-        .map_err(|error| Error::Policy(format!("cannot start {size} threads: {error}")))?;
+        .map_err(|error| Error::Memory(format!("cannot start {size} threads: {error}")))?;
     let built = Arc::new(built);
     pools.insert((std::process::id(), size), built.clone());
     Ok(built)

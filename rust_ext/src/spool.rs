@@ -57,7 +57,11 @@ impl Store {
     /// A store that keeps about `max_bytes` in memory and the rest in nameless files of `folder`, packed where that would
     /// be more than twice as much: the system's cache has room for about that.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
-        let page_bytes = Self::page_bytes_of(max_bytes);
+        Self::with_pages(max_bytes, Self::page_bytes_of(max_bytes), folder)
+    }
+
+    /// The same with pages of these bytes, a power of two.
+    pub fn with_pages(max_bytes: usize, page_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder, 2 * max_bytes as u64)?))))
     }
 
@@ -66,9 +70,11 @@ impl Store {
         Self { page_words: page_bytes / 8, spill, state: Mutex::new(state) }
     }
 
+    pub const LEAST_PAGE_BYTES: usize = 4 << 10;
+
     /// Bytes of a page of a store that keeps so much in memory.
     pub fn page_bytes_of(max_bytes: usize) -> usize {
-        (max_bytes >> 12).next_power_of_two().clamp(4 << 10, 256 << 10)
+        (max_bytes >> 12).next_power_of_two().clamp(Self::LEAST_PAGE_BYTES, 256 << 10)
     }
 
     /// Keep at most so much in memory from here on; `Spool::evict` makes room at once.

@@ -147,6 +147,7 @@ impl PyIndexBuilder {
         *, max_n=1, surface="exact", documents_per_unit=None, subset=None, num_threads=0, memory_limit=None,
         memory_used=None, folder=None
     ))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         max_n: usize,
         surface: &str,

@@ -14,7 +14,7 @@ pub mod tokenizer;
 pub mod tokens;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -27,6 +27,7 @@ pub fn to_py_err(error: Error) -> PyErr {
         Error::Corpus(_) => "CorpusError",
         Error::Policy(_) => "PolicyError",
         Error::Artifact(_) => "ArtifactError",
+        Error::Memory(message) => return PyMemoryError::new_err(message.clone()),
         Error::File(_) => "",
     };
     if let Error::File(error) = error {
@@ -101,6 +102,7 @@ impl ArrowBatch {
 #[pyo3(name = "_rust")]
 fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     panic::install_hook();
+    module.add_function(wrap_pyfunction!(panic::explain_abort, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
     columns::register(module)?;

@@ -14,6 +14,8 @@ static GUARDS: AtomicUsize = AtomicUsize::new(0);
 /// Panics of our own code, so far.
 static OURS: AtomicUsize = AtomicUsize::new(0);
 
+use pyo3::prelude::*;
+
 /// Replace the standard hook, which prints the message.
 ///
 /// This library has a standard library of its own, so hooks of other extensions, and theirs of ours, know nothing of
@@ -41,6 +43,12 @@ pub fn survive<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
         Err(payload) if OURS.load(Ordering::SeqCst) > before => panic::resume_unwind(payload),
         Err(_) => Err(Error::Artifact(format!("{what} cannot be used (the tokenizers library fails on it)"))),
     }
+}
+
+/// Say "out of memory" where a library aborts for want of it; a signal handler, so for a process of our own.
+#[pyfunction]
+pub fn explain_abort() {
+    crate::allocator::explain_abort();
 }
 
 /// One line with file, line and column; a stderr that is gone is no reason for a second panic.

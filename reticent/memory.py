@@ -1,0 +1,81 @@
+"""Memory of this process: what it uses, the most it used, and what is said when there is no more.
+
+Where the core asks for memory in vain it says the same and ends the process (``rust_ext/src/allocator.rs``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import sys
+from pathlib import Path
+
+__all__ = ["OUT_OF_MEMORY", "explain_abort", "is_out_of_memory", "lacks_address_space", "peak_bytes", "resident_bytes"]
+
+OUT_OF_MEMORY = (
+    "out of memory; allow more, use fewer threads (num_threads), and let counting write to disk (--memory-limit)"
+)
+#: What the system's loader says of a library that there is no room for, and Python of a thread.
+NO_ROOM = (
+    "cannot allocate memory",
+    "cannot map zero-fill pages",
+    "can't start new thread",
+    "failed to map segment",
+    "resource temporarily unavailable",
+)
+#: Address space that a process needs to load its libraries, one of which ends it without a word that is ours.
+LEAST_ADDRESS_SPACE = 350 << 20
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is resident now (Linux; elsewhere the most it ever was)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return _peak_by_the_system()
+
+
+def peak_bytes() -> int:
+    """The most memory of this process that was resident at once."""
+    try:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status["VmHWM"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError, IndexError):
+        return _peak_by_the_system()
+
+
+def _peak_by_the_system() -> int:
+    """Linux counts what the process was before it became this program."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def explain_abort() -> None:
+    """Have this process end with `OUT_OF_MEMORY` where a library aborts it for want of memory; for the command line, as
+    signals are the process's.
+    """
+    from reticent import _rust
+
+    _rust.explain_abort()
+
+
+def lacks_address_space() -> bool:
+    """Whether the process is limited to less address space (``ulimit -v``) than it takes to load its libraries."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from or after, says that there is no memory left."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        if isinstance(found, MemoryError) or (isinstance(found, OSError) and found.errno == errno.ENOMEM):
+            return True
+        of_system = isinstance(found, ImportError | OSError | RuntimeError) or type(found).__module__ == "pyarrow.lib"
+        if of_system and any(sign in str(found).lower() for sign in NO_ROOM):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
