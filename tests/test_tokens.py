@@ -21,7 +21,7 @@ import pytest
 import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from reticent import _rust
 from reticent.engine import tokens
@@ -890,3 +890,70 @@ def test_unreadable_vocabularies_are_artifact_errors(tmp_path: Path) -> None:
             bytelevel_tokenizer_json(tmp_path / "vocab.json", tmp_path / "merges.txt")
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b", encoding="utf-8")
     assert bytelevel_tokenizer_json(tmp_path / "vocab.json", tmp_path / "merges.txt")
+
+
+# ------------------------------------------------------------------ odd tokenizers
+
+
+def without_unknown(vocabulary: list[str]) -> str:
+    """A tokenizer that makes nothing of what its vocabulary does not hold."""
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(vocabulary)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer.to_str()
+
+
+def test_a_document_with_words_and_without_tokens_is_an_error_that_names_its_row(tmp_path: Path) -> None:
+    documents = [
+        ("held", "b b"),
+        ("anna", "a"),
+        ("bob", f"a {SECRET}"),
+        ("bob", "a"),
+        ("bob", SECRET),
+        ("anna", "b ... b"),
+    ]
+    case = Case(tmp_path, documents)
+    case.write(files=2)
+    assert case.tokens("all", plain_tokenizer(), splits=("members",))[1]["documents"] == 5
+    with pytest.raises(
+        CorpusError, match=r"part-1\.parquet row 2: the tokenizer makes no token of its words \(1\)"
+    ) as error:
+        case.tokens("tokens", without_unknown(["a"]), splits=("members",))
+    assert SECRET not in str(error.value)
+    case.spans, case.corpus = None, case.corpus.without([1, 4])
+    with pytest.raises(CorpusError, match=r"part-1\.parquet row 3: the tokenizer makes no token of its words \(2\)"):
+        case.tokens("less", without_unknown(["a"]), splits=("members",))
+
+
+def test_signs_without_a_word_may_come_to_no_token(tmp_path: Path) -> None:
+    case = Case(tmp_path, [("anna", "a"), ("bob", "..."), ("bob", "")])
+    case.write()
+    assert case.tokens("tokens", without_unknown(["a"]))[1]["tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [normalizers.Replace("e", "e" * 1000)] * 3,
+        [normalizers.Replace("e", "e" * 1000)],
+        [normalizers.Sequence([normalizers.Replace(Regex("e"), "e" * 10)] * 2)],
+        [normalizers.Prepend("e" * 20), normalizers.Replace("e", "e" * 20)],
+    ],
+)
+def test_a_normalizer_that_makes_a_text_far_longer_is_refused(steps: list[normalizers.Normalizer]) -> None:
+    tokenizer = Tokenizer.from_str(plain_tokenizer("e"))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    with pytest.raises(ArtifactError, match=r"the normalizer can make \d+ characters of one, expected at most 100"):
+        _rust.TokenEncoder(tokenizer.to_str())
+
+
+def test_normalizers_of_published_tokenizers_are_not_refused() -> None:
+    quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    unicode = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    for steps in (
+        [*quotes, *unicode, normalizers.Replace(Regex(" {2,}"), " ")],  # ALBERT, XLNet
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")],  # Llama 2
+        [normalizers.Replace(" ", "▁")],  # Gemma
+    ):
+        tokenizer = Tokenizer.from_str(plain_tokenizer("a"))
+        tokenizer.normalizer = normalizers.Sequence(steps)
+        _rust.TokenEncoder(tokenizer.to_str())

@@ -355,6 +355,12 @@ class Corpus:
         places = " and ".join(self._place(int(row), num_rows) for row in rows)
         raise CorpusError(f"column {self.columns.doc_id}: the same document id stands at {places}")
 
+    def place(self, document: int) -> str:
+        """Return file and row of the document of this number, from 0."""
+        self.scan()
+        row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
+        return self._place(row, self._num_rows)
+
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
         """File and row of a document number, of files of so many rows."""
         for file, length in zip(self.files, num_rows, strict=True):

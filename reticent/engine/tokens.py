@@ -6,6 +6,7 @@ words, tokenises, aligns and writes. Strings are Rust's: this file moves batches
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +83,8 @@ def write_tokens(
     Raises
     ------
     CorpusError
-        No document belongs to the splits, or a span does not fit its text.
+        No document belongs to the splits, a span does not fit its text, or the tokenizer makes no token of a document
+        with words, or more tokens than a text of its length can have.
     ArtifactError
         A token of the sample does not carry the flags that its text says it must.
 
@@ -142,7 +144,11 @@ class TokenMaker:
         for documents in flagged:
             part = documents.part
             text = self._rewritten(documents, style, key, draw)
-            tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
+            try:
+                tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
+            except CorpusError as error:
+                raise flagged.placed(error, part) from None
+            flagged.check_tokens(part, documents.words, tokens.doc_offsets)
             writer.write(
                 part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, tokens.flags,
                 tokens.ngram_starts,
@@ -295,6 +301,28 @@ class FlaggedWords:
     def _spread(self, part: Part, words: Words) -> Iterator[tuple[str, np.ndarray]]:
         for name, blacklist in self._blacklists.items():
             yield name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads)
+
+    def placed(self, error: CorpusError, part: Part) -> CorpusError:
+        """Return an error about a document of a part as one about a row of a file."""
+        found = re.match(r"document (\d+) of the batch: ", str(error))
+        return (
+            error if found is None else CorpusError(f"{self._place(part, int(found[1]))}: {str(error)[found.end() :]}")
+        )
+
+    def _place(self, part: Part, row: int) -> str:
+        return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
+
+    def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
+        """Raise `CorpusError` where a document has words and no token: it would be passed over in silence."""
+        num_words = np.diff(words.doc_offsets)
+        passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
+        if len(passed_over):
+            row = int(passed_over[0])
+            raise CorpusError(
+                f"{self._place(part, row)}: the tokenizer makes no token of its words ({num_words[row]:,}), so it "
+                "would be passed over in silence; use a tokenizer that has an unknown token or falls back to bytes, or "
+                "leave the document out"
+            )
 
     def __iter__(self) -> Iterator[Flagged]:
         from reticent import _rust

@@ -56,6 +56,7 @@ pub mod surface;
 pub mod surfaces;
 pub mod synth;
 pub mod text;
+pub mod tokenizer_check;
 pub mod tokens;
 pub mod update;
 pub mod verbatim;

@@ -25,6 +25,7 @@ use crate::protect::DIRECT;
 use crate::spans::check_mask;
 use crate::subwords::{Subword, Subwords};
 use crate::text::Texts;
+use crate::tokenizer_check::{check_expansion, check_length};
 use crate::words::Words;
 
 pub struct TokenEncoder {
@@ -177,6 +178,7 @@ impl TokenEncoder {
         special.sort_unstable();
         let parsed: serde_json::Value =
             serde_json::from_str(json).map_err(|_| Error::Artifact("tokenizer.json is not JSON".into()))?;
+        check_expansion(&parsed)?;
         let lowercase = parsed["normalizer"]["lowercase"] == true;
         let memories = (0..num_threads.max(1)).map(|_| Mutex::new(Memory::new())).collect();
         let cut = Cut::of(&parsed);
@@ -232,6 +234,7 @@ impl TokenEncoder {
                         gaps: gaps.map_or((&[], &[]), |gaps| gaps.of(row)),
                     };
                     self.encode_one(texts.get(row), document, &mut memory, &mut tokens)
+                        .and_then(|()| check_length(texts.get(row).len(), tokens.len - before))
                         .map_err(|error| Error::Corpus(format!("document {row} of the batch: {error}")))?;
                     lengths.push((tokens.len - before) as i64);
                 }
