@@ -256,6 +256,17 @@ def test_letters_of_private_use_that_nobody_counted_are_found(tmp_path: Path) ->
     assert not checked(case, without, Policy()).holds
 
 
+def test_a_span_that_cuts_a_character_from_its_marks_protects_both(tmp_path: Path) -> None:
+    case = case_of(
+        tmp_path, [("p0", "is -«\u0301|DATE» and «\U0001f469|DATE»\u200d\u2695 seen"), ("p1", "is and seen")]
+    )
+    store = write(case, "tokens", TOKENIZERS["bytelevel"], Policy())
+    check = checked(case, store, Policy())
+    assert check.direct_characters == len("-\u0301") + len("\U0001f469\u200d\u2695")
+    assert check.holds
+    assert check.unexplained == 0
+
+
 def test_a_record_that_is_none_is_refused() -> None:
     for values in ({}, {"found_in": []}, {"found_in": None}, {"found_in": [], "more": 1}):
         with pytest.raises(ArtifactError, match="not the record"):

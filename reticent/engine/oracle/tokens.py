@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import regex
 
 from reticent.engine.oracle.charsmap import Charsmaps
 from reticent.engine.oracle.protection import DocumentWords
@@ -26,6 +27,8 @@ COUNTS = (
     *("documents", "tokens", "direct_characters", "indirect_characters", "direct_violations"),
     *("indirect_violations", "mismatches", "unexplained"),
 )
+#: A grapheme cluster.
+CLUSTER = regex.compile(r"\X")
 #: Unicode's White_Space.
 SPACES = np.array(
     [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000], np.uint32
@@ -167,11 +170,15 @@ class Comparison:
         owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
         at = store.doc_offsets[rows][owners] + within[kept]
 
-        codes = np.frombuffer("\n".join(texts).encode("utf-32-le"), dtype=np.uint32)
+        joined = "\n".join(texts)
+        codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
         visible = ~np.isin(codes, SPACES)
         place = words.bases[spans.owners]
         direct = _covered(len(codes), words.starts[protected.direct], words.ends[protected.direct])
-        direct |= _covered(len(codes), spans.starts + place, spans.ends + place)
+        starts_of_spans, ends_of_spans = spans.starts + place, spans.ends + place
+        cut = _covered(len(codes), *_whole_characters(joined, starts_of_spans, ends_of_spans))
+        direct |= _covered(len(codes), starts_of_spans, ends_of_spans)
+        direct |= cut & ~_covered(len(codes), words.starts, words.ends)  # a word is direct or not by itself
         indirect = _covered(len(codes), words.starts[protected.indirect], words.ends[protected.indirect])
         wrong = ~whole
         flags, needed = store.flags[at], np.zeros(len(at), dtype=np.uint8)
@@ -211,6 +218,26 @@ class Comparison:
             offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
         place = np.repeat(bases[:-1] + deleted, lengths)
         return lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place
+
+
+def _whole_characters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stretches with all of each grapheme cluster that they cut: a tokenizer may have a letter and its marks as one."""
+    real = starts < ends
+    return tuple(  # type: ignore[return-value]
+        np.array([_whole_character(text, at)[side] for at in edges[real].tolist()], dtype=np.int64)
+        for side, edges in enumerate((starts, ends))
+    )
+
+
+def _whole_character(text: str, at: int) -> tuple[int, int]:
+    """Where the grapheme cluster begins and ends that this place is within; twice the place where it is within none."""
+    if at == len(text) or text[at].isascii():
+        return at, at
+    first = at
+    while first > 0 and not (text[first].isascii() and text[first - 1].isascii()):  # two of ASCII are never one
+        first -= 1
+    cluster = next(m for m in CLUSTER.finditer(text, first) if m.end() > at)
+    return (at, at) if cluster.start() == at else cluster.span()
 
 
 def _covered(length: int, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
