@@ -135,7 +135,7 @@ def words_of(text: str, rule: Rule) -> list[tuple[int, int]]:
 def _words_of_stretch(text: str, rule: Rule) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
     digit, run_end = False, -1
-    for start, end in _segments(_as_seen(text) if rule == "new" else text):
+    for start, end in _segments(_as_seen(text.replace("\u202f", "\u2003")) if rule == "new" else text):
         segment = text[start:end]
         has_digit = _NUMBER.search(segment) is not None
         if has_digit or _LETTER.search(segment):

@@ -97,6 +97,7 @@ def may_be_alphabetic(c: str) -> bool:
         ("🇫🇷🇨🇭, ⠓⠊; \u0378!", ["🇫🇷🇨🇭", "⠓⠊", "\u0378"]),
         ("© ® € → + × ■ 𝄞 ‼", []),
         ("Du\u200bpont Du\u00adpont Du\ufeffpont", ["Du\u200bpont", "Du\u00adpont", "Du\ufeffpont"]),
+        ("Dupont\u202f: 10\u202f000, Ann\u202fLee", ["Dupont", "10", "000", "Ann", "Lee"]),
         ("12\u200b-\u206005 ก\u200bข", ["12\u200b-\u206005", "ก", "ข"]),
         ("患者 田中", ["患", "者", "田", "中"]),
         ("nul\0byte", ["nul", "byte"]),

@@ -1,12 +1,13 @@
 //! Words: what support is counted on.
 //!
 //! A word is a segment of Unicode word segmentation (UAX #29) that holds a letter or a digit (Unicode's `Alphabetic` or a
-//! number), less white space at its front. On top of it stand three rules of our own:
+//! number), less white space at its front. On top of it stand four rules of our own:
 //!
 //! - **A single `-`, `/`, `.` or `:` between two words that both hold a digit joins them**, so that a date, a time, a phone
 //!   number or a record number (`2021-03-04`, `12/05`, `555-123-4567`, `10:45`) is one word and not its pieces.
 //! - **A run of counted symbols outside such words is a word** (`characters::is_counted_symbol`): a name of private-use
 //!   characters, or an emoji sequence, is as much one person's own as a rare word.
+//! - **No white space is in a word**: the narrow no-break space of French typography (U+202F) joins letters by UAX #29.
 //! - **No default-ignorable character ends a word** (UAX #29 ends words at the zero-width space), except beside a letter of a
 //!   script without spaces, where it is what parts words.
 //!
@@ -391,6 +392,8 @@ impl<'a> NumberJoin<'a> {
     }
 }
 
+const NARROW_SPACE: char = '\u{202f}';
+
 /// Whether a single `-`, `/`, `.` or `:` is all that is seen of what stands between two words.
 fn is_joiner(between: &str) -> bool {
     match between.strip_prefix(['-', '/', '.', ':']) {
@@ -427,10 +430,11 @@ fn flush(symbols: Option<Range<usize>>, emit: &mut impl FnMut(usize, usize, bool
     }
 }
 
-/// The text with each character that [`splits_unseen`] replaced by one that does not and is as long in bytes, but where one
-/// stands beside a letter of a script without spaces: there it parts words.
+/// The text as UAX #29 shall see it, byte for byte as long. Each character that [`splits_unseen`] is replaced by one that does
+/// not, but where one stands beside a letter of a script without spaces: there it parts words. The narrow no-break space
+/// is replaced by white space that joins nothing.
 fn as_seen<'a>(text: &'a str, room: &'a mut String) -> &'a str {
-    if !text.contains(splits_unseen) {
+    if !text.contains(|c| c == NARROW_SPACE || splits_unseen(c)) {
         return text;
     }
     room.clear();
@@ -440,7 +444,7 @@ fn as_seen<'a>(text: &'a str, room: &'a mut String) -> &'a str {
     for (at, c) in text.char_indices() {
         if !is_default_ignorable(c) {
             before = Some(c);
-            room.push(c);
+            room.push(if c == NARROW_SPACE { '\u{2003}' } else { c });
             continue;
         }
         if after_at <= at {
@@ -493,6 +497,7 @@ mod tests {
             ("1\u{2060}2-\u{200b}0\u{ad}5", &["1\u{2060}2-\u{200b}0\u{ad}5"]),
             ("ก\u{200b}ข 田\u{200b}中", &["ก", "ข", "田", "中"]),
             ("カナ\u{200b}カナ", &["カナ", "カナ"]),
+            ("Dupont\u{202f}! 10\u{202f}000 a\u{202f}\u{200b}b", &["Dupont", "10", "000", "a", "b"]),
         ];
         for (text, expected) in table {
             assert_eq!(&words(text), expected, "{text:?}");
@@ -528,7 +533,7 @@ mod tests {
     fn fast_scanner_matches_the_full_rule() {
         let ascii: Vec<char> = "aZ09_.':,;-/ \n\0@".chars().collect();
         let mixed: Vec<char> =
-            "aé9ßĀɏ.':,_- \n\t\r×÷’·²½\u{a0}\u{ad}\u{301}\u{e34}\u{200b}\u{200d}\u{5d0}\"田한😀Ⓜ\u{1f1eb}\u{250}ª\u{e000}\u{378}⠓€"
+            "aé9ßĀɏ.':,_- \n\t\r×÷’·²½\u{a0}\u{ad}\u{301}\u{e34}\u{200b}\u{200d}\u{5d0}\"田한😀Ⓜ\u{1f1eb}\u{250}ª\u{e000}\u{378}⠓€\u{202f}"
                 .chars()
                 .collect();
         texts(&ascii, 200_000).chain(texts(&mixed, 400_000)).for_each(|text| assert_full_rule(&text));

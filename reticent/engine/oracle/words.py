@@ -42,8 +42,7 @@ CLASSES = {
     "n": r"\p{WB=Numeric}",
     "K": r"(?V1)[\p{WB=Katakana}&&\p{Alphabetic}]",
     "k": r"\p{WB=Katakana}",
-    "w": r"(?V1)[\p{WB=ExtendNumLet}&&\p{White_Space}]",
-    "_": r"\p{WB=ExtendNumLet}",
+    "_": r"(?V1)[\p{WB=ExtendNumLet}--\p{White_Space}]",  # the narrow no-break space is white space here
     ":": r"\p{WB=MidLetter}",
     ",": r"\p{WB=MidNum}",
     ".": r"\p{WB=MidNumLet}",
@@ -91,21 +90,21 @@ _TABLE = _Table()
 # that join two letters (WB6, WB7); h: an apostrophe after Hebrew that joins nothing more (WB7a, `_close_quotes`).
 _ITEM = r"""(?:(?:[AaM]X)++(?:[:.']X(?=[AaMH]))?|HX(?:[:.']X(?=[AaMH])|"X(?=H))?|(?:[Nn]X)++(?:[,.']X(?=[Nn]))?)"""
 _RUN = rf"(?:{_ITEM}++|(?:[Kk]X)++)"
-_CHAIN = rf"(?:(?:[_w]X)*+{_RUN}(?:(?:[_w]X)++{_RUN})*+(?:[_w]X)*+(?:hX)?|(?:[_w]X)++)"
+_CHAIN = rf"(?:(?:_X)*+{_RUN}(?:(?:_X)++{_RUN})*+(?:_X)*+(?:hX)?|(?:_X)++)"
 #: A joiner before a pictograph goes on (WB3c).
 _JOINED = rf"(?:(?<=z)(?:[Pp]X|(?=M){_CHAIN}))*+"
 #: Group 1: segments that begin with a letter or digit. Else: those that may be a word, which `_look` decides. Segments
 #: of one sign and white space are passed over.
-_PLAIN = rf"((?=[AMHNK]){_CHAIN}|O)|(?=[ank_w]){_CHAIN}|RR?|[PS]"
+_PLAIN = rf"((?=[AMHNK]){_CHAIN}|O)|(?=[ank_]){_CHAIN}|RR?|[PS]"
 _FULL = (
-    rf"((?=[AMHNK]){_CHAIN}{_JOINED}|OX{_JOINED})|(?:(?=[ank_w]){_CHAIN}|RX(?:RX)?|[PS]X){_JOINED}"
+    rf"((?=[AMHNK]){_CHAIN}{_JOINED}|OX{_JOINED})|(?:(?=[ank_]){_CHAIN}|RX(?:RX)?|[PS]X){_JOINED}"
     rf"|(?:[o ph:,.'\"][eEfz]X|[eEfz]X){_JOINED}"
 )
 _MARKS = "[eEfz]*+"
 _find_plain = re.compile(_PLAIN.replace("X", "")).finditer
 _find_full = re.compile(_FULL.replace("X", _MARKS)).finditer
 _find_simple = re.compile(f"(?=[AMHNK]){_CHAIN}|O".replace("X", "")).finditer
-_needs_a_look = re.compile("[ank_wPSReEfz]").search
+_needs_a_look = re.compile("[ank_PSReEfz]").search
 _has_marks = re.compile("[eEfz]").search
 _last_quote = re.compile(f"(H{_MARKS})'(?!{_MARKS}[AaMH])")
 _has_digit = regex.compile(r"\p{N}").search
