@@ -104,8 +104,8 @@ def test_what_a_folder_holds_beside_its_documents_is_counted_by_its_reason(tmp_p
     }
     (notice,) = corpus.reading.notices()
     assert notice == (
-        "documents: 2 files are read; passed over: 3 files of another format (.docx, .gz), 2 hidden, "
-        "1 linked folders (name them to read them), 1 links to nothing, 2 neither files nor folders"
+        "documents: files read 2; passed over: files of another format 3 (.docx, .gz), hidden 2, "
+        "linked folders 1 (name them to read them), links to nothing 1, neither files nor folders 2"
     )
     assert corpus.reading.counts()["passed_over"] == dict(corpus.reading.found.passed_over)
 
@@ -187,7 +187,7 @@ def test_the_command_says_once_what_is_passed_over_and_keeps_the_count(
     write(tmp_path / "notes" / "b.docx", "x")
     assert command("index", tmp_path / "notes", "--out", tmp_path / "run", "--quiet") == 0
     shown = capfd.readouterr().err
-    assert shown.count("warning: documents: 1 files are read; passed over: 1 files of another format (.docx)") == 1
+    assert shown.count("warning: documents: files read 1; passed over: files of another format 1 (.docx)") == 1
     assert shown.count("a.csv: read with ; as delimiter, as cp1252; set corpus.delimiter") == 1
     assert read_manifest(tmp_path / "run" / "split").counts["reading"] == {
         "csv": {"with ; as delimiter, as cp1252": 1},
@@ -197,7 +197,7 @@ def test_the_command_says_once_what_is_passed_over_and_keeps_the_count(
         "suspect_rows": 0,
     }
     assert command("index", tmp_path / "notes", "--out", tmp_path / "run", "--quiet") == 0
-    assert "passed over: 1 files of another format" in capfd.readouterr().err
+    assert "passed over: files of another format 1" in capfd.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------------- compressed files

@@ -48,14 +48,14 @@ class Found:
         """What was read and what was passed over, as a sentence; None where nothing was."""
         if not self.passed_over:
             return None
-        shown = {LINKS: "; name them to read them"}
+        shown = {LINKS: "name them to read them"}
         if self.other_suffixes:
-            shown[OTHERS] = f": {', '.join(sorted(self.other_suffixes)[:8])}"
+            shown[OTHERS] = ", ".join(sorted(self.other_suffixes)[:8])
         parts = [
-            f"{count:,} {reason}" + (f" ({shown[reason].lstrip(';: ')})" if reason in shown else "")
+            f"{reason} {count:,}" + (f" ({shown[reason]})" if reason in shown else "")
             for reason, count in sorted(self.passed_over.items())
         ]
-        return f"documents: {len(self.files):,} files are read; passed over: {', '.join(parts)}"
+        return f"documents: files read {len(self.files):,}; passed over: {', '.join(parts)}"
 
     @property
     def surprising(self) -> bool:
