@@ -93,9 +93,9 @@ def run(size_name: str) -> dict[str, Any]:
     """Run the job, print the table and write the record; returns it."""
     from benchmarks.foundation_models import first_words
     from benchmarks.real_corpora import read_documents
-    from reticent.config import parse_job
-    from reticent.job import Run
-    from reticent.progress import Progress
+    from reticent.core.progress import Progress
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     if not (DATA / "mtsamples").exists():
         print(f"skipped: no mtsamples under {DATA} (RETICENT_DATA)", file=sys.stderr)

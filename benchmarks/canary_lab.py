@@ -41,9 +41,9 @@ WAYS: dict[str, float | None] = {"none": None, "epsilon-8": 8.0, "epsilon-4": 4.
 
 def run(size: str) -> dict[str, Any]:
     """Run the lab; toy size checks that it works, cpu size writes ``record/canary_lab.json``."""
-    from reticent.config import parse_job
     from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.job import Run
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     about = SIZES[size]
     started = time.perf_counter()

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from reticent.audit.classification import Truth
-    from reticent.config import ModelSection
-    from reticent.job import Run
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
     from reticent.trainer.classes import LabelledTokens
 
 CORPORA = ("mtsamples", "mts_dialog")
@@ -120,9 +120,9 @@ def job_values(documents: Path, out: Path, size: str) -> dict[str, Any]:
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Return the part of one corpus of the record."""
-    from reticent.config import parse_job
-    from reticent.job import Run
-    from reticent.progress import Progress
+    from reticent.core.progress import Progress
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     table = read_documents(name)
     if size == "toy":  # three classes
@@ -157,7 +157,7 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
     import numpy as np
 
     from reticent.audit.classification import Truth, bag_of_words, majority
-    from reticent.classification import labelled_documents
+    from reticent.job.classification import labelled_documents
 
     documents = labelled_documents(run, model)
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual

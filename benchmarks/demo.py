@@ -21,10 +21,10 @@ def run(size: str) -> dict[str, Any]:
     if size == "toy":
         print("demo: see tests/test_demo.py")
         return {}
-    from reticent.audit.plots import plot_utility_privacy
-    from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
-    from reticent.demo import run_demo
-    from reticent.progress import Progress
+    from reticent.audit.report.plots import plot_utility_privacy
+    from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
+    from reticent.core.progress import Progress
+    from reticent.job.demo import run_demo
 
     progress = Progress()
     started = time.perf_counter()

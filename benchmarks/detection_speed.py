@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks.detection import PIPELINES, _number, _version
 from benchmarks.detection_corpora import census_names, read_case
 from benchmarks.record_io import DATA, markdown, spread, write_record
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 GOAL_MB_PER_SECOND = 50
 #: What the pattern recognisers of Presidio look for that has a category here.

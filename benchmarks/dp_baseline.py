@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from benchmarks.record_io import markdown, spread, write_record
-from reticent.config import parse_job
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import cut_windows
 

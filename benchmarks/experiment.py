@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record_io import estimate_text, markdown, write_record
-from reticent.experiment import HOSPITAL, SIZES
+from reticent.job.experiment import HOSPITAL, SIZES
 
 COMMAND = [sys.executable, "-m", "reticent"]
 
@@ -49,8 +49,8 @@ def _reticent(work: Path, *arguments: str, stdout: int | None = None) -> str:
 
 def found_in(evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the headline measures of every recipe and epoch: means over the seeds, intervals over individuals."""
-    from reticent.audit.seeds import over_seeds
-    from reticent.audit.summary import UTILITY
+    from reticent.audit.report.summary import UTILITY
+    from reticent.audit.stats.seeds import over_seeds
 
     rows = [
         {

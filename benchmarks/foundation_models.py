@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.attacks import attack_rows, attack_table
 from benchmarks.record_io import DATA, estimate_text, markdown, write_record
-from reticent.audit.summary import UTILITY, UTILITY_ALL
-from reticent.progress import Progress
+from reticent.audit.report.summary import UTILITY, UTILITY_ALL
+from reticent.core.progress import Progress
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
 DP = {"unit": "individual", "target_epsilon": 8.0, "max_grad_norm": 1.0, "max_documents": 1, "clipping": "ghost"}
@@ -130,7 +130,7 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     """Make ``work/bases/NAME/model``, unless it is there: SmolLM2 read out of its quantised file, MiniLM with a head
     trained on public reports. Neither has seen a report of the job.
     """
-    from reticent.artifact import fingerprint, is_current, write_artifact
+    from reticent.core.artifact import fingerprint, is_current, write_artifact
     from reticent.trainer.export import write_model
     from reticent.trainer.models import load_model, load_tokenizer
     from reticent.trainer.recipes import get_recipe
@@ -185,7 +185,7 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
 
 def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
     """Return the job, and what this version of the package cannot do of it."""
-    from reticent.config import TrainSection
+    from reticent.job.config import TrainSection
     from reticent.trainer.recipes import RECIPES
 
     models, missing = [], []
@@ -232,7 +232,7 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
 
 def result_row(job: Any, model: dict[str, Any]) -> dict[str, Any]:
     """One recipe of the record: what the audit measured, and what the training counted (epsilon and its unit too)."""
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     trained = job.folder / "models" / model["model"] / model["recipe"]
     counts = read_manifest(trained).counts if (trained / "manifest.json").exists() else {}
@@ -257,8 +257,8 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
     if size_name == "toy" and work is None:
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as scratch:
             return run(size_name, work=Path(scratch), models=models)
-    from reticent.config import parse_job
-    from reticent.job import Run
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     size = SIZES[size_name]
     work = work or Path(tempfile.gettempdir()) / f"reticent-foundation-models-{size_name}"

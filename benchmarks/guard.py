@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.record_io import markdown, spread, write_record
 from reticent import _rust
-from reticent.audit.guard import Guard, GuardedModel, _Complete
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.verbatim import build_verbatim
+from reticent.guard import Guard, GuardedModel, _Complete
 
 LENGTH, BATCH, NUM_TOKENS = 50, 4, 200
 

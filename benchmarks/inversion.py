@@ -69,11 +69,11 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.publication import published
-    from reticent.config import parse_job
+    from reticent.audit.report.publication import published
+    from reticent.core.progress import Progress
     from reticent.engine.synthetic import SynthConfig, synthesize
-    from reticent.job import Run
-    from reticent.progress import Progress
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     size, began = SIZES[size_name], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:
@@ -86,7 +86,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
         synthesize(folder / "hospital", hospital)
         run = Run(parse_job(job_of(folder, size, seed)), Progress())
         run.execute("audit")
-        from reticent.evidence import gather_evidence
+        from reticent.job.audit_stage import gather_evidence
 
         evidence = published(gather_evidence(run))
     kept = ("recipe", "epoch", "utility", "privacy", "membership", "inversion", "ledger")

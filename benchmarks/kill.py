@@ -38,7 +38,7 @@ from typing import Any
 
 from benchmarks.faults import GROWING, Change, Ended, available, run_process, run_unwatched
 from benchmarks.record_io import RECORD, machine, write_record
-from reticent.plan import TIMINGS
+from reticent.job.plan import TIMINGS
 
 Files = dict[str, bytes]
 
@@ -362,8 +362,8 @@ def _synth(out: Path, seed: int) -> Callable[[], int]:
 
 def _artefact(out: Path, text: str) -> Callable[[], int]:
     def main() -> int:
-        from reticent.artifact import write_artifact
-        from reticent.errors import ArtifactError
+        from reticent.core.artifact import write_artifact
+        from reticent.core.errors import ArtifactError
 
         try:
             with write_artifact(out, kind="index", config={"text": text}, inputs={}) as writer:

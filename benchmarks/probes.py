@@ -69,7 +69,7 @@ texts = ["Remitido por: {doctor} E-mail: ", "{doctor}, {name}. Correo: "]
 
 def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Generate the hospital; returns corpus settings, columns of subjects, and what to ask."""
-    from reticent.audit.propile_templates import read_templates
+    from reticent.audit.propile.templates import read_templates
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
@@ -112,7 +112,7 @@ def _written(records: pa.Table, documents: pa.Table) -> pa.Table:
 
 def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[str, list[Any]], dict[str, Any]]:
     """Cut the documents to their head and foot, where the identifiers stand; returns as `hospital` does."""
-    from reticent.audit.propile_templates import read_templates
+    from reticent.audit.propile.templates import read_templates
 
     folder.mkdir()
     tuples = {r["doc_id"]: r for r in map(json.loads, (DATA / "meddocan/pii_by_doc.jsonl").open(encoding="utf-8"))}
@@ -148,15 +148,15 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
 
 def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
-    from reticent.artifact import read_manifest
-    from reticent.audit.probe_page import probe_page
-    from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-    from reticent.audit.propile_run import probe_models, with_heldout
-    from reticent.audit.propile_subjects import subjects_from_rows
-    from reticent.config import parse_job
+    from reticent.audit.propile.measure import probe_models, with_heldout
+    from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+    from reticent.audit.propile.subjects import subjects_from_rows
+    from reticent.audit.report.probe_page import probe_page
+    from reticent.core.artifact import read_manifest
+    from reticent.core.progress import Progress
     from reticent.engine.schema import HELDOUT, MEMBERS
-    from reticent.job import Run
-    from reticent.progress import Progress
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     size, progress = SIZES[size_name], Progress()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as temporary:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, write_record
-from reticent.audit.summary import UTILITY
+from reticent.audit.report.summary import UTILITY
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.
@@ -159,10 +159,10 @@ def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, An
 
 def measure(name: str, size: str) -> dict[str, Any]:
     """Run one corpus through identifiers and the leak table; returns its part of the record."""
-    from reticent.config import parse_job
+    from reticent.core.progress import Progress
     from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-    from reticent.job import Run
-    from reticent.progress import Progress
+    from reticent.job.config import parse_job
+    from reticent.job.run import Run
 
     vocabularies = DATA / "tokenizer_vocabs"
     tokenizers = {

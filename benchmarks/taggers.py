@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, markdown, write_record
-from reticent.audit.tagger import score_names
-from reticent.audit.tagger_prompts import PROMPTS
-from reticent.audit.tagger_result import evaluate_attack
-from reticent.audit.tagger_sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_names
+from reticent.audit.tagger.prompts import PROMPTS
+from reticent.audit.tagger.result import evaluate_attack
+from reticent.audit.tagger.scores import score_names
+from reticent.audit.tagger.sets import AttackSet, Mentions, build_attack_set, names_of_corpus, read_names
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.randomness import generator

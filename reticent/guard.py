@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import DOCUMENTS
-from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
@@ -398,7 +398,7 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
     """Return the detectors that a guard was built with: name -> options."""
-    from reticent.artifact import require_kind
+    from reticent.core.artifact import require_kind
 
     return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
 

@@ -12,7 +12,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
 
-ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+# Programs that tests start find the helpers of the tests as these do.
+HELPERS = (TESTS, TESTS / "job", TESTS / "trainer", os.environ.get("PYTHONPATH"))
+os.environ["PYTHONPATH"] = os.pathsep.join(str(path) for path in HELPERS if path)
 DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
 
 

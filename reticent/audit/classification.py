@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
+from reticent.audit.stats.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
 

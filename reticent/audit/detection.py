@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from reticent.audit.statistics import BOOTSTRAP, Estimate, ratio_estimates
+from reticent.audit.stats.statistics import BOOTSTRAP, Estimate, ratio_estimates
 
 if TYPE_CHECKING:
     from reticent.engine.detect.marks import LineSpans, Marks

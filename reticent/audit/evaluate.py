@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.audit.base_scores import BaseScores
-from reticent.audit.forward import TokenScores, score_causal, score_masked
-from reticent.audit.generated import GenerationConfig, generated_leakage
-from reticent.audit.inversion import InversionConfig
-from reticent.audit.inversion_run import InversionAudit, Scores
-from reticent.audit.leakage import (
+from reticent.audit.inversion.inversion import InversionConfig
+from reticent.audit.inversion.measure import InversionAudit, Scores
+from reticent.audit.leakage.generated import GenerationConfig, generated_leakage
+from reticent.audit.leakage.leakage import (
     excess_leakage,
     excess_over_base,
     low_cost_membership,
@@ -26,18 +24,20 @@ from reticent.audit.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.membership import USER_INFERENCE, require_attacks, user_inference_score
-from reticent.audit.membership_run import MembershipAudit
-from reticent.audit.slots import SurfaceTable, slots_of
-from reticent.audit.utility import utility
-from reticent.audit.validity import judged
+from reticent.audit.leakage.utility import utility
+from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.membership.attacks import USER_INFERENCE, require_attacks, user_inference_score
+from reticent.audit.membership.measure import MembershipAudit
+from reticent.audit.membership.validity import judged
+from reticent.audit.scoring.base_model_scores import BaseScores
+from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
-    from reticent.word_categories import WordCategories
+    from reticent.job.word_categories import WordCategories
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 

@@ -2,8 +2,8 @@
 
 A gate *passes* where the upper end is within its threshold and an attack that should succeed did. It *fails* where the
 estimate itself is beyond. Else there is *no power*: too few people, an interval too wide, no control that shows that
-the attack can find anything, or an attack that the rules of :mod:`reticent.audit.validity` call invalid. No power never
-reads as safety.
+the attack can find anything, or an attack that the rules of :mod:`reticent.audit.membership.validity` call invalid.
+No power never reads as safety.
 
 The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass holds at
 95 % at least.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reticent.audit.validity import INVALID
+from reticent.audit.membership.validity import INVALID
 
 __all__ = ["FAIL", "NO_POWER", "PASS", "PLAIN", "failed", "judge", "verdict", "verdict_lines"]
 

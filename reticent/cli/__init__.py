@@ -111,8 +111,8 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
     atexit.register(_spare_collection)
-    from reticent.errors import ReticentError
-    from reticent.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
+    from reticent.core.errors import ReticentError
+    from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory, lacks_address_space
 
     try:
         try:

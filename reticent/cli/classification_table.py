@@ -7,13 +7,13 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from reticent.audit.summary import _shown
+from reticent.audit.report.summary import _shown
 
 __all__ = ["classification_table"]
 
 
 def classification_table(result: dict[str, Any]) -> Table:
-    """Return the table of one model's results (`reticent.classification`); it fits 80 columns."""
+    """Return the table of one model's results (`reticent.job.classification`); it fits 80 columns."""
     documents, people = result["documents"], result["individuals"]
     left_out = [
         f"{documents[key]:,} {what}"

@@ -110,9 +110,9 @@ def classify(
 
     Beside it: the commonest class, a bag of words, and the same from the base model.
     """
-    from reticent.classification import classify_documents, read_results
-    from reticent.errors import PolicyError
-    from reticent.job import Run
+    from reticent.core.errors import PolicyError
+    from reticent.job.classification import classify_documents, read_results
+    from reticent.job.run import Run
 
     own = is_job(source)
     for option, value in (("--model", model), ("--out", out), ("--heldout", heldout)):

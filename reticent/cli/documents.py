@@ -70,7 +70,7 @@ def synth(
     as_json: AsJson = False,
 ) -> None:
     """Generate the records of a hospital that does not exist, with gold spans of every identifier."""
-    from reticent.artifact import write_artifact
+    from reticent.core.artifact import write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     config = SynthConfig(
@@ -127,8 +127,8 @@ def detect(
     if list_rules:
         print_rules(as_json)
         return
-    from reticent.detection import detect_documents
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
+    from reticent.job.detection import detect_documents
 
     if source is None:
         raise PolicyError("SOURCE is missing: documents, a run folder or a job file")
@@ -183,9 +183,9 @@ def dedup(
     """
     from dataclasses import asdict
 
-    from reticent.artifact import write_artifact
+    from reticent.core.artifact import write_artifact
     from reticent.engine.dedup import find_copies, write_left_out
-    from reticent.job import Run
+    from reticent.job.run import Run
 
     given = {"mode": mode, "scope": scope, "threshold": threshold, "passage_words": passage_words}
     sections = {"dedup": {name: value for name, value in given.items() if value is not None}}
@@ -277,10 +277,10 @@ def scrub(
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back.
     """
+    from reticent.core.errors import PolicyError
     from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.scrub import ScrubConfig, key_of_seed, read_key
-    from reticent.errors import PolicyError
-    from reticent.scrub import scrub_documents
+    from reticent.job.scrub import scrub_documents
 
     if key is not None and seed is not None:
         raise PolicyError("--key and --seed: give one of them")
@@ -330,10 +330,10 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
-    from reticent.audit.corpus_plots import write_corpus_plots
-    from reticent.audit.publication import published_corpus
-    from reticent.job import Run
-    from reticent.stages import corpus_section
+    from reticent.audit.report.corpus_plots import write_corpus_plots
+    from reticent.audit.report.publication import published_corpus
+    from reticent.job.engine_stages import corpus_section
+    from reticent.job.run import Run
 
     used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")
     run = Run(job_of(read_job(source), settings, used), new_progress(quiet))

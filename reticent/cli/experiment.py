@@ -19,7 +19,7 @@ __all__ = ["new_job", "status"]
 
 
 class SizeName(Enum):
-    """Sizes of `reticent.experiment.SIZES`, named here too so that --help stays fast."""
+    """Sizes of `reticent.job.experiment.SIZES`, named here too so that --help stays fast."""
 
     TOY = "toy"
     CPU = "cpu"
@@ -61,8 +61,8 @@ def new_job(
 
     reticent new-job notes.parquet --individual-id patient_id > job.toml;  read it, change it;  reticent run job.toml
     """
-    from reticent.errors import PolicyError
-    from reticent.experiment import experiment_job
+    from reticent.core.errors import PolicyError
+    from reticent.job.experiment import experiment_job
 
     corpus = detect = None
     if source is not None:
@@ -89,8 +89,8 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Say what of a run is done, what is left and how long it will take; nothing is run, and a run may be going on."""
-    from reticent.job import Run
-    from reticent.status import job_status
+    from reticent.job.run import Run
+    from reticent.job.status import job_status
 
     found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
     if as_json:

@@ -25,7 +25,7 @@ from reticent.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reticent.config import Job
+    from reticent.job.config import Job
 
 __all__ = ["guard_app"]
 
@@ -33,7 +33,7 @@ guard_app = typer.Typer(
     no_args_is_help=True,
     help="""Keep training text and identifiers out of what a model says.
 
-    Build the index of the training documents, then check texts against it; in Python, reticent.audit.guard.GuardedModel
+    Build the index of the training documents, then check texts against it; in Python, reticent.guard.GuardedModel
     does so while it generates. Only what is generated is read, not the prompt. The folder of a guard answers whether a
     text was trained on: keep it as private as the documents.""",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,10 +67,10 @@ def build(
 
     Of a run the members' documents are taken; of other documents all.
     """
-    from reticent.artifact import write_artifact
-    from reticent.audit.guard import guard_detectors, refuse_detectors
+    from reticent.core.artifact import write_artifact
     from reticent.engine.detect import make_detectors
     from reticent.engine.verbatim import build_verbatim, write_verbatim
+    from reticent.guard import guard_detectors, refuse_detectors
 
     found = DetectOptions(detector=detector)
     job = job_from_source(source, None, columns, found, settings=settings, used=("corpus", "detect"))
@@ -115,7 +115,7 @@ def check(
     """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
     from dataclasses import asdict
 
-    from reticent.audit.guard import open_guard
+    from reticent.guard import open_guard
 
     detectors: Any = None if identifiers else ()
     if identifiers and (detector or settings):
@@ -129,8 +129,8 @@ def check(
 
 def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
     """The guard's own detectors, or other ones, with options that are checked as those of a job."""
-    from reticent.audit.guard import built_detectors, refuse_detectors
     from reticent.engine.detect import make_detectors
+    from reticent.guard import built_detectors, refuse_detectors
 
     detect: dict[str, Any] = built_detectors(guard)
     detect["detectors"] = list(detect)
@@ -143,9 +143,9 @@ def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None)
 
 def _training(job: Job, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
     """Documents, which of them were trained on (None: all), and fingerprints."""
-    from reticent.artifact import fingerprint, require_kind
+    from reticent.core.artifact import fingerprint, require_kind
     from reticent.engine.schema import MEMBERS
-    from reticent.job import Run
+    from reticent.job.run import Run
 
     run = Run(job)
     if not of_run:
@@ -157,7 +157,7 @@ def _training(job: Job, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
 
 
 def _read(file: str) -> str:
-    from reticent.errors import CorpusError
+    from reticent.core.errors import CorpusError
 
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

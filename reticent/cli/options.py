@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 if TYPE_CHECKING:
-    from reticent.config import Job
-    from reticent.progress import Progress
+    from reticent.core.progress import Progress
+    from reticent.job.config import Job
 
 __all__ = [
     "AsJson",
@@ -159,7 +159,7 @@ def expanded(command: Callable[..., None]) -> Callable[..., None]:
 
 def is_job(source: str | Path) -> bool:
     """Whether SOURCE is a run folder or a job file, which have settings of their own."""
-    from reticent.artifact import JOB
+    from reticent.core.artifact import JOB
 
     return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
 
@@ -194,7 +194,7 @@ def job_from_source(
     PolicyError
         SOURCE has settings of its own and an option says otherwise, but for the choice of detectors.
     """
-    from reticent.artifact import JOB
+    from reticent.core.artifact import JOB
 
     if is_job(source):
         _refuse_options(columns, found)
@@ -222,7 +222,7 @@ def _values(options: Any) -> dict[str, Any]:
 
 
 def _refuse_options(*groups: Any) -> None:
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     for options in filter(None, groups):
         for option in fields(options):
@@ -235,7 +235,7 @@ def _refuse_options(*groups: Any) -> None:
 
 
 def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> list[str]:
-    from reticent.config import CorpusSection
+    from reticent.job.config import CorpusSection
 
     names = list(found.detector or [])
     if not names:
@@ -253,7 +253,7 @@ def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, A
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
     """Raise `PolicyError` for an option that was given and would be ignored."""
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     for option in options:
         source = context.get_parameter_source(option)
@@ -263,8 +263,8 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
 
 def new_progress(quiet: bool) -> Progress:
     """Where a command says what it does, stderr; from here on a library that aborts for want of memory says so too."""
-    from reticent.memory import explain_abort
-    from reticent.progress import Progress
+    from reticent.core.memory import explain_abort
+    from reticent.core.progress import Progress
 
     explain_abort()
     return Progress(quiet=quiet)
@@ -272,9 +272,9 @@ def new_progress(quiet: bool) -> Progress:
 
 def read_job(path: Path) -> dict[str, Any]:
     """Return the settings of a run folder, which stays where it is now, or of a job file."""
-    from reticent.artifact import JOB
-    from reticent.config import load_job, load_kept_job
-    from reticent.errors import ArtifactError
+    from reticent.core.artifact import JOB
+    from reticent.core.errors import ArtifactError
+    from reticent.job.config import load_job, load_kept_job
 
     if path.suffix == ".toml" and not path.is_dir():
         return load_job(path).model_dump()
@@ -294,9 +294,9 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
     """
-    from reticent.config import parse_job
-    from reticent.errors import PolicyError
-    from reticent.json_toml import parse_toml
+    from reticent.core.errors import PolicyError
+    from reticent.core.json_toml import parse_toml
+    from reticent.job.config import parse_job
 
     for change in settings or []:
         name, equals, text = change.partition("=")

@@ -13,9 +13,9 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
-    from reticent.audit.propile_prompts import ProbeModel, SoftPromptStudy
-    from reticent.audit.propile_subjects import Subjects
-    from reticent.audit.propile_templates import Template
+    from reticent.audit.propile.prompts import ProbeModel, SoftPromptStudy
+    from reticent.audit.propile.subjects import Subjects
+    from reticent.audit.propile.templates import Template
 
 __all__ = ["probe"]
 
@@ -114,10 +114,10 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.audit.propile_prompts import ProbeConfig, require_questions
-    from reticent.audit.propile_templates import read_templates
-    from reticent.device import check_device
-    from reticent.errors import PolicyError
+    from reticent.audit.propile.prompts import ProbeConfig, require_questions
+    from reticent.audit.propile.templates import read_templates
+    from reticent.core.device import check_device
+    from reticent.core.errors import PolicyError
 
     if not soft_prompt:
         refuse_given(
@@ -144,8 +144,8 @@ def probe(
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
-    from reticent.audit.propile_prompts import ProbeModel, objective_of
-    from reticent.errors import PolicyError
+    from reticent.audit.propile.prompts import ProbeModel, objective_of
+    from reticent.core.errors import PolicyError
 
     named = {}
     for model in models:
@@ -158,7 +158,7 @@ def _entries(models: list[str]) -> list[ProbeModel]:
 
 
 def _study(subjects: int, tokens: int, epochs: int, init: Any, sweep: bool, seed: int) -> SoftPromptStudy:
-    from reticent.audit.propile_prompts import SoftPromptConfig, SoftPromptStudy
+    from reticent.audit.propile.prompts import SoftPromptConfig, SoftPromptStudy
 
     prompt = SoftPromptConfig(num_subjects=subjects, num_tokens=tokens, num_epochs=epochs, init=init, seed=seed)
     if not sweep:
@@ -175,8 +175,8 @@ def _people(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Pa
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from reticent.audit.propile_subjects import read_subjects, subjects_from_spans
-    from reticent.errors import CorpusError
+    from reticent.audit.propile.subjects import read_subjects, subjects_from_spans
+    from reticent.core.errors import CorpusError
 
     if subjects is not None:
         return read_subjects(subjects), subjects
@@ -192,10 +192,10 @@ def _run(
     entries: list[ProbeModel], people: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from reticent.artifact import fingerprint
-    from reticent.audit.propile_run import probe_models, write_probe
-    from reticent.audit.publication import without_seeds
-    from reticent.names import require_name
+    from reticent.audit.propile.measure import probe_models, write_probe
+    from reticent.audit.report.publication import without_seeds
+    from reticent.core.artifact import fingerprint
+    from reticent.core.names import require_name
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
         for name in (*(entry.name for entry in entries), *(config.targets or people.types)):
@@ -216,7 +216,7 @@ def _run(
         return
     from rich.console import Console
 
-    from reticent.audit.propile_report import results_table
+    from reticent.audit.propile.evidence import results_table
 
     console = Console()
     console.print(results_table(section))
@@ -226,10 +226,10 @@ def _run(
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
     """Ask for one person's items; the page goes to a file or to stdout, and nothing else is written."""
-    from reticent.audit.propile_prompts import require_language
-    from reticent.audit.propile_subjects import read_items, read_subjects
-    from reticent.device import pick_device
-    from reticent.errors import PolicyError
+    from reticent.audit.propile.prompts import require_language
+    from reticent.audit.propile.subjects import read_items, read_subjects
+    from reticent.core.device import pick_device
+    from reticent.core.errors import PolicyError
 
     if len(models) != 1:
         raise PolicyError("--self: give one model")
@@ -239,7 +239,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     values = read_items(items) if items is not None else _asked()
     others = read_subjects(reference) if reference is not None else None
     entries = _entries(models)
-    from reticent.audit.probe_self import invented_people, probe_myself, self_page
+    from reticent.audit.propile.self_probe import invented_people, probe_myself, self_page
     from reticent.trainer.models import load_model, load_tokenizer
 
     others = others if others is not None else invented_people(language=config.language)
@@ -255,7 +255,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 def _write_page(path: Path, page: str) -> None:
     """Write the page and nothing beside it: no lock and no temporary file, as a shared result would have."""
-    from reticent.errors import ArtifactError
+    from reticent.core.errors import ArtifactError
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

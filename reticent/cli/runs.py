@@ -29,8 +29,8 @@ from reticent.cli.options import (
 from reticent.cli.show import print_run, print_summary
 
 if TYPE_CHECKING:
-    from reticent.config import Job
-    from reticent.job import Run
+    from reticent.job.config import Job
+    from reticent.job.run import Run
 
 __all__ = ["audit", "demo", "index", "protect", "report", "run", "train", "update"]
 
@@ -61,7 +61,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Generate a small hospital, protect it, train with and without protection, attack, and write the report."""
-    from reticent.demo import run_demo
+    from reticent.job.demo import run_demo
 
     run = run_demo(out, seed=seed, num_individuals=individuals, progress=new_progress(quiet))
     print_summary(run)
@@ -89,7 +89,7 @@ def run(
     Stopped by Ctrl-C, a signal or a crash, the same command goes on: a training from its last state, the audit with the
     next checkpoint. `reticent status` says how far it is.
     """
-    from reticent.config import load_job
+    from reticent.job.config import load_job
 
     values = read_job(job) if job.is_dir() else load_job(job).model_dump()
     changed = job_of(values, memory_setting(memory_limit) + (settings or []))
@@ -119,7 +119,7 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Split the individuals, find direct identifiers, and count how many individuals use each word and n-gram."""
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     if is_job(source):
         raise PolicyError(f"{source}: has its own settings; use `reticent run JOB.toml --until index`")
@@ -164,8 +164,8 @@ def update(
     Then: reticent update monday --add new/ --remove gone.txt --out tuesday
     """
     from reticent.cli.show import print_update
-    from reticent.job import Run
-    from reticent.update import update_run
+    from reticent.job.run import Run
+    from reticent.job.update import update_run
 
     before = Run(job_of(read_job(run_folder), None))
     print_update(update_run(before, out, add or [], remove or [], new_progress(quiet)), as_json)
@@ -219,7 +219,7 @@ def protect(
 
     A sample of the documents is held to its text each time, all of them with --verify.
     """
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     changes = [
         f"protect.{key}={json.dumps(value)}"
@@ -240,8 +240,8 @@ def protect(
 def _verify_text(job: Job, quiet: bool, as_json: bool) -> None:
     import os
 
-    from reticent.run_folder import RunFolder
-    from reticent.text_checks import check_text
+    from reticent.job.run_folder import RunFolder
+    from reticent.job.text_checks import check_text
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
     found = check_text(RunFolder(job, new_progress(quiet)))
@@ -302,7 +302,7 @@ def train(
     Recipes dp-mlm and dp-clm train by DP-SGD with the job's [train.dp]: --set train.dp.target_epsilon=8
     --set train.dp.unit=individual. What all such runs cost together: reticent budget RUN.
     """
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     if (run_folder is None) == (verify is None):
         raise PolicyError("train: give either RUN, a run folder, or --verify LEDGER")
@@ -319,8 +319,8 @@ def train(
 
 
 def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
-    from reticent.run_folder import RunFolder
-    from reticent.training_tokens import find_run, verify_training
+    from reticent.job.run_folder import RunFolder
+    from reticent.job.training_tokens import find_run, verify_training
 
     folder, model, recipe = find_run(ledger)
     progress = new_progress(quiet)
@@ -370,8 +370,8 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     Other gates are judged by what the audit measured: --set 'gate=[{measure="membership_auc", at_most=0.6}]'. The
     report says that they were not fixed before the training. No other setting has an effect here.
     """
-    from reticent.extraction_stage import judge_again
-    from reticent.job import Run
+    from reticent.job.extraction_stage import judge_again
+    from reticent.job.run import Run
 
     job_run = Run(job_of(read_job(run_folder), settings, used=("gate",)), new_progress(quiet))
     judge_again(job_run)
@@ -395,7 +395,7 @@ def budget(
 
 
 def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = False) -> None:
-    from reticent.job import Run
+    from reticent.job.run import Run
     from reticent.trainer.distributed import launched
 
     run = Run(job, new_progress(quiet or not launched().is_main), fresh=fresh)
@@ -416,7 +416,7 @@ def _exit_by_gates(run: Run) -> None:
 
 
 def _models(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     sections = []
     for model in models:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reticent.job import Run
+    from reticent.job.run import Run
     from reticent.trainer.budget import Spending
 
 __all__ = [
@@ -44,7 +44,7 @@ def print_rules(as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.detection_table import rules_table
+    from reticent.cli.detection_table import rules_table
 
     Console().print(rules_table(rules))
 
@@ -56,7 +56,7 @@ def print_detection(found: dict[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.detection_table import counts_table, evaluation_tables
+    from reticent.cli.detection_table import counts_table, evaluation_tables
 
     console = Console()
     console.print(counts_table(found["spans"]))
@@ -73,7 +73,7 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.summary import copies_line, copies_table
+    from reticent.audit.report.summary import copies_line, copies_table
 
     Console().print(copies_table(counts))
     Console().print(copies_line(counts), soft_wrap=True)
@@ -86,7 +86,7 @@ def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.classification_table import classification_table
+    from reticent.cli.classification_table import classification_table
 
     for result in results:
         Console().print(classification_table(result))
@@ -95,7 +95,7 @@ def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
 def print_run(run: Run, as_json: bool) -> None:
     """Print the counts of every artefact of a run, as JSON only: for people each stage has said its own."""
     if as_json:
-        from reticent.artifact import read_manifest
+        from reticent.core.artifact import read_manifest
 
         manifests = sorted(run.folder.rglob("manifest.json"))
         counts = {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
@@ -107,7 +107,7 @@ def print_update(run: Run, as_json: bool) -> None:
     print_run(run, as_json)
     if as_json:
         return
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     counts, k = read_manifest(run.folder / "index").counts, run.job.protect.k
     if "moved" not in counts:  # a rebuild that was up to date
@@ -129,7 +129,7 @@ def print_summary(run: Run, as_json: bool = False) -> None:
         return
     from rich.console import Console
 
-    from reticent.audit.summary import guarantee_lines, ledger_line, summary_table
+    from reticent.audit.report.summary import guarantee_lines, ledger_line, summary_table
 
     console = Console()
     console.print(summary_table(evidence))
@@ -138,7 +138,7 @@ def print_summary(run: Run, as_json: bool = False) -> None:
     for line in guarantee_lines(evidence):
         console.print(line, soft_wrap=True, highlight=False)
     if "verdict" in evidence:
-        from reticent.audit.verdict import verdict_lines
+        from reticent.audit.gates import verdict_lines
 
         for line in verdict_lines(evidence["verdict"]):
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
@@ -151,7 +151,7 @@ def print_status(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reticent.plan import clock_time, span_of
+    from reticent.job.plan import clock_time, span_of
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:

@@ -12,8 +12,8 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
 
 if TYPE_CHECKING:
-    from reticent.audit.tagger_prompts import Prompt
-    from reticent.audit.tagger_sets import AttackSet
+    from reticent.audit.tagger.prompts import Prompt
+    from reticent.audit.tagger.sets import AttackSet
 
 __all__ = ["tagger_app"]
 
@@ -82,10 +82,10 @@ def attack(
     as_json: AsJson = False,
 ) -> None:
     """Attack a tagger, and write numbers, scores (of hashed names) and a page with figures."""
-    from reticent.artifact import fingerprint
-    from reticent.audit.tagger_prompts import person_labels
-    from reticent.device import check_device
-    from reticent.errors import PolicyError
+    from reticent.audit.tagger.prompts import person_labels
+    from reticent.core.artifact import fingerprint
+    from reticent.core.device import check_device
+    from reticent.core.errors import PolicyError
 
     if bf16 not in ("auto", "on", "off"):
         raise PolicyError(f"--bf16: expected auto, on or off, got {bf16!r}")
@@ -105,9 +105,9 @@ def attack(
     else:
         attack_set = _of_files(train or [], names, strangers, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
-    from reticent.audit.tagger import open_tagger, score_names  # torch: all that can be checked without it is
-    from reticent.audit.tagger_plots import tagger_panels
-    from reticent.audit.tagger_result import evaluate_attack, score_table, write_tagger_audit
+    from reticent.audit.report.tagger_plots import tagger_panels
+    from reticent.audit.tagger.result import evaluate_attack, score_table, write_tagger_audit
+    from reticent.audit.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
 
     tagger, tokenizer = open_tagger(model, device)
     person_labels(tagger.config.id2label or {}, labels)
@@ -164,8 +164,8 @@ def thesis(
     """Print the thesis' Tables 4.1 to 4.9 and A.1 to A.4 from published scores."""
     from dataclasses import asdict
 
-    from reticent.audit.tagger_tables import read_scores, thesis_tables
-    from reticent.errors import PolicyError
+    from reticent.audit.tagger.tables import read_scores, thesis_tables
+    from reticent.core.errors import PolicyError
 
     if skip_incomplete and not pairs:
         raise PolicyError("--skip-incomplete: is about pairs, and --no-pairs leaves them all out")
@@ -196,13 +196,13 @@ def _labels_of(model: str) -> dict[str, str] | None:
 
 
 def _prompts(prompts: str) -> tuple[Prompt, ...]:
-    from reticent.audit.tagger_prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
+    from reticent.audit.tagger.prompts import FRENCH_PROMPTS, PROMPTS, read_prompts
 
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
 
 def _key(file: Path | None) -> bytes | None:
-    from reticent.errors import PolicyError
+    from reticent.core.errors import PolicyError
 
     if file is None:
         return None
@@ -218,8 +218,8 @@ def _key(file: Path | None) -> bytes | None:
 def _of_files(
     train: list[Path], names: Path | None, strangers: Path | None, labels: list[str], encoding: str, choice: Any
 ) -> AttackSet:
-    from reticent.audit.tagger_sets import Mentions, build_attack_set, read_conll, read_names
-    from reticent.errors import PolicyError
+    from reticent.audit.tagger.sets import Mentions, build_attack_set, read_conll, read_names
+    from reticent.core.errors import PolicyError
 
     if not train or (names is None) == (strangers is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --strangers FILE, or --run RUN")
@@ -234,10 +234,10 @@ def _of_files(
 
 
 def _of_run(run: Path, choice: dict[str, Any]) -> tuple[AttackSet, dict[str, str]]:
-    from reticent.artifact import fingerprint, require_kind
-    from reticent.audit.tagger_sets import build_attack_set, names_of_corpus
+    from reticent.audit.tagger.sets import build_attack_set, names_of_corpus
     from reticent.cli.options import job_of, read_job
-    from reticent.job import Run
+    from reticent.core.artifact import fingerprint, require_kind
+    from reticent.job.run import Run
 
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")

@@ -33,8 +33,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ArtifactError, ReticentError
-from reticent.json_toml import parse_json
+from reticent.core.errors import ArtifactError, ReticentError
+from reticent.core.json_toml import parse_json
 
 __all__ = [
     "ArtifactWriter",

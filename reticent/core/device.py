@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     import torch

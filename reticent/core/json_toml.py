@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ArtifactError, PolicyError, ReticentError
+from reticent.core.errors import ArtifactError, PolicyError, ReticentError
 
 __all__ = ["MAX_DEPTH", "depth_of", "parse_json", "parse_toml", "read_json", "read_toml"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 __all__ = ["MAX_LENGTH", "require_distinct", "require_name"]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reticent.plan import span_of
+from reticent.job.plan import span_of
 
 if TYPE_CHECKING:
-    from reticent.plan import Plan
+    from reticent.job.plan import Plan
 
 __all__ = ["Progress"]
 

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.engine.columns import SOURCE_COLUMN
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.detect.spans import SpanReader
-from reticent.engine.formats import document_writer
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
-from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.engine.sources.columns import SOURCE_COLUMN
+from reticent.engine.sources.formats import document_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

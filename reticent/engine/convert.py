@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from reticent.engine.corpus import Corpus
-from reticent.engine.formats import document_writer
 from reticent.engine.schema import DOCUMENTS
+from reticent.engine.sources.formats import document_writer
 
 __all__ = ["write_documents"]
 

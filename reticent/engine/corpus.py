@@ -1,4 +1,4 @@
-"""Corpus: documents of individuals, whatever their format (`reticent.engine.formats`), as a stream of record batches.
+"""Corpus: documents of individuals, whatever their format, as a stream of record batches.
 
 Batches have the columns of `reticent.engine.schema.DOCUMENTS`, in the order of the sorted file
 names and of the rows in them. Memory is bounded by the batch. Nothing is repaired: a row that cannot be used is an
@@ -20,20 +20,20 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
-from reticent.engine.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
-from reticent.engine.compressed import document_suffix
-from reticent.engine.csv_dialect import CsvDialect
-from reticent.engine.csv_rows import CsvSource
-from reticent.engine.folders import RESULTS, find_files
-from reticent.engine.formats import FORMATS, SUFFIXES, read_batches, row_groups
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, find_spellings, fold_ids, refusal
-from reticent.engine.nulls import count_nulls
-from reticent.engine.reading import Reading
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.standoff import MARKED_FORMATS, Markup, read_marked
+from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
+from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
+from reticent.engine.sources.compressed import document_suffix
+from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.csv_rows import CsvSource
+from reticent.engine.sources.folders import RESULTS, find_files
+from reticent.engine.sources.formats import FORMATS, SUFFIXES, read_batches, row_groups
+from reticent.engine.sources.nulls import count_nulls
+from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.standoff import MARKED_FORMATS, Markup, read_marked
 from reticent.engine.threads import in_threads, mapped
-from reticent.errors import CorpusError, PolicyError
 
 __all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Format", "open_corpus"]
 

@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import MAX_K
-from reticent.errors import ArtifactError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import Copies

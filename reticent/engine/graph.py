@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.kernels import _hash, _mix
-from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex, Words

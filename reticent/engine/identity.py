@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from reticent.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError, PolicyError
 
 __all__ = ["FOLDED", "Ids", "Spellings", "as_read", "check_choice", "find_spellings", "fold_ids", "refusal"]
 

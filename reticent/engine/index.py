@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.memory import resident_bytes
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
-from reticent.errors import ArtifactError, CorpusError, PolicyError
-from reticent.memory import resident_bytes
 
 if TYPE_CHECKING:
     from reticent._rust import IndexBuilder, NgramIndex

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N
-from reticent.errors import PolicyError
 
 __all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
 

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
-from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import Words

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.detect.labels import category
-from reticent.engine.formats import document_writer
 from reticent.engine.pseudonymize import (
     OUTCOMES,
     STYLES,
@@ -35,7 +35,7 @@ from reticent.engine.pseudonymize import (
     pseudonymise_batch,
 )
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, with_version
-from reticent.errors import ArtifactError, PolicyError
+from reticent.engine.sources.formats import document_writer
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.columns import sorted_codes
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.schema import INDIVIDUALS, SPLITS
-from reticent.errors import ArtifactError, CorpusError, PolicyError
+from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.errors import CorpusError
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.engine.kernels import protected_words
 from reticent.engine.protect import POLICIES
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
 from reticent.engine.tokens import FlaggedWords
-from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex

@@ -5,7 +5,7 @@ polars or torch, so a GPU machine reads what a CPU machine prepared. Opening cos
 the folder holds one shard (2^28 tokens by default); several shards are joined once.
 
 A folder ``tokens/`` holds ``shard-00000.arrow``, …, ``tokenizer.json`` (the exact tokenizer the ids are of) and,
-written by :mod:`reticent.artifact`, ``manifest.json``.
+written by :mod:`reticent.core.artifact`, ``manifest.json``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import count_disorder
 from reticent.engine.schema import DIRECT, INDIRECT, protected_tokens_schema
-from reticent.errors import ArtifactError
 
 __all__ = ["ShardWriter", "TokenStore", "open_tokens", "tokenizer_fingerprint"]
 

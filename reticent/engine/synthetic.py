@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.engine.formats import document_writer
+from reticent.core.errors import PolicyError
 from reticent.engine.schema import DOCUMENTS
-from reticent.errors import PolicyError
+from reticent.engine.sources.formats import document_writer
 
 __all__ = ["SynthConfig", "iter_records", "synthesize"]
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, open_tokens
-from reticent.errors import ArtifactError, CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, NgramIndex, Words

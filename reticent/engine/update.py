@@ -17,10 +17,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import Ids, as_read
 from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
-from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex

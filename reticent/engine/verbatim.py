@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.artifact import fingerprint, require_kind
-from reticent.errors import ArtifactError, CorpusError
-from reticent.json_toml import parse_json
+from reticent.core.artifact import fingerprint, require_kind
+from reticent.core.errors import ArtifactError, CorpusError
+from reticent.core.json_toml import parse_json
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.protection import (
     DocumentWords,
     WordTable,
@@ -32,7 +33,6 @@ from reticent.engine.oracle.protection import (
     protected_words,
 )
 from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
-from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex

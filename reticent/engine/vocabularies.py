@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reticent.errors import ArtifactError
-from reticent.json_toml import parse_json
+from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import parse_json
 
 __all__ = ["bytelevel_tokenizer_json", "wordpiece_tokenizer_json"]
 

@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent import __version__
+from reticent.core.json_toml import read_json
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.json_toml import read_json
-from reticent.run_folder import Training
-from reticent.shadow_stage import attack_with_shadows, is_attacked, shadow_config, shadow_inputs, shadows_of
-from reticent.stages import corpus_section
-from reticent.workload import extraction_work, own_tokens, scoring_work
+from reticent.job.cost_model import extraction_work, own_tokens, scoring_work
+from reticent.job.engine_stages import corpus_section
+from reticent.job.run_folder import Training
+from reticent.job.shadow_stage import attack_with_shadows, is_attacked, shadow_config, shadow_inputs, shadows_of
 
 if TYPE_CHECKING:
-    from reticent.audit.run import AuditConfig, Auditor
-    from reticent.config import ModelSection
-    from reticent.job import Run
+    from reticent.audit.evaluate import AuditConfig, Auditor
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
 
 __all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "plan_steps", "wipe_stale_pieces"]
 
@@ -66,9 +66,9 @@ class Piece:
 
 def audit_config(run: Run) -> AuditConfig:
     """Return the settings of the audit of a job."""
-    from reticent.audit.generated import GenerationConfig
-    from reticent.audit.inversion import InversionConfig
-    from reticent.audit.run import AuditConfig
+    from reticent.audit.evaluate import AuditConfig
+    from reticent.audit.inversion.inversion import InversionConfig
+    from reticent.audit.leakage.generated import GenerationConfig
 
     settings = run.job.audit
     inversion = None
@@ -124,7 +124,7 @@ def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
 
 def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
     """Make the pieces of a model section that are not there yet; its stores are opened only for those."""
-    from reticent.audit.base_scores import BaseScores
+    from reticent.audit.scoring.base_model_scores import BaseScores
 
     auditor = cache(lambda: _open_auditor(run, model))
     base = cache(lambda: BaseScores.load(run.folder / Piece(model).name, Path(run._base(model)), audit_config(run)))
@@ -148,9 +148,9 @@ def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
 
 
 def _open_auditor(run: Run, model: ModelSection) -> Auditor:
-    from reticent.audit.run import Auditor
+    from reticent.audit.evaluate import Auditor
     from reticent.engine.store import open_tokens
-    from reticent.word_categories import read_categories
+    from reticent.job.word_categories import read_categories
 
     audit_store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
@@ -166,7 +166,7 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
 
 
 def _entry_of(run: Run, piece: Piece) -> Any:
-    from reticent.audit.run import ModelEntry
+    from reticent.audit.evaluate import ModelEntry
 
     path = (
         Path(run._base(piece.model))
@@ -180,7 +180,7 @@ def _entry_of(run: Run, piece: Piece) -> Any:
 
 def wipe_stale_pieces(run: Run) -> None:
     """Delete the pieces of checkpoints that are gone: of fewer epochs, or of a layout without seeds."""
-    from reticent.artifact import wipe_artifact
+    from reticent.core.artifact import wipe_artifact
 
     made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
     for path in sorted(made):
@@ -192,12 +192,12 @@ def wipe_stale_pieces(run: Run) -> None:
 
 def gather_evidence(run: Run) -> dict[str, Any]:
     """Return report.json's structure before publication, from the pieces and the corpus section."""
-    from reticent.audit.validity import judged
-    from reticent.extraction_stage import extraction_section, judge_gates
+    from reticent.audit.membership.validity import judged
+    from reticent.job.extraction_stage import extraction_section, judge_gates
 
     probe: dict[str, Any] = {}
     if run.job.probe is not None:
-        from reticent.probe_stage import run_probes
+        from reticent.job.probe_stage import run_probes
 
         probe["probe"] = run_probes(run)
     evidence = {
@@ -224,7 +224,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
 
 def _measured(run: Run, piece: Piece) -> dict[str, Any]:
     """What a piece holds, with whose model it is and what its training counted."""
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     measured = read_json(run.folder / piece.name / "measures.json")
     seed: dict[str, Any] = {}
@@ -239,9 +239,9 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
 
 def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[Any, bool]]:
     """Yield the steps of the experiment in the order they run, each with whether it looks done already."""
-    from reticent.artifact import read_manifest
-    from reticent.extraction_stage import EXTRACTION, extraction_name, extraction_pieces, settings_and_inputs
-    from reticent.plan import Step
+    from reticent.core.artifact import read_manifest
+    from reticent.job.extraction_stage import EXTRACTION, extraction_name, extraction_pieces, settings_and_inputs
+    from reticent.job.plan import Step
 
     def tokens(model: ModelSection, variant: str) -> float:
         return float(read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts["tokens"])
@@ -282,7 +282,7 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
         )
         yield step, done[training.name]
     if classifying and run.job.classify is not None:
-        from reticent.classification import classification_steps
+        from reticent.job.classification import classification_steps
 
         yield from classification_steps(run, done)
     for shadow in shadows_of(run) if scoring else ():

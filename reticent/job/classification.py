@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.config import ClassifySection, Job, ModelSection
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.json_toml import read_json
+from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.errors import CorpusError, PolicyError
-from reticent.json_toml import read_json
-from reticent.progress import Progress
+from reticent.job.config import ClassifySection, Job, ModelSection
 
 if TYPE_CHECKING:
     from reticent.audit.classification import Truth
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
-    from reticent.job import Run
-    from reticent.plan import Step
-    from reticent.run_folder import Training
+    from reticent.job.plan import Step
+    from reticent.job.run import Run
+    from reticent.job.run_folder import Training
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig
 
@@ -143,8 +143,8 @@ def _stages(run: Run) -> list[_Stage]:
 
 def classification_steps(run: Run, is_trained: Mapping[str, bool]) -> Iterator[tuple[Step, bool]]:
     """Yield the steps of the stage for a plan, each with whether it looks done; ``is_trained`` is by training."""
-    from reticent.artifact import read_manifest
-    from reticent.plan import Step
+    from reticent.core.artifact import read_manifest
+    from reticent.job.plan import Step
 
     for stage in _stages(run):
         tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
@@ -211,10 +211,10 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     out : Path, optional
         Folder of the result, an artefact, with the classifiers if the job keeps them; without it nothing is kept.
     """
-    from reticent.artifact import write_artifact
-    from reticent.device import check_device
+    from reticent.core.artifact import write_artifact
+    from reticent.core.device import check_device
     from reticent.engine.split import SplitConfig, split_individuals
-    from reticent.run_folder import RunFolder
+    from reticent.job.run_folder import RunFolder
 
     settings = _settings(job)
     if settings.save_model and out is None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.validity import USER_INFERENCE
+from reticent.audit.membership.validity import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
-    from reticent.config import ModelSection
-    from reticent.evidence import Piece
-    from reticent.job import Run
+    from reticent.job.audit_stage import Piece
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
 
 __all__ = ["Workload", "extraction_work", "own_tokens", "scoring_work"]
 
@@ -59,7 +59,7 @@ def scoring_work(run: Run, piece: Piece) -> Workload:
     Masked models read a window once for each fold of the words that they are asked for. Embedding shift and what is
     computed of the scores take no model.
     """
-    from reticent.evidence import audit_config
+    from reticent.job.audit_stage import audit_config
 
     settings, config, model = run.job.audit, audit_config(run), piece.model
     masked = model.objective == "mlm"
@@ -81,7 +81,7 @@ def scoring_work(run: Run, piece: Piece) -> Workload:
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
     """A window a target and candidate, and a sentence a term, candidate and template."""
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
@@ -115,7 +115,7 @@ def extraction_work(run: Run, model: ModelSection) -> float:
 
 
 def _counts(run: Run, model: ModelSection, variant: str) -> dict[str, Any]:
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     return read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts
 

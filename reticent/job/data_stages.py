@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.validity import USER_INFERENCE
-from reticent.config import Job, ModelSection
+from reticent.audit.membership.validity import USER_INFERENCE
+from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
-from reticent.progress import Progress
-from reticent.run_folder import RunFolder
+from reticent.job.config import Job, ModelSection
+from reticent.job.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
@@ -143,9 +143,9 @@ class Preparation(RunFolder):
 
     def detect(self) -> None:
         """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""
-        from reticent.artifact import fingerprint
+        from reticent.core.artifact import fingerprint
         from reticent.engine.detect import make_detectors, option_files
-        from reticent.stages import find_identifiers
+        from reticent.job.engine_stages import find_identifiers
 
         settings = self.job.detect
         files = dict(option_files(settings.options))
@@ -340,7 +340,7 @@ class Preparation(RunFolder):
 
     def foundation(self) -> None:
         """Text that is nobody's -> the stand-in for a foundation model, where the job asks for one."""
-        from reticent.artifact import fingerprint
+        from reticent.core.artifact import fingerprint
         from reticent.engine.corpus import open_corpus
 
         for model in self.job.model:
@@ -363,7 +363,7 @@ class Preparation(RunFolder):
             }
 
             def build(folder: Path, counts: dict[str, Any], model: ModelSection = model) -> None:
-                from reticent.stages import build_foundation
+                from reticent.job.engine_stages import build_foundation
 
                 build_foundation(self, model, folder, counts)
 

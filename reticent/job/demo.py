@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reticent.config import load_kept_job, parse_job
-from reticent.errors import ArtifactError
-from reticent.job import Run
-from reticent.progress import Progress
+from reticent.core.errors import ArtifactError
+from reticent.core.progress import Progress
+from reticent.job.config import load_kept_job, parse_job
+from reticent.job.run import Run
 
 __all__ = ["demo_job", "run_demo"]
 
@@ -69,7 +69,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     ArtifactError
         ``out`` holds the run of another job, whose results would be replaced.
     """
-    from reticent.artifact import JOB, is_current, write_artifact
+    from reticent.core.artifact import JOB, is_current, write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from reticent.config import Job
-from reticent.errors import PolicyError
-from reticent.job import Run
-from reticent.progress import Progress
+from reticent.core.errors import PolicyError
+from reticent.core.progress import Progress
+from reticent.job.config import Job
+from reticent.job.run import Run
 
 __all__ = ["count_spans", "detect_documents"]
 

@@ -1,6 +1,6 @@
 """The stages of a job that are more than a call: finding identifiers, a stand-in foundation model, the statistics.
 
-Everything else in a job is one call into one floor and stands in :mod:`reticent.job`.
+Everything else in a job is one call into one floor and stands in :mod:`reticent.job.run`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.core.errors import CorpusError
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
-from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
-    from reticent.config import FoundationSection, ModelSection
     from reticent.engine.detect import Detector
-    from reticent.preparation import Preparation
-    from reticent.run_folder import RunFolder
+    from reticent.job.config import FoundationSection, ModelSection
+    from reticent.job.data_stages import Preparation
+    from reticent.job.run_folder import RunFolder
 
 __all__ = ["build_foundation", "corpus_section", "find_identifiers"]
 
@@ -169,8 +169,8 @@ def corpus_section(run: RunFolder) -> dict[str, Any]:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
     distributions only (the seed's Figs. 5, 6 and 14), margin of support, retention and unicity.
     """
-    from reticent.artifact import require_kind
-    from reticent.audit.statistics import clopper_pearson
+    from reticent.audit.stats.statistics import clopper_pearson
+    from reticent.core.artifact import require_kind
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.index import open_index
     from reticent.engine.stats import corpus_statistics, detected_spans

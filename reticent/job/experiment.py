@@ -91,9 +91,9 @@ def experiment_job(
     PolicyError
         The size is unknown, or what is given makes no valid job.
     """
-    from reticent.config import parse_job
-    from reticent.errors import PolicyError
-    from reticent.json_toml import parse_toml
+    from reticent.core.errors import PolicyError
+    from reticent.core.json_toml import parse_toml
+    from reticent.job.config import parse_job
 
     if size not in SIZES:
         raise PolicyError(f"unknown size {size!r}; one of {', '.join(SIZES)}")

@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
-from reticent.evidence import Piece, pieces_of
-from reticent.json_toml import read_json
+from reticent.job.audit_stage import Piece, pieces_of
 
 if TYPE_CHECKING:
-    from reticent.job import Run
+    from reticent.job.run import Run
 
 __all__ = [
     "EXTRACTION",
@@ -92,7 +92,7 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
     special = special_ids(tokenizer, piece.model.objective)
     found: dict[str, Any] = {"canaries": None, "passages": None}
     if run.job.canaries is not None:
-        from reticent.audit.canaries import audit_canaries, tokens_of_canaries
+        from reticent.audit.extraction.canaries import audit_canaries, tokens_of_canaries
         from reticent.engine.canaries import open_canaries
 
         tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run._tokenizer_json(piece.model))
@@ -102,7 +102,7 @@ def _measured(run: Run, piece: Piece) -> dict[str, Any]:
                 model, piece.model.objective, tokens, special, _canary_audit(run), progress=advance
             )
     if run.job.extraction is not None and piece.model.objective == "clm":
-        from reticent.audit.extraction import extraction_rates
+        from reticent.audit.extraction.passages import extraction_rates
         from reticent.engine.store import open_tokens
 
         store = open_tokens(run.folder / f"tokens/{piece.model.name}/audit")
@@ -120,7 +120,7 @@ def _path_of(run: Run, piece: Piece) -> Path:
 
 
 def _canary_audit(run: Run) -> Any:
-    from reticent.audit.canaries import CanaryAudit
+    from reticent.audit.extraction.canaries import CanaryAudit
 
     settings = run.job.canaries
     assert settings is not None
@@ -131,8 +131,8 @@ def _canary_audit(run: Run) -> Any:
 
 
 def _config(run: Run) -> Any:
-    from reticent.audit.extraction import ExtractionConfig
-    from reticent.audit.generate import Decoding
+    from reticent.audit.extraction.passages import ExtractionConfig
+    from reticent.audit.scoring.generate import Decoding
 
     settings = run.job.extraction
     assert settings is not None
@@ -183,8 +183,8 @@ def fix_gates(run: Run) -> None:
 
 def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
     """Return {"verdict": …} for the evidence, or nothing where the job has no gate."""
-    from reticent.artifact import read_manifest
-    from reticent.audit.verdict import verdict
+    from reticent.audit.gates import verdict
+    from reticent.core.artifact import read_manifest
 
     if not run.job.gate:
         return {}
@@ -195,7 +195,7 @@ def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
 
 def judge_again(run: Run) -> None:
     """Put the verdict of the job's gates into a finished audit that has that of others; nothing is measured again."""
-    from reticent.artifact import require_kind
+    from reticent.core.artifact import require_kind
 
     gates, made = gate_config(run) if run.job.gate else {}, require_kind(run.folder / "audit", "audit")
     others = {name: value for name, value in made.config.items() if name != "gates"}

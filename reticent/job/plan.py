@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from reticent.json_toml import parse_json
+from reticent.core.json_toml import parse_json
 
 __all__ = ["Plan", "Step", "Timings", "clock_time", "span_of"]
 

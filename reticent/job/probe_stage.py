@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.errors import PolicyError
 
 if TYPE_CHECKING:
-    from reticent.audit.propile_prompts import ProbeConfig, SoftPromptStudy
-    from reticent.audit.propile_subjects import Subjects
-    from reticent.audit.propile_templates import Template
-    from reticent.config import Job
-    from reticent.job import Run
+    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptStudy
+    from reticent.audit.propile.subjects import Subjects
+    from reticent.audit.propile.templates import Template
+    from reticent.job.config import Job
+    from reticent.job.run import Run
 
 __all__ = ["check_probes", "probe_inputs", "run_probes", "table_of"]
 
@@ -44,15 +44,15 @@ def probe_inputs(run: Run) -> dict[str, str]:
 
 def check_probes(job: Job) -> None:
     """Raise `PolicyError` or `CorpusError` for probes that ask nothing, before the trainings they come after."""
-    from reticent.audit.propile_prompts import require_questions
+    from reticent.audit.propile.prompts import require_questions
 
     subjects, templates = _read(job)
     require_questions(subjects, _config(job)[0], templates)
 
 
 def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
-    from reticent.audit.propile_subjects import read_subjects
-    from reticent.audit.propile_templates import read_templates
+    from reticent.audit.propile.subjects import read_subjects
+    from reticent.audit.propile.templates import read_templates
 
     assert job.probe is not None
     subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
@@ -62,7 +62,7 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
 
 
 def _config(job: Job) -> tuple[ProbeConfig, SoftPromptStudy | None]:
-    from reticent.audit.propile_prompts import ProbeConfig, SoftPromptConfig, SoftPromptStudy
+    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptConfig, SoftPromptStudy
 
     settings = job.probe
     assert settings is not None
@@ -82,8 +82,8 @@ def run_probes(run: Run) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from reticent.audit.propile_prompts import ProbeModel
-    from reticent.audit.propile_run import probe_models, with_heldout
+    from reticent.audit.propile.measure import probe_models, with_heldout
+    from reticent.audit.propile.prompts import ProbeModel
     from reticent.engine.identity import as_read
 
     job = run.job

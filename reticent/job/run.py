@@ -2,8 +2,8 @@
 
     dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
-Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.artifact`).
-Those up to the protected tokens stand in :mod:`reticent.preparation`, training and what comes after it here.
+Every stage writes one artefact folder under the run folder, whole or not at all (:mod:`reticent.core.artifact`).
+Those up to the protected tokens stand in :mod:`reticent.job.data_stages`, training and what comes after it here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.errors import ArtifactError, PolicyError
-from reticent.json_toml import read_json
-from reticent.preparation import Preparation
-from reticent.run_folder import Training
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.json_toml import read_json
+from reticent.job.data_stages import Preparation
+from reticent.job.run_folder import Training
 from reticent.trainer.distributed import join_world, launched, leave_world
 
 if TYPE_CHECKING:
-    from reticent.config import ModelSection
+    from reticent.job.config import ModelSection
     from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = ["STAGES", "Run"]
@@ -54,7 +54,7 @@ class Run(Preparation):
             self._require_devices()
             self._require_bases()
         if self.job.classify is not None and STAGES.index(until) >= STAGES.index("classify"):
-            from reticent.classification import check_starts, read_labels
+            from reticent.job.classification import check_starts, read_labels
 
             check_starts(self)
             read_labels(self.whole_corpus, self.job)
@@ -98,7 +98,7 @@ class Run(Preparation):
     def _require_devices(self) -> None:
         """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
         devices = {self.job.train.device, *(self.job.training(model).device for model in self.job.model)}
-        from reticent.device import check_device, pick_device
+        from reticent.core.device import check_device, pick_device
 
         for device in sorted(devices):
             check_device(device)
@@ -108,10 +108,10 @@ class Run(Preparation):
 
     def _require_audit(self) -> None:
         """Raise `PolicyError` for what the audit would find out after the training: a misspelt attack, say."""
-        from reticent.audit.membership import require_attacks
-        from reticent.evidence import audit_config
-        from reticent.extraction_stage import check_extraction
-        from reticent.probe_stage import check_probes
+        from reticent.audit.membership.attacks import require_attacks
+        from reticent.job.audit_stage import audit_config
+        from reticent.job.extraction_stage import check_extraction
+        from reticent.job.probe_stage import check_probes
 
         require_attacks(self.job.audit.attacks)
         if self.job.probe is not None:
@@ -134,9 +134,9 @@ class Run(Preparation):
         out before hours of training, and how fast it is scored is known for the expected end. So is what cannot be
         classified.
         """
-        from reticent.classification import labelled_documents
-        from reticent.evidence import measure, plan_steps
-        from reticent.plan import Plan
+        from reticent.job.audit_stage import measure, plan_steps
+        from reticent.job.classification import labelled_documents
+        from reticent.job.plan import Plan
 
         scoring, classifying = (STAGES.index(until) >= STAGES.index(stage) for stage in ("audit", "classify"))
         steps = list(plan_steps(self, scoring=scoring, classifying=classifying))
@@ -151,8 +151,8 @@ class Run(Preparation):
 
     def train(self) -> None:
         """Protected tokens -> one model folder for each recipe, seed, kept epoch; goes on where it was interrupted."""
-        from reticent.artifact import wipe_unfinished
-        from reticent.extraction_stage import fix_gates
+        from reticent.core.artifact import wipe_unfinished
+        from reticent.job.extraction_stage import fix_gates
 
         if launched().is_main:
             fix_gates(self)
@@ -191,7 +191,7 @@ class Run(Preparation):
         """What was trained (and classified) without ``seeds`` is the training with the job's seed, and goes into its
         place. The other way round nothing is moved: several trainings would have to go.
         """
-        from reticent.artifact import nest_artifact
+        from reticent.core.artifact import nest_artifact
 
         place = self.folder / "models" / training.model.name / training.recipe
         if not launched().is_main:
@@ -205,7 +205,7 @@ class Run(Preparation):
             )
 
     def _train_one(self, training: Training) -> None:
-        from reticent.training_tokens import training_tokens
+        from reticent.job.training_tokens import training_tokens
 
         model, recipe = training.model, self.job.recipe(training.recipe)
         self._make_room(training)
@@ -214,7 +214,7 @@ class Run(Preparation):
         config = settings.settings(artifact_config["seed"])
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            from reticent.artifact import STATE
+            from reticent.core.artifact import STATE
             from reticent.trainer.loop import train
             from reticent.trainer.models import load_model
 
@@ -264,7 +264,7 @@ class Run(Preparation):
     def classify(self) -> None:
         """Checkpoints and labels of documents -> F1 on the held-out individuals, where the job asks for it."""
         if self.job.classify is not None:
-            from reticent.classification import classify_models
+            from reticent.job.classification import classify_models
 
             classify_models(self)
 
@@ -272,9 +272,9 @@ class Run(Preparation):
 
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
-        from reticent.evidence import gather_evidence, measure, pieces_of, wipe_stale_pieces
-        from reticent.extraction_stage import gate_config, measure_extraction
-        from reticent.shadow_stage import train_shadows, wipe_stale_shadows
+        from reticent.job.audit_stage import gather_evidence, measure, pieces_of, wipe_stale_pieces
+        from reticent.job.extraction_stage import gate_config, measure_extraction
+        from reticent.job.shadow_stage import train_shadows, wipe_stale_shadows
 
         settings = self.job.audit
         train_shadows(self)
@@ -296,7 +296,7 @@ class Run(Preparation):
         if self.job.gate:
             config |= gate_config(self)
         if self.job.probe is not None:
-            from reticent.probe_stage import probe_inputs
+            from reticent.job.probe_stage import probe_inputs
 
             config["probe"] = self.job.probe.model_dump(exclude={"subjects", "templates"})
             inputs |= probe_inputs(self)
@@ -305,7 +305,7 @@ class Run(Preparation):
     def report(self) -> None:
         """Audit -> report.json and report.html."""
         from reticent import __version__
-        from reticent.audit.report import page_digest, write_report
+        from reticent.audit.report.page import page_digest, write_report
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
             write_report(folder, self.evidence)
@@ -316,7 +316,7 @@ class Run(Preparation):
     @property
     def evidence(self) -> dict[str, Any]:
         """The finished audit as a dictionary (report.json's structure)."""
-        from reticent.artifact import require_kind
+        from reticent.core.artifact import require_kind
 
         require_kind(self.folder / "audit", "audit")
         evidence: dict[str, Any] = read_json(self.folder / "audit" / "audit.json")

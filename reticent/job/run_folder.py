@@ -18,9 +18,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.config import Job, ModelSection, kept_content
-from reticent.plan import Timings
-from reticent.progress import Progress
+from reticent.core.progress import Progress
+from reticent.job.config import Job, ModelSection, kept_content
+from reticent.job.plan import Timings
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -74,8 +74,8 @@ class RunFolder:
         """The documents as they were given, less those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import Columns, open_corpus
-            from reticent.engine.csv_dialect import CsvDialect
-            from reticent.engine.standoff import Markup
+            from reticent.engine.sources.csv_dialect import CsvDialect
+            from reticent.engine.sources.standoff import Markup
 
             settings = self.job.corpus
             columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
@@ -116,7 +116,7 @@ class RunFolder:
         if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
-                from reticent.artifact import require_kind
+                from reticent.core.artifact import require_kind
                 from reticent.engine.dedup import read_left_out
 
                 require_kind(self.folder / "dedup", "dedup")
@@ -150,7 +150,7 @@ class RunFolder:
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
-            from reticent.artifact import require_kind
+            from reticent.core.artifact import require_kind
             from reticent.engine.canaries import open_planted
 
             require_kind(self.folder / "canaries", "canaries")
@@ -219,8 +219,8 @@ class RunFolder:
 
     def prepare_folder(self) -> None:
         """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
-        from reticent.artifact import JOB, make_private_folder
-        from reticent.errors import ArtifactError
+        from reticent.core.artifact import JOB, make_private_folder
+        from reticent.core.errors import ArtifactError
 
         job_file = self.folder / JOB
         with self._writable():
@@ -234,7 +234,7 @@ class RunFolder:
         """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
         one that fails at its start leaves no settings to the commands after it.
         """
-        from reticent.artifact import JOB, write_private
+        from reticent.core.artifact import JOB, write_private
 
         if self._job_kept:
             return
@@ -246,7 +246,7 @@ class RunFolder:
 
     @contextmanager
     def _writable(self) -> Iterator[None]:
-        from reticent.errors import ArtifactError
+        from reticent.core.errors import ArtifactError
 
         try:
             yield
@@ -259,7 +259,7 @@ class RunFolder:
 
     def mend(self) -> None:
         """Wipe what an interrupted run left, once and before anything can fail."""
-        from reticent.artifact import mend_folder
+        from reticent.core.artifact import mend_folder
 
         if not self._mended:
             mend_folder(self.folder)
@@ -271,7 +271,7 @@ class RunFolder:
 
     def fingerprint_at(self, path: Path) -> str:
         """Fingerprint of a file or folder, whose bytes are read once a run however many stages ask."""
-        from reticent.artifact import fingerprint
+        from reticent.core.artifact import fingerprint
 
         if path not in self._fingerprints:
             self._fingerprints[path] = fingerprint(path)
@@ -290,10 +290,10 @@ class RunFolder:
     ) -> None:
         """Make the artefact of this name, unless it is there and made with the same settings and inputs.
 
-        ``resume`` as in :func:`reticent.artifact.write_artifact`; what may be resumed is made by all processes
+        ``resume`` as in :func:`reticent.core.artifact.write_artifact`; what may be resumed is made by all processes
         together, where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
         """
-        from reticent.artifact import is_current, read_manifest, unfinished_path, write_artifact
+        from reticent.core.artifact import is_current, read_manifest, unfinished_path, write_artifact
         from reticent.trainer.distributed import join_world, launched
 
         path, kind = self.folder / name, kind or name
@@ -326,7 +326,7 @@ class RunFolder:
 
     def _tell_memory(self, name: str) -> None:
         """Say which stage took more than the memory limit, and again where a later one takes yet more."""
-        from reticent.memory import peak_bytes
+        from reticent.core.memory import peak_bytes
 
         limit = self.job.memory_limit
         if limit is not None and (peak := peak_bytes()) > max(limit, 1.1 * self._told_peak):
@@ -340,8 +340,8 @@ class RunFolder:
         """Whether the artefact of this name was made with these settings and inputs, by its manifest alone: for a plan,
         which must not read every byte. `make` does before it believes it.
         """
-        from reticent.artifact import require_kind
-        from reticent.errors import ArtifactError
+        from reticent.core.artifact import require_kind
+        from reticent.core.errors import ArtifactError
 
         try:
             manifest = require_kind(self.folder / name, kind)
@@ -361,7 +361,7 @@ class RunFolder:
 
     def checkpoint_fingerprint(self, training: Training, epoch: int) -> str:
         """Fingerprint of one checkpoint, from the manifest of its training."""
-        from reticent.artifact import read_manifest
+        from reticent.core.artifact import read_manifest
 
         files = read_manifest(self.folder / training.name).files
         own = {name: about["sha256"] for name, about in files.items() if name.startswith(f"epoch-{epoch:04d}/")}

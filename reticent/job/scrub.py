@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.artifact import MANIFEST
-from reticent.errors import PolicyError
+from reticent.core.artifact import MANIFEST
+from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
-    from reticent.config import Job
+    from reticent.core.progress import Progress
     from reticent.engine.scrub import ScrubConfig
-    from reticent.progress import Progress
+    from reticent.job.config import Job
 
 __all__ = ["KEY_FILE", "scrub_documents"]
 
@@ -60,12 +60,12 @@ def scrub_documents(
         ``out`` holds the documents themselves, or scrubbed ones that are not to be overwritten, or their key would be
         lost.
     """
-    from reticent.artifact import write_artifact
-    from reticent.config.documents import SplitSection
+    from reticent.core.artifact import write_artifact
     from reticent.engine.detect import quarantined_rows
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
-    from reticent.job import Run
+    from reticent.job.config.documents import SplitSection
+    from reticent.job.run import Run
 
     out = Path(out)
     if job.split.fresh or job.canaries is not None:  # documents as they were given: none held back, nothing planted
@@ -116,9 +116,9 @@ def scrub_documents(
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
     """Return the key that an earlier scrub kept in ``out`` and that must not be lost."""
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
+    from reticent.core.errors import ArtifactError
     from reticent.engine.scrub import read_key
-    from reticent.errors import ArtifactError
 
     with suppress(ArtifactError):  # what is there may be damaged
         read_manifest(out)

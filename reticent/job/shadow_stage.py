@@ -3,12 +3,12 @@
     shadows/MODEL/RECIPE/NN     scores.parquet, ledger.json (and the checkpoint, where the job keeps it)
 
 A shadow is trained on a random half of the members and held-out individuals together, by household where there are any
-(:mod:`reticent.audit.shadow`), with the recipe, base and settings of the model under attack but a seed of its own. Its
-documents are protected as theirs were: an index over the shadow's own individuals, its own blacklist, its own tokens
-``tokens/MODEL/VARIANT-shadow-NN``. The flags of the joint audit tokens would be at hand at once, but support counted
-over everybody protects fewer words than the model under attack had protected, and the shadows would know more than it.
-What still differs: a shadow sees half of both sides, the model all members, so that with 40 % held out it has a sixth
-fewer documents, and a little more is protected.
+(:mod:`reticent.audit.membership.shadow`), with the recipe, base and settings of the model under attack but a seed of
+its own. Its documents are protected as theirs were: an index over the shadow's own individuals, its own blacklist, its
+own tokens ``tokens/MODEL/VARIANT-shadow-NN``. The flags of the joint audit tokens would be at hand at once, but support
+counted over everybody protects fewer words than the model under attack had protected, and the shadows would know more
+than it. What still differs: a shadow sees half of both sides, the model all members, so that with 40 % held out it has
+a sixth fewer documents, and a little more is protected.
 
 Each shadow is an artefact, bound by its manifest to tokens, base, settings and draw: one of another seed, recipe or
 corpus is not believed but made again, and one that was interrupted goes on from its last state.
@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.preparation import REWRITTEN
-from reticent.run_folder import Training
+from reticent.job.data_stages import REWRITTEN
+from reticent.job.run_folder import Training
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from reticent.audit.forward import TokenScores
-    from reticent.audit.run import Auditor
-    from reticent.config import ModelSection, ShadowSection
+    from reticent.audit.evaluate import Auditor
+    from reticent.audit.scoring.forward import TokenScores
     from reticent.engine.index import NgramIndex
     from reticent.engine.split import Individuals
-    from reticent.evidence import Piece
-    from reticent.job import Run
+    from reticent.job.audit_stage import Piece
+    from reticent.job.config import ModelSection, ShadowSection
+    from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = [
@@ -73,14 +73,14 @@ class Shadow:
     @property
     def training(self) -> Training:
         """What is trained, with the shadow's own seed."""
-        from reticent.audit.shadow import training_seed
+        from reticent.audit.membership.shadow import training_seed
 
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
 
     @property
     def individuals(self) -> Individuals:
         """The split in which its individuals are the members."""
-        from reticent.audit.shadow import shadow_individuals
+        from reticent.audit.membership.shadow import shadow_individuals
 
         return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
 
@@ -100,7 +100,7 @@ class Shadow:
 
     def tokens_config(self) -> dict[str, Any]:
         """What its tokens depend on beside corpus, split and spans: the draw among it."""
-        from reticent.preparation import _digest
+        from reticent.job.data_stages import _digest
 
         job = self.run.job
         return {
@@ -119,7 +119,7 @@ class Shadow:
 
     def settings_and_inputs(self) -> tuple[dict[str, Any], dict[str, str]]:
         """What the shadow depends on; its tokens must be there."""
-        from reticent.evidence import audit_config
+        from reticent.job.audit_stage import audit_config
 
         run, scoring = self.run, audit_config(self.run)
         settings, inputs = run.settings_and_inputs(self.training, self.tokens)
@@ -159,8 +159,8 @@ def train_shadows(run: Run) -> None:
     auditors: dict[str, Auditor] = {}
 
     def score(shadow: Shadow, checkpoint: Path) -> TokenScores:
-        from reticent.audit.run import ModelEntry
-        from reticent.evidence import _open_auditor
+        from reticent.audit.evaluate import ModelEntry
+        from reticent.job.audit_stage import _open_auditor
 
         name, recipe = shadow.model.name, shadow.recipe
         if name not in auditors:
@@ -173,7 +173,7 @@ def train_shadows(run: Run) -> None:
         settings, inputs = shadow.settings_and_inputs()
 
         def build(folder: Path, counts: dict[str, Any], shadow: Shadow = shadow) -> None:
-            from reticent.audit.shadow import DocumentScores
+            from reticent.audit.membership.shadow import DocumentScores
             from reticent.engine.store import open_tokens
 
             checkpoint = _train(shadow, folder, counts)
@@ -215,10 +215,10 @@ def _make_tokens(shadow: Shadow) -> None:
 
 def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
     """Train a shadow in ``folder``; returns its last checkpoint."""
+    from reticent.job.training_tokens import Drawn, training_tokens
     from reticent.trainer.distributed import World
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
-    from reticent.training_tokens import Drawn, training_tokens
 
     run, model, recipe = shadow.run, shadow.model, shadow.run.job.recipe(shadow.recipe)
     seed = shadow.training.seed
@@ -254,7 +254,7 @@ def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
 
 def wipe_stale_shadows(run: Run) -> None:
     """Delete the shadows that the job does not have any more, with their tokens."""
-    from reticent.artifact import wipe_artifact, wipe_unfinished
+    from reticent.core.artifact import wipe_artifact, wipe_unfinished
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
     found = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
@@ -302,8 +302,8 @@ def attack_with_shadows(
 
     That is on how many shadows it stands, and under ``control`` the area of the same attack on the base model.
     """
-    from reticent.audit.membership import attack
-    from reticent.audit.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
+    from reticent.audit.membership.attacks import attack
+    from reticent.audit.membership.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
 
     section, store = _section(run), auditor.store
     population = draw_population(

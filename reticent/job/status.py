@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ReticentError
-from reticent.job import STAGES, Run
-from reticent.plan import Plan
-from reticent.progress import Progress
+from reticent.core.errors import ReticentError
+from reticent.core.progress import Progress
+from reticent.job.plan import Plan
+from reticent.job.run import STAGES, Run
 
 __all__ = ["job_status"]
 
@@ -42,7 +42,7 @@ def job_status(run: Run) -> dict[str, Any]:
 
 def _plan_of(survey: _Survey, earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     """Counts and expected time of what the plan has; None before there are tokens to train on."""
-    from reticent.evidence import plan_steps
+    from reticent.job.audit_stage import plan_steps
 
     try:
         steps = list(plan_steps(survey, scoring=True, classifying=True))
@@ -115,7 +115,7 @@ class _Survey(Run):
 
     def _look_at_check(self, name: str) -> None:
         """What was counted when tokens were held to their text: all of them, else a sample."""
-        from reticent.artifact import read_manifest
+        from reticent.core.artifact import read_manifest
 
         tokens = read_manifest(self.folder / name)
         try:
@@ -130,7 +130,7 @@ class _Survey(Run):
 
     def fingerprint_at(self, path: Path) -> str:
         """By the manifest of an artefact; its bytes are not read again."""
-        from reticent.artifact import read_manifest
+        from reticent.core.artifact import read_manifest
 
         if path not in self._fingerprints and self.folder in path.parents:
             self._fingerprints[path] = read_manifest(path).digest if path.exists() else TO_DO

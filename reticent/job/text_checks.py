@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
-from reticent.errors import ArtifactError
-from reticent.run_folder import RunFolder
+from reticent.job.run_folder import RunFolder
 
 __all__ = ["check_text", "said_of_flags"]
 
@@ -37,7 +37,7 @@ def check_text(run: RunFolder) -> dict[str, TextCheck | None]:
     ArtifactError
         A token does not carry the flags that its text says it must, or there are no tokens.
     """
-    from reticent.artifact import require_kind
+    from reticent.core.artifact import require_kind
 
     found: dict[str, TextCheck | None] = {}
     reader = _Reader(run)
@@ -104,7 +104,7 @@ def said_of_flags(run: RunFolder, name: str, store: TokenStore) -> tuple[str, bo
 
     Without a text: by the check of all documents that was kept, else by the sample of those who made the tokens.
     """
-    from reticent.artifact import read_manifest
+    from reticent.core.artifact import read_manifest
 
     if Path(name).name not in ORIGINAL:
         return "flags not checked against the text: that of these tokens was rewritten", True

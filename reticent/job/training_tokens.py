@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.errors import ArtifactError
-from reticent.run_folder import RunFolder
+from reticent.job.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from reticent.config import ModelSection
     from reticent.engine.index import NgramIndex
     from reticent.engine.split import Individuals
+    from reticent.job.config import ModelSection
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.verify import Verdict
 
@@ -83,7 +83,7 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
     ArtifactError
         It stands in no run folder.
     """
-    from reticent.artifact import JOB
+    from reticent.core.artifact import JOB
 
     ledger = ledger.resolve()
     for folder in ledger.parents:
@@ -112,7 +112,7 @@ def verify_training(
     """
     import tempfile
 
-    from reticent.artifact import MANIFEST, fingerprint, read_manifest
+    from reticent.core.artifact import MANIFEST, fingerprint, read_manifest
     from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)
@@ -151,7 +151,7 @@ def _said_of_flags(
     run: RunFolder, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
-    from reticent.text_checks import said_of_flags
+    from reticent.job.text_checks import said_of_flags
 
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True

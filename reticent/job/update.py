@@ -11,15 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.errors import ArtifactError, CorpusError, PolicyError
-from reticent.job import Run
-from reticent.preparation import INDEXES
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.job.data_stages import INDEXES
+from reticent.job.run import Run
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
-    from reticent.config import Job
+    from reticent.core.progress import Progress
     from reticent.engine.index import IndexConfig
-    from reticent.progress import Progress
+    from reticent.job.config import Job
 
 __all__ = ["UpdatedRun", "update_run"]
 

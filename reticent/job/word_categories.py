@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.detect.labels import category
-from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from reticent.audit.slots import Slots
+    from reticent.audit.leakage.words import Slots
     from reticent.engine.store import TokenStore
     from reticent.engine.tokens import FlaggedWords
-    from reticent.run_folder import RunFolder
+    from reticent.job.run_folder import RunFolder
 
 __all__ = ["WordCategories", "read_categories"]
 

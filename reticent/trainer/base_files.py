@@ -11,8 +11,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import ArtifactError
-from reticent.json_toml import parse_json, read_json
+from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import parse_json, read_json
 
 __all__ = ["FOREIGN_KEYS", "check_base", "without_foreign_keys"]
 

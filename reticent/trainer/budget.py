@@ -28,9 +28,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from reticent.artifact import make_private_folder, write_private
-from reticent.errors import ArtifactError, PolicyError
-from reticent.json_toml import parse_json
+from reticent.core.artifact import make_private_folder, write_private
+from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.json_toml import parse_json
 from reticent.trainer.privacy import Guarantee, show_delta
 
 __all__ = ["BUDGET_FILE", "Budget", "Spending", "Total", "compose", "read_budget", "to_plain", "totals"]

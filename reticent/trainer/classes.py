@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, CorpusError
 
 __all__ = ["LabelledTokens", "label_documents"]
 

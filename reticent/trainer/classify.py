@@ -24,8 +24,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.device import pick_device, uses_bf16
-from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.core.device import pick_device, uses_bf16
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.classes import LabelledTokens
 from reticent.trainer.export import keep_allowed
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids

@@ -35,8 +35,8 @@ from opacus.grad_sample.linear import compute_linear_grad_sample, compute_linear
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import TrainingError
 from reticent.trainer.labels import Targets
 from reticent.trainer.models import head_alone
 from reticent.trainer.windows import Batch

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 __all__ = ["LoraSettings", "TrainConfig"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from reticent.device import pick_device
+from reticent.core.device import pick_device
 
 if TYPE_CHECKING:
     import torch

@@ -21,8 +21,8 @@ import torch
 from opacus.optimizers import get_optimizer_class
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 
+from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import TrainingError
 from reticent.trainer.clipping import GhostClipping, InstantiatedClipping, RowLayout, unit_losses, watch_units
 from reticent.trainer.labels import Ledger, Targets
 from reticent.trainer.privacy import Plan, PrivacyConfig

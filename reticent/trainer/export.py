@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 from reticent.trainer.base_files import without_foreign_keys
 
 if TYPE_CHECKING:

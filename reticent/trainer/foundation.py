@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 from reticent.trainer.models import load_tokenizer
 
 if TYPE_CHECKING:

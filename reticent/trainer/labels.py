@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from reticent.core.errors import TrainingError
 from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
 from reticent.trainer.recipes import DROPPED, Recipe
 from reticent.trainer.windows import Batch, SpecialIds
 

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.device import uses_bf16
+from reticent.core.device import uses_bf16
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from reticent.errors import PolicyError
-from reticent.json_toml import read_json
+from reticent.core.errors import PolicyError
+from reticent.core.json_toml import read_json
 from reticent.trainer.config import LoraSettings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from reticent.errors import PolicyError, TrainingError
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
 from reticent.trainer.resume import State
 

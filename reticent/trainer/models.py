@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 import torch
 from tokenizers import Tokenizer
 
+from reticent.core.errors import ArtifactError, TrainingError
+from reticent.core.json_toml import parse_json, read_json
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, TrainingError
-from reticent.json_toml import parse_json, read_json
 from reticent.trainer.base_files import check_base
 from reticent.trainer.tokenizer_json import checked_tokenizer_json, read_tokenizer_json, without_panic
 from reticent.trainer.windows import SpecialIds

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from reticent.core.errors import TrainingError
 from reticent.engine.kernels import lay_rows, pack_rows
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import TrainingError
 from reticent.trainer.models import logits_at
 from reticent.trainer.windows import Windows
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 from reticent.trainer.recipes import Recipe
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.errors import ArtifactError, PolicyError
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World

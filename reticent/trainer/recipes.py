@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
+from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.errors import PolicyError
 
 __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "custom_recipe", "get_recipe"]
 

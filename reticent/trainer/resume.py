@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from reticent.artifact import STATE
+from reticent.core.artifact import STATE
+from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
-from reticent.json_toml import parse_json
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger
 from reticent.trainer.recipes import Recipe

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.device import pick_device
+from reticent.core.device import pick_device
+from reticent.core.errors import TrainingError
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import TrainingError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

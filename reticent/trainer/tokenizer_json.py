@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 
 __all__ = ["checked_tokenizer_json", "read_tokenizer_json", "tokenizer_json_of", "without_panic"]
 

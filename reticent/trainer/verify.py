@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.core.errors import ArtifactError
+from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
-from reticent.json_toml import parse_json
 from reticent.trainer.labels import COUNTS, Ledger, draw_targets, fingerprint_protection, with_drops
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import SpecialIds, cut_windows

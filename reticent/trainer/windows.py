@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from reticent.core.errors import PolicyError
 from reticent.engine.kernels import cut_documents, gather_windows
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 
 __all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
 

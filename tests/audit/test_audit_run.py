@@ -18,14 +18,14 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
-from reticent.audit.forward import score_masked
-from reticent.audit.inversion import InversionConfig
-from reticent.audit.membership import ATTACKS, NEEDS_BASE, ONLY_MASKED
-from reticent.audit.run import AuditConfig, ModelEntry, audit_models
-from reticent.audit.summary import last_checkpoints, ledger_line, summary_table
+from reticent.audit.evaluate import AuditConfig, ModelEntry, audit_models
+from reticent.audit.inversion.inversion import InversionConfig
+from reticent.audit.membership.attacks import ATTACKS, NEEDS_BASE, ONLY_MASKED
+from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
+from reticent.audit.scoring.forward import score_masked
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
-from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score
 from toy_models import make_store, toy_model, toy_tokenizer
 
-from reticent.artifact import read_manifest
 from reticent.audit.classification import Truth, bag_of_words, compare, majority, measure
-from reticent.audit.statistics import clopper_pearson
-from reticent.classification import read_results
-from reticent.config import parse_job
+from reticent.audit.stats.statistics import clopper_pearson
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals
-from reticent.errors import CorpusError, PolicyError
-from reticent.job import Run
-from reticent.status import job_status
+from reticent.job.classification import read_results
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -345,8 +345,8 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 
 
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
-    from reticent.classification import _starts
-    from reticent.config import ClassifySection
+    from reticent.job.classification import _starts
+    from reticent.job.config import ClassifySection
 
     def starts(*kept: int, **settings: Any) -> list[int]:
         return _starts(kept, ClassifySection(**settings), "x")

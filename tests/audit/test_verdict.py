@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reticent.audit.extraction_page import extraction_html
-from reticent.audit.statistics import clopper_pearson
-from reticent.audit.validity import INVALID
-from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
+from reticent.audit.gates import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
+from reticent.audit.membership.validity import INVALID
+from reticent.audit.report.extraction_page import extraction_html
+from reticent.audit.stats.statistics import clopper_pearson
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:

@@ -28,9 +28,9 @@ from benchmarks.training_ways import (
     trainer_of,
     window_rows,
 )
-from reticent.config import parse_job
+from reticent.job.config import parse_job
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TOY = SHAPES["toy"]
 
 #: Blocks what the GPU machine does not have, then imports what it runs.
@@ -42,7 +42,7 @@ class Absent:
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
 import pkgutil, importlib
-import reticent.trainer, reticent.audit.forward
+import reticent.trainer, reticent.audit.scoring.forward
 for found in pkgutil.iter_modules(reticent.trainer.__path__):
     if found.name not in ("clipping", "dpsgd"):  # parts of Opacus, imported where a private run begins
         importlib.import_module(f"reticent.trainer.{found.name}")

@@ -25,11 +25,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import reticent
-from reticent import errors
 from reticent.cli import app
-from reticent.demo import NUM_INDIVIDUALS
-from reticent.job import STAGES, Run
-from reticent.progress import Progress
+from reticent.core import errors
+from reticent.core.progress import Progress
+from reticent.job.demo import NUM_INDIVIDUALS
+from reticent.job.run import STAGES, Run
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "stats")

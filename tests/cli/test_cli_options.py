@@ -13,9 +13,9 @@ import typer
 from command import command
 
 import reticent
-from reticent.artifact import read_manifest
-from reticent.audit.guard import open_guard
 from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app
+from reticent.core.artifact import read_manifest
+from reticent.guard import open_guard
 
 SECRET = "Zyxwvut"
 NOTE = " ".join(f"letter{i}" for i in range(60))

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from toy_models import toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.audit.guard import NOTICE, POLICIES, Guard, GuardedModel, open_guard
-from reticent.config import parse_job
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import MEMBERS
-from reticent.errors import ArtifactError, PolicyError
-from reticent.job import Run
+from reticent.guard import NOTICE, POLICIES, Guard, GuardedModel, open_guard
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,8 +13,8 @@ import pytest
 from command import command
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.artifact import require_kind
-from reticent.audit.probe_self import Finding, invented_people, self_page
+from reticent.audit.propile.self_probe import Finding, invented_people, self_page
+from reticent.core.artifact import require_kind
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -102,7 +102,7 @@ def test_an_interrupted_probe_keeps_nothing_and_says_so(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reticent.audit.propile_run.write_probe", interrupted)  # all is measured by then
+    monkeypatch.setattr("reticent.audit.propile.measure.write_probe", interrupted)  # all is measured by then
     people = folder / "people.parquet"
     options = ("--subjects", people, "--target", "zip", "--out", tmp_path / "out", "-q")
     assert command("probe", folder / "gpt2", *options) == 130

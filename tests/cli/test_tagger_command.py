@@ -12,18 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import command
 
 from benchmarks.taggers import PUBLIC, generated
-from reticent.artifact import require_kind
-from reticent.audit.tagger import score_names
-from reticent.audit.tagger_plots import tagger_panels
-from reticent.audit.tagger_prompts import PROMPTS
-from reticent.audit.tagger_result import evaluate_attack, score_table
-from reticent.audit.tagger_sets import AttackSet
+from reticent.audit.report.tagger_plots import tagger_panels
+from reticent.audit.tagger.prompts import PROMPTS
+from reticent.audit.tagger.result import evaluate_attack, score_table
+from reticent.audit.tagger.scores import score_names
+from reticent.audit.tagger.sets import AttackSet
+from reticent.core.artifact import require_kind
 from reticent.trainer.foundation import new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.tagger import Examples, new_tagger, train_tagger
-from tests.command import command
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,8 +12,8 @@ import pytest
 from command import command
 from toy_models import toy_tokenizer
 
-from reticent.artifact import read_manifest
-from reticent.preparation import INDEXES
+from reticent.core.artifact import read_manifest
+from reticent.job.data_stages import INDEXES
 
 SECRET = "Zyxwvut"
 #: Document, individual, text.

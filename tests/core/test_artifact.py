@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from somebody import unprivileged
 
-from reticent import artifact
-from reticent.artifact import fingerprint, is_current, read_manifest, require_kind, write_artifact
-from reticent.errors import ArtifactError, CorpusError
+from reticent.core import artifact
+from reticent.core.artifact import fingerprint, is_current, read_manifest, require_kind, write_artifact
+from reticent.core.errors import ArtifactError, CorpusError
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
 INPUTS = {"corpus": "abc"}
@@ -47,7 +47,7 @@ def leftovers(folder: Path) -> list[str]:
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from reticent import artifact
+from reticent.core import artifact
 path, point = Path(sys.argv[1]), sys.argv[2]
 
 def die(*_):
@@ -362,7 +362,7 @@ def test_the_manifest_is_written_last_and_then_the_folder_is_renamed(
 
 def test_a_second_writer_is_refused_while_the_first_one_writes(tmp_path: Path) -> None:
     code = (
-        "import sys; from reticent.artifact import write_artifact\n"
+        "import sys; from reticent.core.artifact import write_artifact\n"
         "with write_artifact(sys.argv[1], kind='index', config={}, inputs={}) as writer:\n"
         "    (writer.path / 'words.txt').write_text('first'); print('writing', flush=True); sys.stdin.read()\n"
     )

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from command import command
 
-from reticent import memory
+from reticent.core import memory
+from reticent.core.errors import CorpusError
+from reticent.core.memory import OUT_OF_MEMORY, is_out_of_memory
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import CorpusError
-from reticent.memory import OUT_OF_MEMORY, is_out_of_memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="address space is read from /proc")
 #: Leave so many bytes of address space from here on.
@@ -23,7 +23,7 @@ import resource, os, sys
 from pathlib import Path
 import pyarrow as pa, numpy as np
 from reticent import _rust
-from reticent.memory import explain_abort
+from reticent.core.memory import explain_abort
 
 def leave(num_bytes):
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -70,7 +70,8 @@ def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_mended(
 ) -> None:
     out = tmp_path / "run"
     script = (
-        "import reticent.job, reticent.stages, reticent.engine.index, reticent.engine.detect.rules, pyarrow.parquet\n"
+        "import reticent.job.run, reticent.job.engine_stages, reticent.engine.index\n"
+        "import reticent.engine.detect.rules, pyarrow.parquet\n"
         "from reticent.cli import main\n"
         f"leave({room} << 20)\nsys.argv = ['reticent', 'index', *sys.argv[1:]]\nmain()"
     )
@@ -122,7 +123,7 @@ def test_an_error_for_want_of_memory_is_one_line_and_status_1(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("reticent.job.Run.execute", fail)
+        monkeypatch.setattr("reticent.job.run.Run.execute", fail)
         assert command("index", documents, "--out", tmp_path / "run") == 1
         assert capfd.readouterr().err == f"reticent: {OUT_OF_MEMORY}\n"
 

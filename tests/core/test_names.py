@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reticent.config import parse_job
-from reticent.errors import PolicyError
-from reticent.names import MAX_LENGTH, require_distinct, require_name
+from reticent.core.errors import PolicyError
+from reticent.core.names import MAX_LENGTH, require_distinct, require_name
+from reticent.job.config import parse_job
 
 BAD = (".", "..", "", "../x", "a/b", "/a", ".hidden", "a b", "a\0b", "a\n", "é", "a\\b", "~", "a" * (MAX_LENGTH + 1))
 VALID: dict[str, Any] = {"out": "run", "corpus": {"source": "x"}}

@@ -12,9 +12,9 @@ import pytest
 from toy_models import toy_tokenizer
 
 from reticent import _rust
-from reticent.config import parse_job
+from reticent.core.errors import PolicyError
 from reticent.engine.threads import overlapped, read_ahead
-from reticent.errors import PolicyError
+from reticent.job.config import parse_job
 
 
 def batches(*sizes: int) -> list[pa.RecordBatch]:

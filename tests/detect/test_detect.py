@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from detecting import batch_of, found
 
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import BATCH_SPANS, detect_spans, make_detectors, spans_batch
 from reticent.engine.detect.gazetteer import GazetteerDetector
@@ -19,7 +20,6 @@ from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.schema import SPAN_TYPE, SPANS
-from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 SECRET = "Zyxwvut"
 Spans = list[dict[str, Any]]

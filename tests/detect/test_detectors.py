@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.config import parse_job
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.detect import (
     BATCH_SPANS,
@@ -32,8 +32,8 @@ from reticent.engine.detect import (
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import SPANS
-from reticent.errors import ArtifactError, CorpusError, PolicyError
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 SECRET = "Zyxwvut"
 
@@ -108,7 +108,7 @@ def test_checking_a_job_imports_no_library_of_a_detector() -> None:
         "detect": {"detectors": ["rules", "spacy"], "spacy": {"pipeline": "p", "batch_size": 8}},
     }
     program = (
-        f"import sys; from reticent.config import parse_job; parse_job({job!r}); "
+        f"import sys; from reticent.job.config import parse_job; parse_job({job!r}); "
         "print(sorted({'spacy', 'torch', 'transformers', 'presidio_analyzer', 'edsnlp'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.common import count_common_words, learn_common_words, read_common_words
 from reticent.engine.detect.gazetteer import GazetteerDetector, read_lists
-from reticent.errors import CorpusError, PolicyError
 
 
 def gazetteer(folder: Path, *, common: list[str] | None = None, guard: bool = True, **lists: list[str]):

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect import Detector
 from reticent.engine.detect.windows import cut_texts, join_spans
-from reticent.errors import PolicyError
 
 Span = tuple[str, str]
 
@@ -442,7 +442,7 @@ def test_a_missing_package_is_a_policy_error_that_names_the_extra(package: str, 
         f"import sys; sys.modules[{package!r}] = None\n"
         f"import reticent.engine.detect.{name} as it\n"
         f"assert not {{'torch', 'spacy'}} & {{m for m, v in sys.modules.items() if v}}, 'imported too early'\n"
-        f"from reticent.errors import PolicyError\n"
+        f"from reticent.core.errors import PolicyError\n"
         f"try: it.{call}\n"
         f"except PolicyError as error: assert 'reticent[{extra}]' in str(error)\n"
         f"else: raise SystemExit(1)"

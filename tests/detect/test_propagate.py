@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.detect.propagate import propagate
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPANS
-from reticent.errors import ArtifactError, CorpusError
 
 Row = tuple[int, str, str]  # document, text of the span, label
 

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.records import FIELDS, RecordsDetector, read_records
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import CorpusError, PolicyError
 
 SECRET = "Zyxwvut"
 LABELS = {"name": "NAME", "date": "DATE", "phone": "PHONE", "code": "ID", "address": "ADDRESS", "text": "TEXT"}

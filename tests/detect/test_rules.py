@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import PolicyError
 from reticent.engine.detect import BATCH_SPANS
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.detect.rules import RulesDetector, list_rules
-from reticent.errors import PolicyError
 
 
 def scan(texts: list[str], labels: list[str] | None = None, **options: Any) -> list[dict[str, Any]]:

@@ -22,14 +22,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from somebody import unprivileged
 
-from reticent.artifact import write_artifact
-from reticent.config import parse_job
-from reticent.engine import compressed
+from reticent.core.artifact import write_artifact
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import build_index
 from reticent.engine.schema import DOCUMENTS, HELDOUT, MEMBERS
+from reticent.engine.sources import compressed
 from reticent.engine.split import split_individuals
-from reticent.errors import CorpusError, PolicyError
+from reticent.job.config import parse_job
 
 SENTINEL = "SENTINELTEXT"
 Row = dict[str, Any]

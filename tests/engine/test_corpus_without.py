@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import build_index
 from reticent.engine.split import split_individuals
-from reticent.errors import CorpusError, PolicyError
 
 
 def write(folder: Path, sizes: list[int], *, row_group_size: int = 2, text: str = "seen on 2021-03-04") -> pa.Table:

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.dedup import NOT_A_COPY, DedupConfig, find_copies, read_left_out, write_left_out
-from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 VOCABULARY = ["ab", "cd", "é", "12/05", "naïve", "x.y", "田", "😀", "ab", "ab", "cd"]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from test_index import build, corpora, minimal, ngrams, split, supports
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
-from reticent.errors import CorpusError, PolicyError
 
 Documents = list[tuple[str, int]]
 

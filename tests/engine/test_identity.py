@@ -16,9 +16,9 @@ from command import command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.artifact import read_manifest
-from reticent.audit.propile_subjects import read_subjects
-from reticent.config import parse_job
+from reticent.audit.propile.subjects import read_subjects
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.canaries import open_planted
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import check_options
@@ -27,8 +27,8 @@ from reticent.engine.index import build_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, open_individuals, split_individuals
 from reticent.engine.update import read_ids, without_withdrawn
-from reticent.errors import CorpusError, PolicyError
-from reticent.probe_stage import run_probes
+from reticent.job.config import parse_job
+from reticent.job.probe_stage import run_probes
 
 #: In what two ids differ, and the two, of which no other id of these tests is a part.
 SAME = [

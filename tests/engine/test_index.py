@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.index import open_index, write_index
-from reticent.errors import ArtifactError, PolicyError
 
 LEVEL = ("left", "right", "support")
 POLICIES = ("all", "last", "cover", "paper")

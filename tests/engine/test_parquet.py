@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import _rust
+from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, open_corpus
-from reticent.engine.formats import document_writer, read_batches, row_groups
 from reticent.engine.index import build_index
 from reticent.engine.schema import DOCUMENTS
+from reticent.engine.sources.formats import document_writer, read_batches, row_groups
 from reticent.engine.split import split_individuals
-from reticent.errors import CorpusError
 
 NAMES = ["doc_id", "individual_id", "text", "ward"]
 

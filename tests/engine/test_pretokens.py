@@ -23,8 +23,8 @@ from test_tokens import Trained, bytelevel, check_alignment, unigram, wordpiece
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
 from reticent import _rust
+from reticent.core.progress import Progress
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-from reticent.progress import Progress
 
 VOCABULARIES = DATA / "tokenizer_vocabs"
 EVIL = (

@@ -19,8 +19,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import PolicyError
 from reticent.engine.protect import DEFAULT_SCOPES, POLICIES, Policy
-from reticent.errors import PolicyError
 
 Corpus = list[tuple[str, int]]
 Flags = list[str]

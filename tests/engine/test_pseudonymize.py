@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.pseudonymize import (
     OUTCOMES,
     STYLES,
@@ -26,7 +27,6 @@ from reticent.engine.pseudonymize import (
 )
 from reticent.engine.rewrite import replace_words_by_x
 from reticent.engine.schema import SPAN_TYPE
-from reticent.errors import CorpusError, PolicyError
 
 KEY = bytes(range(32))
 Span = tuple[int, int, str]

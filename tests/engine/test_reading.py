@@ -26,12 +26,12 @@ from hypothesis import strategies as st
 from somebody import unprivileged
 
 from reticent import _rust
-from reticent.artifact import read_manifest
-from reticent.engine import compressed, formats
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Columns, Corpus, open_corpus
-from reticent.engine.csv_dialect import CsvDialect
-from reticent.errors import CorpusError, PolicyError
+from reticent.engine.sources import compressed, formats
+from reticent.engine.sources.csv_dialect import CsvDialect
 
 Row = dict[str, Any]
 COLUMNS = ("doc_id", "individual_id", "text")
@@ -250,7 +250,7 @@ def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path: Pat
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reticent.engine.json_lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("reticent.engine.sources.json_lines.MAX_LINE", 1 << 20)
     monkeypatch.setattr(compressed, "NUM_BYTES_PER_BLOCK", 1 << 18)
     path = write(tmp_path / "a.jsonl.gz", gzip.compress(b'{"text": "' + b"a" * (1 << 24)))
     refused(r"a\.jsonl\.gz: a line is longer than 1 MiB", open_corpus(path).scan)

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from command import command
 
-from reticent.artifact import read_manifest
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.detect.rules import RulesDetector
@@ -24,7 +25,6 @@ from reticent.engine.pseudonymize import STYLES, DateOptions, span_arrays
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE
 from reticent.engine.scrub import ScrubConfig, key_of_seed, new_key, read_key, read_offsets, scrub_corpus
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import ArtifactError, PolicyError
 
 SECRET = "Zyxwvut"
 COLUMNS = Columns(household_id="household_id", label="label", spans="spans")

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, REFERENCE
 from reticent.engine.split import Individuals, SplitConfig, open_individuals, split_individuals, write_individuals
-from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 Documents = list[tuple[str, str | None]]  # individual and household, one pair a document
 

@@ -26,12 +26,12 @@ from test_index import build
 from test_update import tables
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index, build_nested_indexes, write_index
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import CorpusError, PolicyError
 
 words = st.sampled_from(["a", "b", "c", "é", "12/03", "electroencephalography", "e\u0301"])
 #: A few words many times over, so that pages fill.
@@ -347,7 +347,7 @@ from reticent.engine import index
 from reticent.engine.corpus import open_corpus
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, split_individuals
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 source, spill, max_n, limit, room = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 corpus = open_corpus(source)

@@ -15,13 +15,13 @@ from command import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.standoff import Markup
-from reticent.errors import CorpusError, PolicyError
+from reticent.engine.sources.standoff import Markup
 
 ALL = ("doc_id", "individual_id", "text", "label", "spans", "mentions")
 SENTINEL = "SENTINELTEXT"

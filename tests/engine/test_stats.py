@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_index import ngrams, oracle, supports
 
+from reticent.core.errors import CorpusError
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import INDIVIDUALS, SPANS, SPLITS
 from reticent.engine.split import Individuals
 from reticent.engine.stats import NUM_SAMPLES, cdf, corpus_statistics, detected_spans
-from reticent.errors import CorpusError
 
 Documents = Sequence[tuple[int, str]]
 DOCUMENTS = [(0, "Ann has flu."), (0, "Ann has has"), (2, "Bob has flu."), (5, "")]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.schema import protected_tokens_schema
 from reticent.engine.store import LISTS, ShardWriter, TokenStore, open_tokens, tokenizer_fingerprint
-from reticent.errors import ArtifactError
 
 DTYPES = {"input_ids": np.uint16, "word_ids": np.int32, "flags": np.uint8, "ngram_starts": np.uint8}
 

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from reticent import _rust
+from reticent.core.errors import PolicyError
 from reticent.engine import synthetic
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.rules import RulesDetector
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import PolicyError
 
 NUM_INDIVIDUALS = 1200
 SETTINGS: dict[str, Any] = {"seed": 3, "languages": ["en", "fr"], "first_individual": 0}

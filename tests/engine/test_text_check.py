@@ -17,6 +17,7 @@ from test_tokens import KINDS, Case, plain_tokenizer
 
 from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust
+from reticent.core.errors import ArtifactError
 from reticent.engine import verify
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.oracle.protection import WordTable
@@ -24,7 +25,6 @@ from reticent.engine.protect import POLICIES, Policy
 from reticent.engine.schema import DIRECT, INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore
 from reticent.engine.verify import CheckedText, TextCheck, TextSample, verify_tokens
-from reticent.errors import ArtifactError
 
 TOKENIZERS = {name: make() for name, (make, _) in KINDS.items()}
 SPLITS = (MEMBERS,)

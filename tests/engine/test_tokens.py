@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from reticent import _rust
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import tokens
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans
@@ -37,7 +38,6 @@ from reticent.engine.split import Individuals
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
-from reticent.errors import ArtifactError, CorpusError
 
 SECRET = "Zyxwvut"
 TRAINING = [

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from test_index import build, supports
 
 from reticent import _rust
+from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.update import Update, update_index
-from reticent.errors import PolicyError
 
 words = st.sampled_from(["a", "b", "c", "d", "é", "12/03", "electroencephalography"])
 documents = st.lists(words, max_size=7).map(" ".join)

@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
-from reticent.artifact import write_artifact
+from reticent.core.artifact import write_artifact
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.verbatim import build_verbatim, open_verbatim, write_verbatim
-from reticent.errors import ArtifactError, CorpusError, PolicyError
 
 LENGTH = 18  # a match is eight hits of eleven characters
 ALPHABET = "aAbé\u0301 \n\t\u00a0\u00ad\0\x1f\ufffdßﬁ田😀’'"

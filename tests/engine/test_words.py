@@ -22,8 +22,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.oracle.words import is_counted_symbol, word_bounds, words_of
-from reticent.errors import CorpusError, PolicyError
 
 # Cn: characters this Python does not know; Cs: surrogates, which no UTF-8 text holds.
 known = st.characters(blacklist_categories=("Cn", "Cs"))

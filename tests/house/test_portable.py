@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import command
 from pydantic import BaseModel
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.artifact import JOB
-from reticent.config import Job, kept_content, load_kept_job, parse_job
-from reticent.config.kept import _fields
+from reticent.core.artifact import JOB
+from reticent.core.errors import CorpusError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import CorpusError
-from reticent.job import Run
-from reticent.status import job_status
-from tests.command import command
+from reticent.job.config import Job, kept_content, load_kept_job, parse_job
+from reticent.job.config.kept import _fields
+from reticent.job.run import Run
+from reticent.job.status import job_status
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TOML = """

@@ -8,7 +8,6 @@ import re
 import shlex
 import textwrap
 import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from command import command
 from toy_models import toy_model, toy_tokenizer
 
 import reticent
-from reticent.audit.forward import TokenScores
-from reticent.config import parse_job
+from reticent.audit.scoring.forward import TokenScores
 from reticent.engine.detect.rules import list_rules
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.config import parse_job
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -100,16 +99,18 @@ def test_the_commands_run_in_order_and_the_model_loads(
     assert type(names["model"]).__name__ == "BertForMaskedLM"
 
 
-def test_every_module_has_its_line_in_the_tree() -> None:
-    tree = next(block for block in blocks("text") if "job.py" in block)
-    modules = {
-        path.name
-        for path in (ROOT / "reticent").rglob("*.py")
-        if not path.name.startswith("__") and path.parent.name != "detect"
+def test_every_room_has_its_line_in_the_tree() -> None:
+    tree = next(block for block in blocks("text") if block.startswith("reticent/"))
+    shown, parents = set(), [""]
+    for line in tree.splitlines():
+        depth, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
+        parents[depth + 1 :] = [parents[depth] + name]
+        shown.add(parents[-1])
+    rooms = {
+        f"{path.parent.relative_to(ROOT)}/" for path in (ROOT / "reticent").rglob("*.py") if path.parent.name[0] != "_"
     }
-    patterns = set(re.findall(r"[a-z_*]+\.py\b", tree))
-    assert {module for module in modules if not any(fnmatch(module, pattern) for pattern in patterns)} == set()
-    assert {pattern for pattern in patterns if not any(fnmatch(module, pattern) for module in modules)} == set()
+    assert rooms <= shown
+    assert all((ROOT / name).is_dir() for name in shown)
 
 
 def test_every_link_leads_to_a_file() -> None:

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from command import command
 
-from reticent.artifact import read_manifest
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.dedup import read_left_out
-from reticent.errors import ArtifactError, PolicyError
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 LETTER = " ".join(f"letter{i}" for i in range(60))
 ROWS = [(f"p{i % 8}", f"note {i} of " + " ".join(f"w{i}x{j}" for j in range(20))) for i in range(24)]

@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-import reticent.demo
-from reticent.artifact import read_manifest
-from reticent.demo import demo_job, run_demo
-from reticent.job import Run
+import reticent.job.demo
+from reticent.core.artifact import read_manifest
+from reticent.job.demo import demo_job, run_demo
+from reticent.job.run import Run
 
 
 def toy_job(out: Path, seed: int) -> dict[str, Any]:
@@ -30,8 +30,8 @@ def toy_job(out: Path, seed: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reticent.demo, "demo_job", toy_job)
-        patch.setattr(reticent.demo, "PUBLIC_DOCUMENTS", 60)
+        patch.setattr(reticent.job.demo, "demo_job", toy_job)
+        patch.setattr(reticent.job.demo, "PUBLIC_DOCUMENTS", 60)
         return run_demo(tmp_path_factory.mktemp("demo") / "run", num_individuals=24)
 
 
@@ -53,8 +53,8 @@ def test_protected_recipes_checked_every_target_and_had_no_protected_one(finishe
 def test_a_second_run_trains_nothing(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {p: p.stat().st_mtime_ns for p in finished.folder.rglob("*") if p.is_file() and p.name != "job.json"}
     assert len(before) > 50
-    monkeypatch.setattr(reticent.demo, "demo_job", toy_job)
-    monkeypatch.setattr(reticent.demo, "PUBLIC_DOCUMENTS", 60)
+    monkeypatch.setattr(reticent.job.demo, "demo_job", toy_job)
+    monkeypatch.setattr(reticent.job.demo, "PUBLIC_DOCUMENTS", 60)
     run_demo(finished.folder, num_individuals=24)
     assert {p: p.stat().st_mtime_ns for p in before} == before
 

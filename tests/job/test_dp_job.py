@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.artifact import read_manifest
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import PolicyError
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
-from reticent.training_tokens import verify_training
 
 pytest.importorskip("opacus")
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-import reticent.audit.run
+import reticent.audit.evaluate
 import reticent.trainer.loop
-from reticent.artifact import read_manifest
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import ArtifactError, PolicyError
-from reticent.evidence import pieces_of
-from reticent.experiment import SIZES, experiment_job
-from reticent.job import Run
-from reticent.status import job_status
+from reticent.job.audit_stage import pieces_of
+from reticent.job.config import parse_job
+from reticent.job.experiment import SIZES, experiment_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
 from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -62,7 +62,9 @@ class Counted:
         self.done: dict[str, list[str]] = {"train": [], "score": []}
         self.fail_at = fail_at
         patch.setattr(reticent.trainer.loop, "train", self._counted("train", reticent.trainer.loop.train))
-        patch.setattr(reticent.audit.run.Auditor, "score", self._counted("score", reticent.audit.run.Auditor.score))
+        patch.setattr(
+            reticent.audit.evaluate.Auditor, "score", self._counted("score", reticent.audit.evaluate.Auditor.score)
+        )
 
     def _counted(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **options: Any) -> Any:

@@ -10,12 +10,12 @@ import pytest
 from toy_models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
-from reticent.artifact import read_manifest
 from reticent.cli import app
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import PolicyError
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GATES: list[dict[str, Any]] = [

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.audit.base_scores import load_candidates
-from reticent.audit.slots import slots_of
-from reticent.config import parse_job
+from reticent.audit.leakage.words import slots_of
+from reticent.audit.scoring.base_model_scores import load_candidates
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import ArtifactError, PolicyError
-from reticent.job import Run
-from reticent.word_categories import read_categories
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.word_categories import read_categories
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

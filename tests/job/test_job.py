@@ -24,18 +24,18 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import reticent
-from reticent.artifact import FORMATS, read_manifest, write_artifact
-from reticent.audit import report
-from reticent.config import Job, load_job, parse_job
+from reticent.audit.report import page as report
+from reticent.core.artifact import FORMATS, read_manifest, write_artifact
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import ArtifactError, CorpusError, PolicyError
-from reticent.evidence import Piece, gather_evidence
-from reticent.job import STAGES, Run
-from reticent.progress import Progress
-from reticent.stages import corpus_section
+from reticent.job.audit_stage import Piece, gather_evidence
+from reticent.job.config import Job, load_job, parse_job
+from reticent.job.engine_stages import corpus_section
+from reticent.job.run import STAGES, Run
 from reticent.trainer.recipes import RECIPES
 
 Values = dict[str, Any]
@@ -517,7 +517,7 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
         asked.append(piece.name)
         return {"recipe": piece.recipe, "objective": piece.model.objective, "epoch": piece.epoch}
 
-    monkeypatch.setattr("reticent.evidence._measured", measured)
+    monkeypatch.setattr("reticent.job.audit_stage._measured", measured)
     entries = gather_evidence(Run(parse_job(values)))["models"]
     assert len(entries) == 6
     assert asked == [
@@ -561,15 +561,17 @@ def test_a_page_of_another_version_of_the_code_is_written_again(
 def test_the_page_depends_on_its_template_and_on_every_module_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = Path(shutil.copytree(Path(report.__file__).parent, tmp_path / "audit"))
-    monkeypatch.setattr(report, "__file__", str(copied / "report.py"))
-    code = "import sys, reticent.audit.report, reticent.audit.probe_page; "
-    code += "print([m for m in sys.modules if m.startswith('reticent.audit.')])"
+    copied = Path(shutil.copytree(Path(report.__file__).parents[1], tmp_path / "audit"))
+    monkeypatch.setattr(report, "__file__", str(copied / "report" / "page.py"))
+    code = "import sys, reticent.audit.report.page, reticent.audit.report.probe_page; "
+    code += (
+        "print([n for n, m in sys.modules.items() if n.startswith('reticent.audit.') and '__init__' not in m.__file__])"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    modules = re.findall(r"reticent\.audit\.(\w+)", shown)
+    modules = [name.replace(".", "/") for name in re.findall(r"reticent\.audit\.([\w.]+)", shown)]
     assert set(modules) == set(report.MODULES)
     seen = {report.page_digest()}
-    for part in ("templates/report.html.j2", *(f"{name}.py" for name in modules)):
+    for part in ("report/templates/report.html.j2", *(f"{name}.py" for name in modules)):
         (copied / part).write_text((copied / part).read_text() + " ")
         seen.add(report.page_digest())
     assert len(seen) == 2 + len(modules)

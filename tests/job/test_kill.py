@@ -25,7 +25,7 @@ TRIALS = """
 import json, sys
 from pathlib import Path
 from benchmarks import kill
-from reticent import artifact
+from reticent.core import artifact
 
 def counted(table):
     return {"rows": table.rows, "failures": table.failures}

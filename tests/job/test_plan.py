@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reticent.plan import TIMINGS, Plan, Step, Timings, clock_time, span_of
-from reticent.progress import Progress
+from reticent.core.progress import Progress
+from reticent.job.plan import TIMINGS, Plan, Step, Timings, clock_time, span_of
 
 
 class Clock:
@@ -159,7 +159,7 @@ def test_an_end_on_another_day_names_the_day() -> None:
 def test_without_a_terminal_the_whole_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("reticent.progress.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("reticent.core.progress.SECONDS_BETWEEN_LINES", 0.0)
     progress, plan = Progress(), Plan([step("a"), step("b")], clock=Clock())
     counts: dict[str, Any] = {}
     with progress.experiment(plan):

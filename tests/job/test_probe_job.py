@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.config import parse_job
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import CorpusError, PolicyError
-from reticent.job import Run
-from reticent.probe_stage import table_of
+from reticent.job.config import parse_job
+from reticent.job.probe_stage import table_of
+from reticent.job.run import Run
 from reticent.trainer.export import export_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -14,15 +14,15 @@ from test_job import changed, make_hospital, run, values_of
 from toy_models import toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.artifact import read_manifest
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError
 from reticent.engine.store import open_tokens
 from reticent.engine.verify import TextCheck, TextSample
-from reticent.errors import ArtifactError
-from reticent.job import Run
-from reticent.status import job_status
-from reticent.text_checks import FILE, check_text, said_of_flags
-from reticent.training_tokens import verify_training
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
+from reticent.job.text_checks import FILE, check_text, said_of_flags
+from reticent.job.training_tokens import verify_training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -14,9 +14,9 @@ from test_job import Recorder, Values, changed, content, make_hospital, values_o
 from test_train_distributed import torchrun
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.config import parse_job
-from reticent.errors import TrainingError
-from reticent.job import Run
+from reticent.core.errors import TrainingError
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe

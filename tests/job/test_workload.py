@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.artifact import read_manifest
-from reticent.audit.run import ModelEntry, audit_models
-from reticent.config import parse_job
+from reticent.audit.evaluate import ModelEntry, audit_models
+from reticent.core.artifact import read_manifest
+from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.evidence import Piece, audit_config, pieces_of, plan_steps
-from reticent.job import Run
-from reticent.plan import Plan
-from reticent.progress import Progress
-from reticent.status import job_status
-from reticent.workload import Workload, extraction_work, scoring_work
+from reticent.job.audit_stage import Piece, audit_config, pieces_of, plan_steps
+from reticent.job.config import parse_job
+from reticent.job.cost_model import Workload, extraction_work, scoring_work
+from reticent.job.plan import Plan
+from reticent.job.run import Run
+from reticent.job.status import job_status
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,9 +12,9 @@ import pytest
 from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
 from reticent import _rust
-from reticent.config import parse_job
-from reticent.errors import ArtifactError
-from reticent.job import Run
+from reticent.core.errors import ArtifactError
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 from reticent.trainer.base_files import FOREIGN_KEYS, check_base
 from reticent.trainer.export import export_model, write_model
 from reticent.trainer.models import load_model, load_tokenizer
@@ -159,7 +159,7 @@ PANICS_LATER = """
 import json, sys
 import pyarrow as pa, numpy as np
 from reticent import _rust
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 try:
     encoder = _rust.TokenEncoder(sys.argv[1])
     texts = pa.array(["seen at noon"])

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from reticent.cli import app
-from reticent.errors import ArtifactError, PolicyError
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.trainer.budget import Budget, compose, read_budget, totals
 from reticent.trainer.privacy import Guarantee
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from toy_models import Token, make_store, toy_tokenizer
 
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.trainer.classes import MAX_CLASSES, LabelledTokens, label_documents
 from reticent.trainer.classify import ClassifyConfig, _predict, _windows, classify
 from reticent.trainer.export import ALLOWED, write_model

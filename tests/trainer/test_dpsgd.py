@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from toy_models import make_store, random_store, toy_model, toy_tokenizer
 
+from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
 from reticent.trainer.labels import Ledger, Targets, make_targets
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.privacy import PrivacyConfig, plan_privacy

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 from reticent.trainer.export import ALLOWED, export_model, write_model
 from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.recipes import RECIPES, get_recipe

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
-from reticent.config import parse_job
+from reticent.core.errors import PolicyError
 from reticent.engine.split import open_individuals
-from reticent.errors import PolicyError
-from reticent.job import Run
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 from reticent.trainer.foundation import ALPHABET, BERT_SPECIALS, new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_models import make_store, random_store, toy_model, toy_tokenizer
 
+from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
 from reticent.trainer import labels as labels_module
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger, Targets, make_targets

@@ -18,9 +18,9 @@ import pytest
 import torch
 from toy_models import make_store, random_store, toy_model, toy_tokenizer
 
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
-from reticent.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer import loop
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.foundation import train_tokenizer

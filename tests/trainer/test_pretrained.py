@@ -17,7 +17,7 @@ from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
 from reticent import _rust
-from reticent.audit.forward import TokenScores, score_causal, score_masked
+from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked
 from reticent.cli import app
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect import detect_spans, make_detectors

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 from reticent.trainer.privacy import (
     Guarantee,
     PrivacyConfig,

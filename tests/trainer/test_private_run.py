@@ -13,7 +13,7 @@ import torch
 from test_dpsgd import people
 from toy_models import random_store, toy_model, toy_tokenizer
 
-from reticent.errors import ArtifactError, PolicyError, TrainingError
+from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.budget import read_budget
 from reticent.trainer.config import LoraSettings, TrainConfig
 from reticent.trainer.loop import TrainResult, train

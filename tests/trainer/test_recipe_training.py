@@ -11,8 +11,8 @@ import torch
 from test_loop import CPU, Whole, predicting
 from toy_models import make_store, random_store, toy_model, toy_tokenizer
 
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import ArtifactError, TrainingError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store, replacement_ids
 from reticent.trainer.loop import target_loss, train

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reticent.config import parse_job
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
+from reticent.job.config import parse_job
 from reticent.trainer.recipes import RECIPES, custom_recipe, get_recipe
 
 TABLE = [

@@ -12,7 +12,7 @@ from test_loop import learnt, run
 from test_train_resume import SETTINGS, control_c, results, stopping_at
 from toy_models import toy_model
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 from reticent.trainer.config import LoraSettings
 from reticent.trainer.export import export_model
 from reticent.trainer.models import load_model

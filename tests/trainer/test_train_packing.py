@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from test_loop import CPU, assert_close, gradients, run, step_of
 from toy_models import make_store, random_store, toy_model
 
+from reticent.core.errors import TrainingError
 from reticent.engine.kernels import pack_rows
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.errors import TrainingError
 from reticent.trainer.feed import Part, iter_steps
 from reticent.trainer.labels import Ledger, make_targets
 from reticent.trainer.loop import TargetLoss, target_loss

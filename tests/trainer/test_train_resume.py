@@ -16,7 +16,7 @@ import torch
 from test_loop import UNFINISHED, config, run
 from toy_models import random_store, toy_model, toy_tokenizer
 
-from reticent.errors import ArtifactError, TrainingError
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.metrics import FILES
 from reticent.trainer.recipes import get_recipe

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from toy_models import random_store, toy_model, toy_tokenizer
 
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError, PolicyError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger, fingerprint_protection
 from reticent.trainer.loop import train
@@ -202,5 +202,5 @@ def test_a_private_recipe_without_its_settings_is_refused(tmp_path: Path) -> Non
 
 
 def test_verifying_imports_no_torch() -> None:
-    code = "import sys, reticent.training_tokens, reticent.trainer.verify; print('torch' in sys.modules)"
+    code = "import sys, reticent.job.training_tokens, reticent.trainer.verify; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

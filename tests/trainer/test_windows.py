@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_models import make_store, random_store, words_of
 
+from reticent.core.errors import PolicyError
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 BERT = SpecialIds(prefix=2, suffix=3, pad=0, mask=4)

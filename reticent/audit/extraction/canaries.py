@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reticent.audit.forward import score_causal, score_masked
-from reticent.audit.generate import generate
-from reticent.audit.statistics import one_run_epsilon, ratio_difference, ratio_estimate
+from reticent.audit.scoring.forward import score_causal, score_masked
+from reticent.audit.scoring.generate import generate
+from reticent.audit.stats.statistics import one_run_epsilon, ratio_difference, ratio_estimate
+from reticent.core.errors import PolicyError
 from reticent.engine.canaries import ARMS, Planted
 from reticent.engine.kernels import document_sums
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.generate import Decoding, score_continuations
-from reticent.audit.statistics import ratio_difference, ratio_estimate
+from reticent.audit.scoring.generate import Decoding, score_continuations
+from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
+from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.identifiers import Runs
-from reticent.audit.inversion import DIGITS, InversionConfig, two_sides
-from reticent.audit.row_scores import sum_log_probs
-from reticent.audit.slots import Slots
+from reticent.audit.inversion.identifiers import Runs
+from reticent.audit.inversion.inversion import DIGITS, InversionConfig, two_sides
+from reticent.audit.leakage.words import Slots
+from reticent.audit.scoring.row_scores import sum_log_probs
+from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.json_toml import read_toml
 from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError, TrainingError
-from reticent.json_toml import read_toml
 from reticent.trainer.models import max_positions
 from reticent.trainer.windows import SpecialIds
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pairs", "association", "draw_pairs", "pair_rates", "read_association_templates"]
 
-TEMPLATES = Path(__file__).parent / "templates" / "association.toml"
+TEMPLATES = Path(__file__).parent / "association.toml"
 #: Letters of the shortest word that counts as a term: shorter ones are function words and abbreviations.
 MIN_LETTERS = 4
 

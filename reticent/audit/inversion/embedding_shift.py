@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.audit.statistics import ratio_estimate
+from reticent.audit.stats.statistics import ratio_estimate
+from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

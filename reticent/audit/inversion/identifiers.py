@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.slots import Slots, SurfaceTable
+from reticent.audit.leakage.words import Slots, SurfaceTable
 from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT

@@ -1,6 +1,6 @@
 """Inversion: can an identifier that stood in the context only be told from decoys by the words around it?
 
-For a true identifier c at position t and m matched decoys (:mod:`reticent.audit.identifiers`),
+For a true identifier c at position t and m matched decoys (:mod:`reticent.audit.inversion.identifiers`),
 
     S(c) = sum over j > t of log p_theta(x_j | … c …) - log p_theta0(x_j | … c …)
 
@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.forward import word_folds
-from reticent.audit.identifiers import KINDS, Targets
-from reticent.audit.row_scores import sum_log_probs
-from reticent.audit.statistics import ratio_difference, ratio_estimate
-from reticent.errors import PolicyError, TrainingError
+from reticent.audit.inversion.identifiers import KINDS, Targets
+from reticent.audit.scoring.forward import word_folds
+from reticent.audit.scoring.row_scores import sum_log_probs
+from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.windows import Windows
 
 if TYPE_CHECKING:

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
-from reticent.audit.embedding_shift import embedding_shift
-from reticent.audit.identifiers import Runs, Targets, draw_targets, runs_of
-from reticent.audit.inversion import InversionConfig, inversion, score_candidates
-from reticent.audit.slots import Slots, SurfaceTable
-from reticent.device import pick_device
+from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.audit.inversion.embedding_shift import embedding_shift
+from reticent.audit.inversion.identifiers import Runs, Targets, draw_targets, runs_of
+from reticent.audit.inversion.inversion import InversionConfig, inversion, score_candidates
+from reticent.audit.leakage.words import Slots, SurfaceTable
+from reticent.core.device import pick_device
+from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
 from reticent.trainer.models import load_model
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from reticent.audit.base_scores import BaseScores
-    from reticent.audit.run import AuditConfig, ModelEntry
+    from reticent.audit.evaluate import AuditConfig, ModelEntry
+    from reticent.audit.scoring.base_model_scores import BaseScores
 
 __all__ = ["InversionAudit", "Scores"]
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.audit.generate import Decoding, generate
-from reticent.audit.leakage import excess_leakage
-from reticent.audit.slots import NO_SURFACE, Slots, SurfaceTable
+from reticent.audit.leakage.leakage import excess_leakage
+from reticent.audit.leakage.words import NO_SURFACE, Slots, SurfaceTable
+from reticent.audit.scoring.generate import Decoding, generate
+from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 from reticent.trainer.windows import SpecialIds
 
 if TYPE_CHECKING:

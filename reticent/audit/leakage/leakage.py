@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.slots import NO_SURFACE, Slots
-from reticent.audit.statistics import (
+from reticent.audit.leakage.words import NO_SURFACE, Slots
+from reticent.audit.stats.statistics import (
     EXACT,
     Estimate,
     clopper_pearson,

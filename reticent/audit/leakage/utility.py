@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.forward import TokenScores
-from reticent.audit.slots import Slots
-from reticent.audit.statistics import Estimate, ratio_estimate
+from reticent.audit.leakage.words import Slots
+from reticent.audit.scoring.forward import TokenScores
+from reticent.audit.stats.statistics import Estimate, ratio_estimate
 from reticent.engine.kernels import document_sums, words_all
 
 __all__ = ["utility"]

@@ -3,7 +3,7 @@ member.
 
 Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
 gives one number a document, NaN where there is nothing to say. The score of an individual is the mean over their
-documents. The rules that a result is judged by are in :mod:`reticent.audit.validity`.
+documents. The rules that a result is judged by are in :mod:`reticent.audit.membership.validity`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.clustered_auc import clustered_auc
-from reticent.audit.statistics import auc_estimate, roc_curve, tpr_at_fpr
-from reticent.audit.token_scores import TokenScores
-from reticent.audit.validity import USER_INFERENCE
+from reticent.audit.membership.validity import USER_INFERENCE
+from reticent.audit.scoring.token_scores import TokenScores
+from reticent.audit.stats.clustered_auc import clustered_auc
+from reticent.audit.stats.statistics import auc_estimate, roc_curve, tpr_at_fpr
+from reticent.core.errors import PolicyError
 from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
-from reticent.errors import PolicyError
 
 __all__ = [
     "ATTACKS",

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.slots import Slots
-from reticent.audit.statistics import LEVEL, Estimate
+from reticent.audit.leakage.words import Slots
+from reticent.audit.stats.statistics import LEVEL, Estimate
 from reticent.engine.kernels import document_ranks
 from reticent.engine.randomness import generator
 

@@ -13,11 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.blind import blind_baseline
-from reticent.audit.clustered_auc import best_attack
-from reticent.audit.forward import TokenScores
-from reticent.audit.fresh import FreshDocuments
-from reticent.audit.membership import (
+from reticent.audit.leakage.words import Slots, SurfaceTable
+from reticent.audit.membership.attacks import (
     ATTACKS,
     NEEDS_BASE,
     NEEDS_LOWERCASE,
@@ -27,13 +24,16 @@ from reticent.audit.membership import (
     attack,
     individual_scores,
 )
-from reticent.audit.people_groups import people_groups, worst_group
-from reticent.audit.slots import Slots, SurfaceTable
+from reticent.audit.membership.blind import blind_baseline
+from reticent.audit.membership.subgroups import people_groups, worst_group
+from reticent.audit.membership.user_inference import FreshDocuments
+from reticent.audit.scoring.forward import TokenScores
+from reticent.audit.stats.clustered_auc import best_attack
+from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from reticent.audit.run import AuditConfig
+    from reticent.audit.evaluate import AuditConfig
 
 __all__ = ["MembershipAudit"]
 

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.forward import TokenScores
-from reticent.audit.shadow_attacks import (
+from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     attack_classifier_score,
     fit_gaussians,
@@ -30,11 +29,12 @@ from reticent.audit.shadow_attacks import (
     online_probability,
     rmia_score,
 )
+from reticent.audit.scoring.forward import TokenScores
+from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import document_sums
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
 from reticent.engine.split import Individuals
-from reticent.errors import ArtifactError
 
 __all__ = [
     "SHADOW_ATTACKS",

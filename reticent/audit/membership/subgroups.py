@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.statistics import LEVEL, auc_estimate
+from reticent.audit.stats.statistics import LEVEL, auc_estimate
 from reticent.engine.store import TokenStore
 
 __all__ = ["people_groups", "worst_group"]

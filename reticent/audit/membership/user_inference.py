@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from reticent.audit.blind import blind_baseline
-from reticent.audit.slots import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.membership.blind import blind_baseline
+from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-from reticent.errors import ArtifactError
 
 __all__ = ["FreshDocuments"]
 

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 from scipy import stats
 
-from reticent.audit.propile import (
+from reticent.audit.propile.probe import (
     Answers,
     exposed,
     normalised_likelihood,
     paired_test,
     within_queries,
 )
-from reticent.audit.propile_prompts import ProbeConfig
-from reticent.audit.statistics import Estimate, ratio_estimate
+from reticent.audit.propile.prompts import ProbeConfig
+from reticent.audit.stats.statistics import Estimate, ratio_estimate
 
 __all__ = ["NUM_QUERIES", "answers_table", "summarise"]
 
@@ -198,8 +198,8 @@ def results_table(section: dict[str, Any]) -> Any:
     """Return the section as a table for a terminal (rich)."""
     from rich.table import Table
 
-    from reticent.audit.probe_page import factor
-    from reticent.audit.report import value
+    from reticent.audit.report.page import value
+    from reticent.audit.report.probe_page import factor
 
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):

@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from reticent.audit.propile import Answers, probe_target
-from reticent.audit.propile_prompts import (
+from reticent.audit.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
+from reticent.audit.propile.probe import Answers, probe_target
+from reticent.audit.propile.prompts import (
     ProbeConfig,
     ProbeModel,
     SoftPromptStudy,
     all_prompts,
 )
-from reticent.audit.propile_report import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
-from reticent.audit.propile_subjects import Subjects
-from reticent.audit.propile_templates import Template, builtin_templates, templates_for
-from reticent.audit.publication import without_seeds
-from reticent.audit.soft_prompt import (
+from reticent.audit.propile.soft_prompt import (
     Sides,
     SoftPrompt,
     nearest_text,
@@ -37,8 +34,11 @@ from reticent.audit.soft_prompt import (
     train_soft_prompt,
     write_soft_prompt,
 )
-from reticent.device import pick_device
-from reticent.errors import PolicyError
+from reticent.audit.propile.subjects import Subjects
+from reticent.audit.propile.templates import Template, builtin_templates, templates_for
+from reticent.audit.report.publication import without_seeds
+from reticent.core.device import pick_device
+from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -226,8 +226,8 @@ def write_probe(
 ) -> Path:
     """Write ``probe.json``, ``probe.html`` (both fit to be shown) and the private ``answers.parquet``; soft prompts
     stand beside them as artefacts of their own. Returns the page's path."""
-    from reticent.artifact import write_artifact
-    from reticent.audit.probe_page import probe_page
+    from reticent.audit.report.probe_page import probe_page
+    from reticent.core.artifact import write_artifact
 
     folder = Path(folder)
     settings = json.loads(json.dumps(section["settings"]))

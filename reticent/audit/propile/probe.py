@@ -3,7 +3,7 @@
 The likelihood of the true item (Eq. 2, and Eq. 4 normalised) stands beside that of a random other subject's item under
 the same prompt, and beside what the model says by itself (exact match and the string metrics of Table 2). Of several
 templates the best counts, for the true item and for the null alike. Everything is an array over subjects; a model runs
-in :mod:`reticent.audit.propile_scores` only. Results hold counts and estimates over subjects, never an item.
+in :mod:`reticent.audit.propile.scores` only. Results hold counts and estimates over subjects, never an item.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 import torch
 from scipy import stats
 
-from reticent.audit.propile_prompts import ProbeConfig, Prompts
-from reticent.audit.propile_scores import (
+from reticent.audit.propile.prompts import ProbeConfig, Prompts
+from reticent.audit.propile.scores import (
     Pairs,
     encode_pairs,
     generate_texts,
     score_causal_pairs,
     score_masked_pairs,
 )
-from reticent.audit.propile_templates import pii_type
-from reticent.audit.string_metrics import score_strings
-from reticent.errors import PolicyError
+from reticent.audit.propile.string_metrics import score_strings
+from reticent.audit.propile.templates import pii_type
+from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reticent.audit.propile_subjects import NAME_PARTS, Subjects, draw_nulls, words_of
-from reticent.audit.propile_templates import (
+from reticent.audit.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
+from reticent.audit.propile.templates import (
     LEVELS,
     Template,
     builtin_templates,
@@ -19,7 +19,7 @@ from reticent.audit.propile_templates import (
     require_fields,
     templates_for,
 )
-from reticent.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError, PolicyError
 
 __all__ = [
     "Init",
@@ -56,7 +56,7 @@ class ProbeConfig:
     associates : types that fill {pii_1} and {pii_2}, in this order; empty: those of the table from left to right
     beam_sizes : the first is the one that the exact match is quoted at
     longest : {"published", "fit"}
-        New tokens: the published number of the type (`templates/propile.toml`), or at least the longest target.
+        New tokens: the published number of the type (`propile.toml`), or at least the longest target.
     masking : what a masked model sees of the target, see `score_masked_pairs`
     small_cell : no count of fewer subjects leaves
     """
@@ -189,7 +189,7 @@ def objective_of(path: Path | str) -> str:
     """Return "mlm" or "clm" by the architecture a model's config names."""
     from transformers import AutoConfig
 
-    from reticent.errors import ArtifactError
+    from reticent.core.errors import ArtifactError
 
     try:
         config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.audit.propile_prompts import Masking
-from reticent.errors import PolicyError, TrainingError
+from reticent.audit.propile.prompts import Masking
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import head_alone, logits_at, max_positions, special_ids
 
 if TYPE_CHECKING:

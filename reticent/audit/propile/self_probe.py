@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.propile import within_queries
-from reticent.audit.propile_prompts import ProbeConfig, fill_template, require_language
-from reticent.audit.propile_scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
-from reticent.audit.propile_subjects import NAME_PARTS, Subjects, subjects_from_rows
-from reticent.audit.propile_templates import LEVELS, builtin_templates, pii_type, templates_for
-from reticent.audit.string_metrics import contains
-from reticent.errors import CorpusError, PolicyError
+from reticent.audit.propile.probe import within_queries
+from reticent.audit.propile.prompts import ProbeConfig, fill_template, require_language
+from reticent.audit.propile.scores import encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
+from reticent.audit.propile.string_metrics import contains
+from reticent.audit.propile.subjects import NAME_PARTS, Subjects, subjects_from_rows
+from reticent.audit.propile.templates import LEVELS, builtin_templates, pii_type, templates_for
+from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -146,13 +146,10 @@ def _ask(
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
     """Return the page, without any item in it."""
-    import jinja2
+    from reticent.audit.report.environment import template_environment
 
     require_language(language)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = template_environment()
     environment.filters.update(
         called=lambda target: pii_type(target).label(language),
         heading=lambda target: _heading(pii_type(target).label(language)),

@@ -20,15 +20,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.audit.propile import Answers, probe_target
-from reticent.audit.propile_prompts import ProbeConfig, Prompts, SoftPromptConfig, make_prompts
-from reticent.audit.propile_scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
-from reticent.audit.propile_subjects import Subjects, split_subjects
-from reticent.audit.propile_templates import Template, pii_type
-from reticent.audit.string_metrics import contains
+from reticent.audit.propile.probe import Answers, probe_target
+from reticent.audit.propile.prompts import ProbeConfig, Prompts, SoftPromptConfig, make_prompts
+from reticent.audit.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, with_soft_prompt
+from reticent.audit.propile.string_metrics import contains
+from reticent.audit.propile.subjects import Subjects, split_subjects
+from reticent.audit.propile.templates import Template, pii_type
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
+from reticent.core.json_toml import parse_json
 from reticent.engine.randomness import generator
-from reticent.errors import ArtifactError, CorpusError, PolicyError, TrainingError
-from reticent.json_toml import parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -269,7 +269,7 @@ def write_soft_prompt(
     """Write a prompt as an artefact: ``soft_prompt.safetensors`` and ``history.json``, private as the subjects are."""
     from safetensors.torch import save_file
 
-    from reticent.artifact import write_artifact
+    from reticent.core.artifact import write_artifact
 
     settings = {**asdict(config), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
@@ -284,7 +284,7 @@ def read_soft_prompt(folder: Path | str) -> SoftPrompt:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from reticent.artifact import require_kind
+    from reticent.core.artifact import require_kind
 
     folder = Path(folder)
     manifest = require_kind(folder, "soft_prompt")

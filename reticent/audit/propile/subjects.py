@@ -21,11 +21,11 @@ import pyarrow.csv as csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-from reticent.audit.propile_templates import pii_type
+from reticent.audit.propile.templates import pii_type
+from reticent.core.errors import CorpusError
+from reticent.core.json_toml import parse_toml
 from reticent.engine.identity import fold_ids
 from reticent.engine.randomness import generator
-from reticent.errors import CorpusError
-from reticent.json_toml import parse_toml
 
 __all__ = [
     "NAME_PARTS",

@@ -1,6 +1,6 @@
 """Templates of ProPILE's prompts, and the types of personal items: read from data, checked before a model is loaded.
 
-The built-in ones are ``templates/propile.toml``; a user's file has the same form, or one template a line (text). A
+The built-in ones are ``propile.toml``; a user's file has the same form, or one template a line (text). A
 template with a field that no column fills is refused by name; text of a subject never stands in a message.
 """
 
@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import PolicyError
-from reticent.json_toml import read_toml
+from reticent.core.errors import PolicyError
+from reticent.core.json_toml import read_toml
 
 __all__ = [
     "LEVELS",
@@ -29,7 +29,7 @@ __all__ = [
 
 #: Level -> items of the subject in the prompt beside the name.
 LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
-BUILTIN = Path(__file__).parent / "templates" / "propile.toml"
+BUILTIN = Path(__file__).parent / "propile.toml"
 #: What a prompt may generate for a type that the file does not know.
 DEFAULT_NEW_TOKENS = 20
 #: Fields that are no item of the subject: what something is called, and the kind of a relative.

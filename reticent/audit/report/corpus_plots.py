@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import LOOKS, PAPER, SOFT, faces_of, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.report.figure import LOOKS, PAPER, SOFT, faces_of, new_panel, say, spread, styled, to_svg, whiskers
 
 __all__ = ["corpus_panels", "write_corpus_plots"]
 

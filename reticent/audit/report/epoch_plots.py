@@ -1,6 +1,7 @@
 """What training longer does: utility, Privacy and membership against epochs, by recipe, as inline SVG.
 
-The rules are those of :mod:`reticent.audit.plots`. Bars are intervals over individuals, bands the range over seeds.
+The rules are those of :mod:`reticent.audit.report.plots`. Bars are intervals over individuals, bands the range over
+seeds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import (
+from reticent.audit.report.figure import (
     LOOKS,
     OBJECTIVES,
     SOFT,
@@ -28,7 +29,7 @@ from reticent.audit.figure import (
     styled,
     to_svg,
 )
-from reticent.audit.summary import UTILITY
+from reticent.audit.report.summary import UTILITY
 
 __all__ = ["epoch_panels"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reticent.audit.verdict import TITLES
+from reticent.audit.gates import TITLES
 
 __all__ = ["extraction_html"]
 
@@ -20,14 +20,10 @@ def extraction_html(audit: dict[str, Any]) -> str:
     """Return the sections as HTML, empty where the job asked for none of them; ``audit`` as it may leave."""
     if "extraction" not in audit and "verdict" not in audit:
         return ""
-    import jinja2
+    from reticent.audit.report.environment import template_environment
+    from reticent.audit.report.page import ends, value
 
-    from reticent.audit.report import ends, value
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = template_environment()
     environment.filters.update(value=value, ends=ends)
     section = audit.get("extraction", {"has_canaries": False, "models": []})
     return environment.get_template("extraction_section.html.j2").render(

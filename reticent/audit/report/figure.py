@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from reticent.audit.summary import shared_objectives
+from reticent.audit.report.summary import shared_objectives
 
 __all__ = [
     "GRID",

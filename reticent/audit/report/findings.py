@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reticent.audit.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
-from reticent.audit.plots import LITTLE
-from reticent.audit.seeds import num_seeds
-from reticent.audit.summary import UTILITY
-from reticent.audit.validity import INVALID
-from reticent.audit.verdict import FAIL, NO_POWER, PASS
+from reticent.audit.gates import FAIL, NO_POWER, PASS
+from reticent.audit.membership.validity import INVALID
+from reticent.audit.report.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
+from reticent.audit.report.plots import LITTLE
+from reticent.audit.report.summary import UTILITY
+from reticent.audit.stats.seeds import num_seeds
 
 __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
 

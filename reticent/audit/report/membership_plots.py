@@ -1,6 +1,6 @@
 """Figures of the membership attacks as inline SVG: low-cost membership, ROC curves, areas under them.
 
-The rules are those of :mod:`reticent.audit.plots`.
+The rules are those of :mod:`reticent.audit.report.plots`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import (
+from reticent.audit.report.figure import (
     GRID,
     LOOKS,
     OBJECTIVES,

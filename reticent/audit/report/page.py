@@ -1,8 +1,8 @@
 """The report: ``report.json`` with every published number, and one self-contained ``report.html`` that a data
 protection officer can read.
 
-Both are made from the audit as it may leave (:mod:`reticent.audit.publication`). No zero stands without its bound, and
-the page holds no script and no address.
+Both are made from the audit as it may leave (:mod:`reticent.audit.report.publication`). No zero stands without its
+bound, and the page holds no script and no address.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit import corpus_plots, epoch_plots, figure, membership_plots, plots
-from reticent.audit.extraction_page import extraction_html
-from reticent.audit.findings import at_most, percent, plain_findings, retention_rows
-from reticent.audit.publication import FORBIDDEN, published
-from reticent.audit.seeds import num_seeds, over_seeds
-from reticent.audit.summary import UTILITY, UTILITY_ALL, last_checkpoints
-from reticent.audit.validity import INVALID, NO_POWER, USER_INFERENCE, judged
-from reticent.errors import ArtifactError
+from reticent.audit.membership.validity import INVALID, NO_POWER, USER_INFERENCE, judged
+from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.report.extraction_page import extraction_html
+from reticent.audit.report.findings import at_most, percent, plain_findings, retention_rows
+from reticent.audit.report.publication import FORBIDDEN, published
+from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
+from reticent.audit.stats.seeds import num_seeds, over_seeds
+from reticent.core.errors import ArtifactError
 
 __all__ = ["page_digest", "write_report"]
 
@@ -59,8 +59,10 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "corpus_plots", "epoch_plots", "extraction_page", "figure", "findings", "membership_plots", "plots", "probe_page",
-    "probe_plots", "publication", "report", "seeds", "summary", "validity", "verdict",
+    "gates", "membership/validity", "report/corpus_plots", "report/environment", "report/epoch_plots",
+    "report/extraction_page",
+    "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
+    "report/probe_plots", "report/publication", "report/summary", "stats/seeds",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -101,8 +103,8 @@ def page_digest() -> str:
     """Return the SHA-256 of the template and of the modules that say and draw what the page holds: a page that another
     version of them made is not up to date.
     """
-    here, digest = Path(__file__).parent, hashlib.sha256()
-    for path in (*(here / f"{name}.py" for name in MODULES), *sorted((here / "templates").glob("*.j2"))):
+    here, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in (*(here / f"{name}.py" for name in MODULES), *sorted((here / "report" / "templates").glob("*.j2"))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -208,13 +210,10 @@ def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _render(audit: dict[str, Any]) -> str:
-    import jinja2
+    from reticent.audit.report.environment import template_environment
 
     cell, models, corpus = audit["small_cell"], audit["models"], audit["corpus"]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = template_environment()
     environment.filters.update(
         value=value,
         ends=ends,
@@ -263,7 +262,7 @@ def _probe(audit: dict[str, Any]) -> str:
     """The section on probes, where the job asked for them; its numbers come closed for small cells."""
     if "probe" not in audit:
         return ""
-    from reticent.audit.probe_page import probe_section
+    from reticent.audit.report.probe_page import probe_section
 
     return probe_section(audit["probe"])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import (
+from reticent.audit.report.figure import (
     SOFT,
     Group,
     Look,
@@ -34,7 +34,7 @@ from reticent.audit.figure import (
     whiskers,
     write_title,
 )
-from reticent.audit.summary import UTILITY
+from reticent.audit.report.summary import UTILITY
 
 __all__ = [
     "excess_panels",

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from reticent.audit import figure
-from reticent.audit.probe_plots import MAX_DENSITIES, probe_panels
+from reticent.audit.report import figure
+from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
 
 __all__ = ["probe_page", "probe_section"]
 
 
 def _environment() -> Any:
-    import jinja2
+    from reticent.audit.report.environment import template_environment
+    from reticent.audit.report.page import ends, value
 
-    from reticent.audit.report import ends, value
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reticent.audit", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = template_environment()
     environment.filters.update(value=value, ends=ends, factor=factor)
     return environment
 

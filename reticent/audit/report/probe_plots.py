@@ -1,6 +1,7 @@
 """Figures of ProPILE probes as inline SVG: likelihoods of true items and nulls, exposure, sweeps, soft prompts.
 
-The rules are those of :mod:`reticent.audit.plots`. A model whose name is no recipe's is drawn like one, by its place.
+The rules are those of :mod:`reticent.audit.report.plots`. A model whose name is no recipe's is drawn like one,
+by its place.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import (
+from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
     Look,

@@ -10,7 +10,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from reticent.audit.seeds import num_seeds, over_seeds
+from reticent.audit.stats.seeds import num_seeds, over_seeds
 
 __all__ = [
     "UTILITY",
@@ -32,7 +32,7 @@ UTILITY_ALL = {"mlm": "masked_word_accuracy", "clm": "token_accuracy"}
 
 def last_checkpoints(evidence: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; means over
-    seeds where there are several (:func:`reticent.audit.seeds.over_seeds`).
+    seeds where there are several (:func:`reticent.audit.stats.seeds.over_seeds`).
     """
     last: dict[tuple[str | None, str, str], dict[str, Any]] = {}
     for model in over_seeds(evidence["models"]):

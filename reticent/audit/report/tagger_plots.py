@@ -1,7 +1,7 @@
 """Figures of the attack on a tagger as inline SVG: ROC, scores of both sides, advantage by occurrences, AP by prompt.
 
-The rules are those of :mod:`reticent.audit.plots`. Members have the colour of a model without protection, strangers
-that of the base model; what the blind baseline does is grey.
+The rules are those of :mod:`reticent.audit.report.plots`. Members have the colour of a model without protection,
+held-out individuals that of the base model; what the blind baseline does is grey.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
-from reticent.audit.tagger_attacks import ranked
+from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.tagger.attacks import ranked
 
 __all__ = ["tagger_panels"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.membership import USER_INFERENCE
-from reticent.audit.token_scores import TokenScores
-from reticent.errors import ArtifactError
+from reticent.audit.membership.attacks import USER_INFERENCE
+from reticent.audit.scoring.token_scores import TokenScores
+from reticent.core.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from reticent.audit.run import AuditConfig
+    from reticent.audit.evaluate import AuditConfig
 
 __all__ = ["BaseScores", "load_candidates"]
 

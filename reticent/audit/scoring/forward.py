@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.audit.logit_scores import score_logits
-from reticent.audit.token_scores import COLUMNS, INTEGERS, TokenScores
-from reticent.device import uses_bf16
+from reticent.audit.scoring.logit_scores import score_logits
+from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
+from reticent.core.device import uses_bf16
+from reticent.core.errors import TrainingError
 from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.errors import TrainingError
 from reticent.trainer.distributed import World
 from reticent.trainer.models import head_alone, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched

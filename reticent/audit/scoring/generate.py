@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.device import pick_device
-from reticent.errors import PolicyError, TrainingError
+from reticent.core.device import pick_device
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import logits_at
 from reticent.trainer.windows import SpecialIds
 

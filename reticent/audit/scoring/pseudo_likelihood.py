@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from reticent.audit.forward import Scorer, TokenScores
-from reticent.errors import PolicyError, TrainingError
+from reticent.audit.scoring.forward import Scorer, TokenScores
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.distributed import World
 from reticent.trainer.windows import Batch
 

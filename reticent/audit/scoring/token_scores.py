@@ -1,6 +1,6 @@
 """TokenScores: what one pass of a model over the tokens of a store yields, and how it is kept.
 
-Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit.membership`).
+Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit.membership.attacks`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 
 __all__ = ["COLUMNS", "INTEGERS", "TokenScores"]
 

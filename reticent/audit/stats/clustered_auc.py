@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.statistics import (
+from reticent.audit.stats.statistics import (
     EXACT,
     LEVEL,
     MAX_WEIGHTS,

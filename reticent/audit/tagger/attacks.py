@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from reticent.audit.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
+from reticent.audit.stats.statistics import BOOTSTRAP, EXACT, LEVEL, Estimate, clopper_pearson, iter_resamples
 from reticent.engine.randomness import generator
 
 __all__ = [

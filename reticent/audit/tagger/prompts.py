@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reticent.errors import PolicyError
+from reticent.core.errors import PolicyError
 
 __all__ = ["FRENCH_PROMPTS", "MASK", "PROMPTS", "Prompt", "person_labels", "read_prompts"]
 

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.artifact import write_artifact
-from reticent.audit.statistics import EXACT, Estimate, clopper_pearson, roc_curve
-from reticent.audit.tagger_attacks import (
+from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, roc_curve
+from reticent.audit.tagger.attacks import (
     PAIRWISE,
     area,
     average_precision,
@@ -35,8 +34,9 @@ from reticent.audit.tagger_attacks import (
     ranked,
     wins,
 )
-from reticent.audit.tagger_prompts import Prompt
-from reticent.audit.tagger_sets import AttackSet
+from reticent.audit.tagger.prompts import Prompt
+from reticent.audit.tagger.sets import AttackSet
+from reticent.core.artifact import write_artifact
 
 __all__ = ["evaluate_attack", "score_table", "write_tagger_audit"]
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from reticent.audit.tagger_prompts import MASK, PROMPTS, Prompt, person_labels
-from reticent.device import pick_device, uses_bf16
+from reticent.audit.tagger.prompts import MASK, PROMPTS, Prompt, person_labels
+from reticent.core.device import pick_device, uses_bf16
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.detect.transformers import load_tagger, longest_input
-from reticent.errors import PolicyError, TrainingError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

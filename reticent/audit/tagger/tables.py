@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.tagger_attacks import (
+from reticent.audit.tagger.attacks import (
     area,
     average_precision,
     coin_wins,
@@ -35,7 +35,7 @@ from reticent.audit.tagger_attacks import (
     random_list_accuracy,
     wins,
 )
-from reticent.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
 
 __all__ = ["Alignment", "utf8_bytes"]
 

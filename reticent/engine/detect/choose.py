@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
-from reticent.errors import PolicyError
 
 __all__ = ["DETECTORS", "FILES", "PERHAPS_FILES", "check_options", "make_detectors", "option_files"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 
+from reticent.core.errors import CorpusError
 from reticent.engine.threads import overlapped
-from reticent.errors import CorpusError
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.common import read_common_words, read_lines
 from reticent.engine.detect.detector import spans_batch
-from reticent.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.core.errors import CorpusError
 from reticent.engine.detect import spans_batch
-from reticent.errors import CorpusError
 
 __all__ = ["GoldDetector"]
 

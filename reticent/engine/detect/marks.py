@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
 from reticent.engine.schema import SPANS
-from reticent.errors import ArtifactError, CorpusError
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.spacy import load_pipeline
 from reticent.engine.detect.windows import cut_texts, join_spans
-from reticent.errors import PolicyError
 
 __all__ = ["PresidioDetector"]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from reticent.errors import ArtifactError
+from reticent.core.errors import ArtifactError
 
 __all__ = ["quarantined_rows", "write_quarantine"]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect import spans_batch
-from reticent.errors import PolicyError
 
 __all__ = ["Rule", "RulesDetector", "list_rules"]
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from reticent.core.errors import PolicyError
 from reticent.engine.detect.windows import Found, cut_texts, join_spans
-from reticent.errors import PolicyError
 
 __all__ = ["SpacyDetector", "load_pipeline"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.schema import SPANS
-from reticent.errors import ArtifactError
 
 __all__ = ["SpanReader"]
 

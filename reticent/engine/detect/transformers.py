@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.device import pick_device
+from reticent.core.device import pick_device
+from reticent.core.errors import PolicyError
 from reticent.engine.detect import spans_batch
-from reticent.errors import PolicyError
 
 __all__ = ["TransformersDetector", "load_tagger", "longest_input"]
 

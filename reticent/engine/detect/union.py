@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.engine.columns import sorted_codes
+from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.detect.quarantine import write_quarantine
 from reticent.engine.schema import SPANS
+from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
-from reticent.errors import CorpusError, PolicyError, ReticentError
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

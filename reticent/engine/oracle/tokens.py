@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import regex
 
+from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.charsmap import Charsmaps
 from reticent.engine.oracle.protection import DocumentWords
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.errors import ArtifactError
 
 if TYPE_CHECKING:
     from reticent.engine.store import TokenStore

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pyarrow as pa
 
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
 
 __all__ = ["as_scanned", "changed", "kept_rows", "memory_from", "merged", "reading_pool", "stretches"]
 

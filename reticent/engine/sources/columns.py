@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
-from reticent.errors import CorpusError
 
 __all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
 
 __all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "document_suffix", "open_bytes"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reticent.engine.compressed import open_bytes
-from reticent.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.sources.compressed import open_bytes
 
 __all__ = ["CsvDialect", "CsvForm", "find_form"]
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.csv
 
-from reticent.engine import compressed
-from reticent.engine.columns import require_columns
-from reticent.engine.compressed import Bytes, open_bytes
-from reticent.engine.csv_dialect import CsvDialect, CsvForm, find_form
-from reticent.engine.reading import Reading
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
+from reticent.engine.sources import compressed
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.compressed import Bytes, open_bytes
+from reticent.engine.sources.csv_dialect import CsvDialect, CsvForm, find_form
+from reticent.engine.sources.reading import Reading
 
 if TYPE_CHECKING:
     from reticent._rust import CsvCheck

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reticent.artifact import holds_results
-from reticent.errors import CorpusError
+from reticent.core.artifact import holds_results
+from reticent.core.errors import CorpusError
 
 __all__ = ["Found", "find_files"]
 

@@ -1,5 +1,5 @@
-"""Formats: the record batches of one file of Parquet or Arrow IPC, or of CSV (`reticent.engine.csv_rows`) or JSON lines
-(`reticent.engine.json_lines`), and how documents are written.
+"""Formats: the record batches of one file of Parquet or Arrow IPC, or of CSV (`csv_rows`) or JSON lines (`json_lines`),
+and how documents are written.
 
 Memory is bounded by a batch, a row group or a block of bytes. Nothing is repaired. The readers' own messages may quote
 the data, so none is passed on: an error says file, row (1 is the first row of data) and what is wrong.
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
-from reticent.engine.columns import require_columns
-from reticent.engine.csv_dialect import CsvDialect
-from reticent.engine.csv_rows import CsvSource, read_csv
-from reticent.engine.json_lines import read_jsonl
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.csv_rows import CsvSource, read_csv
+from reticent.engine.sources.json_lines import read_jsonl
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

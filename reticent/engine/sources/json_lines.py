@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.json
 
-from reticent.engine import compressed
-from reticent.engine.columns import require_columns
-from reticent.engine.compressed import open_bytes
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
+from reticent.engine.sources import compressed
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.compressed import open_bytes
 
 __all__ = ["read_jsonl"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from xml.parsers import expat
 
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
 
 __all__ = ["READERS", "Mark", "MarkedDocument"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from reticent.errors import CorpusError
+from reticent.core.errors import CorpusError
 
 __all__ = ["count_nulls"]
 

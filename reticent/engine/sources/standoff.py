@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from reticent.engine.markup import READERS, MarkedDocument
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.schema import DOCUMENTS
-from reticent.errors import CorpusError, PolicyError
+from reticent.engine.sources.markup import READERS, MarkedDocument
 
 __all__ = ["MARKED_FORMATS", "Markup", "read_marked"]
 

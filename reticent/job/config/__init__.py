@@ -6,7 +6,7 @@ job as ``job.json``, so that a stage run later starts from the same settings.
 
 from __future__ import annotations
 
-from reticent.config.audit import (
+from reticent.job.config.audit import (
     AuditSection,
     CanariesSection,
     ExtractionSection,
@@ -16,7 +16,7 @@ from reticent.config.audit import (
     ProbeSection,
     ShadowSection,
 )
-from reticent.config.documents import (
+from reticent.job.config.documents import (
     CorpusSection,
     DedupSection,
     DetectSection,
@@ -24,9 +24,9 @@ from reticent.config.documents import (
     ProtectSection,
     SplitSection,
 )
-from reticent.config.job import Job, load_job, parse_job
-from reticent.config.kept import kept_content, load_kept_job
-from reticent.config.training import (
+from reticent.job.config.job import Job, load_job, parse_job
+from reticent.job.config.kept import kept_content, load_kept_job
+from reticent.job.config.training import (
     ClassifySection,
     DpSection,
     FoundationSection,

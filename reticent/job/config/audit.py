@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from reticent.config.section import Section
+from reticent.job.config.section import Section
 
 __all__ = [
     "AuditSection",

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from reticent.config.section import Section
+from reticent.job.config.section import Section
 
 __all__ = ["CorpusSection", "DedupSection", "DetectSection", "IndexSection", "ProtectSection", "SplitSection"]
 

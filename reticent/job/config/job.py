@@ -8,8 +8,11 @@ from typing import Any
 
 from pydantic import ByteSize, Field, ValidationError, model_validator
 
-from reticent.config.audit import AuditSection, CanariesSection, ExtractionSection, GateSection, ProbeSection
-from reticent.config.documents import (
+from reticent.core.errors import PolicyError
+from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
+from reticent.core.names import require_distinct, require_name
+from reticent.job.config.audit import AuditSection, CanariesSection, ExtractionSection, GateSection, ProbeSection
+from reticent.job.config.documents import (
     CorpusSection,
     DedupSection,
     DetectSection,
@@ -17,11 +20,8 @@ from reticent.config.documents import (
     ProtectSection,
     SplitSection,
 )
-from reticent.config.section import Section
-from reticent.config.training import ClassifySection, ModelSection, RecipeSection, TrainSection
-from reticent.errors import PolicyError
-from reticent.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
-from reticent.names import require_distinct, require_name
+from reticent.job.config.section import Section
+from reticent.job.config.training import ClassifySection, ModelSection, RecipeSection, TrainSection
 from reticent.trainer.recipes import RECIPES, Recipe, custom_recipe, get_recipe
 
 __all__ = ["Job", "load_job", "parse_job"]

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reticent.config.job import Job, load_job, parse_job
+from reticent.job.config.job import Job, load_job, parse_job
 
 __all__ = ["kept_content", "load_kept_job"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, FieldSerializationInfo, field_serializer, model_validator
 
-from reticent.config.section import Section
-from reticent.names import require_name
+from reticent.core.names import require_name
+from reticent.job.config.section import Section
 
 if TYPE_CHECKING:
     from reticent.trainer.config import TrainConfig

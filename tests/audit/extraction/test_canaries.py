@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
-from reticent.audit.statistics import exposure
+from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
+from reticent.audit.stats.statistics import exposure
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.canaries import (
     ARMS,
     CanaryConfig,
@@ -32,7 +33,6 @@ from reticent.engine.detect import detect_spans, make_detectors
 from reticent.engine.schema import SPANS
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.errors import ArtifactError, CorpusError, PolicyError
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_tokenizer, special_ids

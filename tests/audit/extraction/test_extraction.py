@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import make_store, toy_model, toy_tokenizer
 
-from reticent.audit.extraction import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
-from reticent.audit.generate import Decoding
-from reticent.errors import PolicyError
+from reticent.audit.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
+from reticent.audit.scoring.generate import Decoding
+from reticent.core.errors import PolicyError
 from reticent.trainer.models import load_tokenizer, special_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from reticent.audit.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
-from reticent.audit.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
-from reticent.audit.identifiers import runs_of
-from reticent.audit.inversion import InversionConfig
-from reticent.audit.slots import SurfaceTable, slots_of
-from reticent.engine.schema import DIRECT
-from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
-from reticent.trainer.windows import SpecialIds
-from tests.test_inversion import (
+from test_inversion import (
     CAUSAL,
     CONDITIONS,
     FAMILY,
@@ -32,7 +22,17 @@ from tests.test_inversion import (
     Lookup,
     tokenizer,
 )
-from tests.toy_models import make_store, toy_model, toy_tokenizer
+from toy_models import make_store, toy_model, toy_tokenizer
+
+from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.audit.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
+from reticent.audit.inversion.identifiers import runs_of
+from reticent.audit.inversion.inversion import InversionConfig
+from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.core.errors import PolicyError
+from reticent.engine.schema import DIRECT
+from reticent.engine.store import TokenStore
+from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

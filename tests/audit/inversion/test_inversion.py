@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
+from toy_models import make_store
 from transformers import PreTrainedTokenizerFast
 
-from reticent.audit.identifiers import Targets, draw_targets, runs_of, shape_of
-from reticent.audit.inversion import InversionConfig, inversion, ranks_of, score_candidates
-from reticent.audit.row_scores import sum_log_probs
-from reticent.audit.slots import SurfaceTable, slots_of
+from reticent.audit.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
+from reticent.audit.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
+from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.scoring.row_scores import sum_log_probs
+from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
-from reticent.errors import PolicyError
 from reticent.trainer.windows import SpecialIds, cut_windows
-from tests.toy_models import make_store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_inversion import CODES, CONDITIONS, GIVEN, ID, hospital, tokenizer
+from toy_models import random_store, toy_model, toy_tokenizer
 
-from reticent.audit.generated import GenerationConfig, draw_prompts, generated_leakage, new_surfaces
-from reticent.audit.slots import SurfaceTable, slots_of
-from reticent.errors import PolicyError
+from reticent.audit.leakage.generated import GenerationConfig, draw_prompts, generated_leakage, new_surfaces
+from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.core.errors import PolicyError
 from reticent.trainer.models import load_tokenizer
-from tests.test_inversion import CODES, CONDITIONS, GIVEN, ID, hospital, tokenizer
-from tests.toy_models import random_store, toy_model, toy_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

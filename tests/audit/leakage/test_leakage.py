@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from reticent import _rust
-from reticent.audit.leakage import (
+from reticent.audit.leakage.leakage import (
     PARTS,
     excess_leakage,
     excess_over_base,
@@ -25,8 +25,8 @@ from reticent.audit.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.slots import NO_SURFACE, Slots, SurfaceTable, fold, slots_of
-from reticent.audit.statistics import clopper_pearson
+from reticent.audit.leakage.words import NO_SURFACE, Slots, SurfaceTable, fold, slots_of
+from reticent.audit.stats.statistics import clopper_pearson
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.forward import TokenScores
-from reticent.audit.slots import slots_of
-from reticent.audit.utility import utility
+from reticent.audit.leakage.utility import utility
+from reticent.audit.leakage.words import slots_of
+from reticent.audit.scoring.forward import TokenScores
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 

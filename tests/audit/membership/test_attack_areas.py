@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_models import make_store
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from reticent.audit.forward import score_models
-from reticent.audit.membership import ATTACKS, attack
+from reticent.audit.membership.attacks import ATTACKS, attack
+from reticent.audit.scoring.forward import score_models
 from reticent.trainer.windows import SpecialIds
-from tests.toy_models import make_store
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

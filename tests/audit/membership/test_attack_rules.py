@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_models import make_store
 
-from reticent.audit.clustered_auc import best_attack, clustered_auc
-from reticent.audit.people_groups import people_groups, worst_group
-from reticent.audit.statistics import auc_estimate, exposure
-from reticent.audit.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
-from tests.toy_models import make_store
+from reticent.audit.membership.subgroups import people_groups, worst_group
+from reticent.audit.membership.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
+from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
+from reticent.audit.stats.statistics import auc_estimate, exposure
 
 # ------------------------------------------------------------------ areas of documents
 

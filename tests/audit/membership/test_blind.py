@@ -9,8 +9,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
-from reticent.audit.blind import _deal, _permuted, blind_baseline
-from reticent.audit.slots import Slots
+from reticent.audit.leakage.words import Slots
+from reticent.audit.membership.blind import _deal, _permuted, blind_baseline
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from test_membership import scores_of
 from toy_models import make_store, toy_model, toy_tokenizer
 
-from reticent.artifact import read_manifest
-from reticent.audit.fresh import FreshDocuments
-from reticent.audit.membership import USER_INFERENCE, attack, individual_scores, user_inference_score
-from reticent.audit.validity import INVALID, TOLD_APART, judged
-from reticent.config import parse_job
+from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
+from reticent.audit.membership.user_inference import FreshDocuments
+from reticent.audit.membership.validity import INVALID, TOLD_APART, judged
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.scrub import ScrubConfig
 from reticent.engine.split import draw_fresh
 from reticent.engine.store import open_tokens
-from reticent.errors import ArtifactError, CorpusError, PolicyError
-from reticent.job import Run
-from reticent.progress import Progress
-from reticent.scrub import scrub_documents
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.scrub import scrub_documents
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

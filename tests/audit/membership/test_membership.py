@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from reticent.audit.forward import TokenScores, score_causal
-from reticent.audit.membership import (
+from reticent.audit.membership.attacks import (
     ATTACKS,
     NEEDS_BASE,
     NEEDS_LOWERCASE,
@@ -24,6 +23,7 @@ from reticent.audit.membership import (
     attack,
     individual_scores,
 )
+from reticent.audit.scoring.forward import TokenScores, score_causal
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 

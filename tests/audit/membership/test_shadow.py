@@ -15,9 +15,8 @@ from test_job import Values, changed, content, make_hospital, values_of
 from test_train_job import Stopping, control_c
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.artifact import read_manifest, write_private
-from reticent.audit.membership import attack
-from reticent.audit.shadow import (
+from reticent.audit.membership.attacks import attack
+from reticent.audit.membership.shadow import (
     SHADOW_ATTACKS,
     DocumentScores,
     ShadowAttacks,
@@ -27,13 +26,14 @@ from reticent.audit.shadow import (
     shadow_scores,
     training_seed,
 )
-from reticent.config import parse_job
+from reticent.core.artifact import read_manifest, write_private
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, REFERENCE, SPLITS
 from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
-from reticent.errors import ArtifactError, PolicyError
-from reticent.job import Run
-from reticent.status import job_status
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.status import job_status
 from reticent.trainer.export import write_model
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
@@ -388,7 +388,7 @@ def test_wrong_settings_are_refused(values: Values, shadow: dict[str, Any], mess
 def test_every_attack_of_the_job_file_is_known() -> None:
     from typing import get_args
 
-    from reticent.config import ShadowSection
+    from reticent.job.config import ShadowSection
 
     (named,) = get_args(ShadowSection.model_fields["attacks"].annotation)
     assert get_args(named) == SHADOW_ATTACKS

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from reticent.audit.shadow_attacks import (
+from reticent.audit.membership.shadow_attacks import (
     PRIOR_SHADOWS,
     Gaussians,
     attack_classifier_score,

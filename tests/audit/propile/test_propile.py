@@ -15,26 +15,27 @@ import pytest
 from scipy.stats import chisquare
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit import propile, propile_templates
-from reticent.audit.propile import (
+from reticent.audit.propile import probe as propile
+from reticent.audit.propile import templates as propile_templates
+from reticent.audit.propile.evidence import answers_table, density, share_estimate, summarise
+from reticent.audit.propile.measure import probe_models
+from reticent.audit.propile.probe import (
     exposed_share,
     normalised_likelihood,
     paired_test,
     probe_target,
     within_queries,
 )
-from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, make_prompts
-from reticent.audit.propile_report import answers_table, density, share_estimate, summarise
-from reticent.audit.propile_run import probe_models
-from reticent.audit.propile_subjects import (
+from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, make_prompts
+from reticent.audit.propile.subjects import (
     draw_nulls,
     read_subjects,
     split_subjects,
     subjects_from_rows,
     subjects_from_spans,
 )
-from reticent.audit.propile_templates import Template, builtin_templates, pii_type, read_templates, templates_for
-from reticent.errors import CorpusError, PolicyError
+from reticent.audit.propile.templates import Template, builtin_templates, pii_type, read_templates, templates_for
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -391,7 +392,7 @@ def saved(model: Any, tokenizer: Any, folder: Path) -> Path:
 
 
 def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) -> None:
-    from reticent.audit.probe_page import probe_page
+    from reticent.audit.report.probe_page import probe_page
 
     path = saved(toy_model("gpt2", max_length=96), tokenizer, tmp_path / "m")
     subjects = few_people()

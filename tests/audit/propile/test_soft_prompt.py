@@ -11,12 +11,10 @@ import pytest
 import torch
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit.propile_prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
-from reticent.audit.propile_run import probe_models
-from reticent.audit.propile_scores import encode_pairs, score_causal_pairs
-from reticent.audit.propile_subjects import Subjects, subjects_from_rows
-from reticent.audit.propile_templates import Template
-from reticent.audit.soft_prompt import (
+from reticent.audit.propile.measure import probe_models
+from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
+from reticent.audit.propile.scores import encode_pairs, score_causal_pairs
+from reticent.audit.propile.soft_prompt import (
     Sides,
     SoftPrompt,
     initial_embeddings,
@@ -28,7 +26,9 @@ from reticent.audit.soft_prompt import (
     train_soft_prompt,
     write_soft_prompt,
 )
-from reticent.errors import CorpusError, PolicyError
+from reticent.audit.propile.subjects import Subjects, subjects_from_rows
+from reticent.audit.propile.templates import Template
+from reticent.core.errors import CorpusError, PolicyError
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

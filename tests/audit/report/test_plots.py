@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reticent.audit import corpus_plots, figure, membership_plots, plots
+from reticent.audit.report import corpus_plots, figure, membership_plots, plots
 
 NUM_MEMBERS, NUM_HELDOUT = 40, 30
 

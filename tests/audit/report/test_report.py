@@ -19,10 +19,12 @@ import pytest
 from rich.console import Console
 from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
-from reticent.audit import corpus_plots, epoch_plots, membership, membership_plots, plots
-from reticent.audit.findings import plain_findings
-from reticent.audit.publication import published, published_corpus, without_seeds
-from reticent.audit.report import (
+from reticent.audit.membership import attacks as membership
+from reticent.audit.membership.shadow import SHADOW_ATTACKS
+from reticent.audit.membership.validity import judged
+from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
+from reticent.audit.report.findings import plain_findings
+from reticent.audit.report.page import (
     ATTACKS_ABOUT,
     POLICIES_ABOUT,
     ends,
@@ -30,11 +32,10 @@ from reticent.audit.report import (
     value,
     write_report,
 )
-from reticent.audit.shadow import SHADOW_ATTACKS
-from reticent.audit.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
-from reticent.audit.validity import judged
+from reticent.audit.report.publication import published, published_corpus, without_seeds
+from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
+from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
-from reticent.errors import ArtifactError
 
 Page = ElementTree.Element
 
@@ -157,7 +158,7 @@ def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
 def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     program = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); from test_plots import tiny_audit;"
-        "from reticent.audit.report import write_report; write_report(sys.argv[2], tiny_audit())"
+        "from reticent.audit.report.page import write_report; write_report(sys.argv[2], tiny_audit())"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path)]
     subprocess.run(command, check=True, env={"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path)})
@@ -403,7 +404,7 @@ def test_our_own_words_make_no_claim(
     text = (folder / "report.html").read_text().lower()
     assert not re.search(r"anonym|compliant|guarantee[ds]|no risk|completely safe", text)
     findings = {"short": ["This model is anonymous."], "found": [], "sure": [], "next": []}
-    monkeypatch.setattr("reticent.audit.report.plain_findings", lambda _: findings)
+    monkeypatch.setattr("reticent.audit.report.page.plain_findings", lambda _: findings)
     with pytest.raises(ArtifactError, match="which no report may"):
         render({**tiny_audit(), "models": []})
     assert not list(tmp_path.iterdir())

@@ -7,8 +7,8 @@ import pytest
 import torch
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit.generate import GREEDY, Decoding, generate, score_continuations
-from reticent.errors import PolicyError, TrainingError
+from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
+from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import load_tokenizer, special_ids
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit import logit_scores
+from reticent.audit.scoring import logit_scores
 
 WAYS = {"numba": logit_scores._in_numba, "torch": logit_scores._in_torch}
 INF, NAN = float("inf"), float("nan")

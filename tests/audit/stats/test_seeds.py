@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.audit.seeds import num_seeds, over_seeds
+from reticent.audit.stats.seeds import num_seeds, over_seeds
 
 Entry = dict[str, Any]
 

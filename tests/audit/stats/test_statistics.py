@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from reticent.audit import statistics
-from reticent.audit.statistics import (
+from reticent.audit.stats import statistics
+from reticent.audit.stats.statistics import (
     Estimate,
     auc_estimate,
     clopper_pearson,

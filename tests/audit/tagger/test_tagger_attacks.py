@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import average_precision_score
 
-from reticent.audit.tagger_attacks import (
+from reticent.audit.tagger.attacks import (
     PAIRWISE,
     area,
     average_precision,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.audit.tagger_attacks import blind_scores, wins
-from reticent.audit.tagger_sets import (
+from reticent.audit.tagger.attacks import blind_scores, wins
+from reticent.audit.tagger.sets import (
     FEATURES,
     Mentions,
     build_attack_set,
@@ -19,9 +19,9 @@ from reticent.audit.tagger_sets import (
     read_conll,
     read_names,
 )
+from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
-from reticent.errors import CorpusError
 
 #: (tags of one sentence, bounds of its PER entities), worked by hand.
 DECODED = [

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import command
 
-from reticent.audit.tagger_prompts import PROMPTS
-from reticent.audit.tagger_tables import Table, read_scores, thesis_tables
-from reticent.errors import CorpusError
-from tests.command import command
+from reticent.audit.tagger.prompts import PROMPTS
+from reticent.audit.tagger.tables import Table, read_scores, thesis_tables
+from reticent.core.errors import CorpusError
 
 HEAD = "pair,name,label,prompt,score\n"
 #: True positives of Tables 4.1 and 4.2, of 826 pairs.
