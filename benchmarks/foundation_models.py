@@ -130,7 +130,7 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     """Make ``work/bases/NAME/model``, unless it is there: SmolLM2 read out of its quantised file, MiniLM with a head
     trained on public reports. Neither has seen a report of the job.
     """
-    from reticent.core.artifact import fingerprint, is_current, write_artifact
+    from reticent.core.artifact import fingerprint, is_up_to_date, write_artifact
     from reticent.trainer.export import write_model
     from reticent.trainer.models import load_model, load_tokenizer
     from reticent.trainer.recipes import get_recipe
@@ -143,7 +143,7 @@ def make_base(name: str, work: Path, size: Size, progress: KeptProgress) -> Path
     if name == "minilm":
         inputs["public"] = fingerprint(work / "public.parquet")
     stage: dict[str, Any] = {"kind": "foundation", "config": config, "inputs": inputs}
-    if not is_current(folder, **stage):
+    if not is_up_to_date(folder, **stage):
         counts: dict[str, Any] = {}
         with progress.stage(f"base {name}", counts), write_artifact(folder, **stage) as writer:
             model, tokenizer = load_model(source, objective), load_tokenizer(source)

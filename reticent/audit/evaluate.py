@@ -29,7 +29,7 @@ from reticent.audit.leakage.words import SurfaceTable, slots_of
 from reticent.audit.membership.attacks import USER_INFERENCE, require_attacks, user_inference_score
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
-from reticent.audit.scoring.base_model_scores import BaseScores
+from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
@@ -140,9 +140,9 @@ def audit_models(
     results: list[dict[str, Any]] = []
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
-        base: BaseScores | None = None
+        base: BaseModelScores | None = None
         for entry in (base_entry, *(m for m in models if m.objective == objective)):
-            measured, said = audit.examine(entry, base)
+            measured, said = audit.evaluate(entry, base)
             base = base or said
             results.append(measured)
             if progress:
@@ -204,13 +204,13 @@ class Auditor:
             self._tokenizers[key] = load_tokenizer(path)
         return self._tokenizers[key]
 
-    def examine(
+    def evaluate(
         self,
         entry: ModelEntry,
-        base: BaseScores | Callable[[], BaseScores] | None = None,
+        base: BaseModelScores | Callable[[], BaseModelScores] | None = None,
         more_attacks: MoreAttacks | None = None,
         task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
-    ) -> tuple[dict[str, Any], BaseScores | None]:
+    ) -> tuple[dict[str, Any], BaseModelScores | None]:
         """Return an entry of "models" in report.json with all that the settings ask, and what a base said (else None).
 
         Parameters
@@ -240,7 +240,7 @@ class Auditor:
         if self.config.inversion is not None:
             with task("inversion") as advance:
                 measured["inversion"], candidates = self.invert(entry, compared, advance)
-        return measured, None if compared else BaseScores(entry.path, scores, fresh, candidates)
+        return measured, None if compared else BaseModelScores(entry.path, scores, fresh, candidates)
 
     def score(
         self,
@@ -295,7 +295,7 @@ class Auditor:
     def invert(
         self,
         entry: ModelEntry,
-        base: BaseScores | None,
+        base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[dict[str, Any], Scores]:
         """Return what `InversionAudit.measure` does; ``base`` None for the base itself."""

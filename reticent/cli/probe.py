@@ -239,10 +239,10 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
     values = read_items(items) if items is not None else _asked()
     others = read_subjects(reference) if reference is not None else None
     entries = _entries(models)
-    from reticent.audit.propile.self_probe import invented_people, probe_myself, self_page
+    from reticent.audit.propile.self_probe import invented_individuals, probe_myself, self_page
     from reticent.trainer.models import load_model, load_tokenizer
 
-    others = others if others is not None else invented_people(language=config.language)
+    others = others if others is not None else invented_individuals(language=config.language)
     model: Any = load_model(entries[0].path, entries[0].objective)
     model = model.to(device=pick_device(config.device))
     found = probe_myself(model, load_tokenizer(entries[0].path), entries[0].objective, values, others, config)

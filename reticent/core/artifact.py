@@ -2,7 +2,7 @@
 
 An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
 renamed into it, so a crash at any point leaves the old result or the whole new one. What a crash left behind is mended
-when the same artefact is written or read next, and in the whole run folder when a job starts (:func:`mend_folder`).
+when the same artefact is written or read next, and in the whole run folder when a job starts (:func:`recover_folder`).
 Folders are 0700, files 0600. Beside an artefact stands its lock, ``.NAME.lock``, empty and for good: to delete it could
 give the lock to two processes, one that waits for the old file and one that made a new one.
 
@@ -10,7 +10,7 @@ What takes hours is made in a folder that outlives its writer, ``.NAME.part-DIGE
 from. Its name is bound to kind, configuration and inputs: the next writer of the same goes on in it, one of anything
 else wipes it.
 
-What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_current` and
+What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_up_to_date` and
 :func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
 """
 
@@ -39,17 +39,17 @@ from reticent.core.json_toml import parse_json
 __all__ = [
     "ArtifactWriter",
     "Manifest",
+    "delete_artifact",
+    "delete_unfinished",
     "fingerprint",
     "holds_results",
-    "is_current",
+    "is_up_to_date",
     "make_private_folder",
-    "mend_folder",
     "nest_artifact",
     "read_manifest",
+    "recover_folder",
     "require_kind",
     "unfinished_path",
-    "wipe_artifact",
-    "wipe_unfinished",
     "write_artifact",
     "write_private",
 ]
@@ -157,7 +157,7 @@ def _write_whole(
 ) -> Iterator[ArtifactWriter]:
     make_private_folder(path.parent)
     with _locked(path):
-        _mend(path)
+        _recover(path)
         if path.exists() and not (path / MANIFEST).exists():
             if not path.is_dir() or any(path.iterdir()):
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
@@ -166,7 +166,7 @@ def _write_whole(
         temporary = _temporary(path) if resume is None else unfinished_path(path, kind, config, inputs)
         for part in _parts(path):
             if part != temporary or not resume or not (part / STATE).is_file():
-                _wipe(part)
+                _delete(part)
         old_umask = os.umask(0o077)
         try:
             temporary.mkdir(mode=0o700, exist_ok=bool(resume))
@@ -176,9 +176,9 @@ def _write_whole(
             _replace(path, temporary)
         except BaseException:
             with _undisturbed(), suppress(OSError):  # what cannot be wiped now is when the next one starts
-                _mend(path)
+                _recover(path)
                 if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
-                    _wipe(temporary)
+                    _delete(temporary)
             raise
         finally:
             os.umask(old_umask)
@@ -201,9 +201,9 @@ def read_manifest(path: Path | str) -> Manifest:
     """
     path = Path(path)
     real = Path(os.path.realpath(path))
-    if not real.exists() and _aside(real).exists():
+    if not real.exists() and _backup_of(real).exists():
         with _locked(real):
-            _mend(real)
+            _recover(real)
     try:
         content = parse_json((path / MANIFEST).read_bytes())
         if content.pop("format") != FORMAT:
@@ -237,7 +237,7 @@ def require_kind(path: Path | str, kind: str) -> Manifest:
     return manifest
 
 
-def is_current(path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> bool:
+def is_up_to_date(path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> bool:
     """Say whether the artefact at ``path`` was made from this configuration and these inputs, in this version's format,
     and is to the last byte what was written. Cost: one pass over its files.
     """
@@ -297,11 +297,11 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def wipe_artifact(path: Path) -> None:
+def delete_artifact(path: Path) -> None:
     """Delete an artefact, so that it is gone whole; its lock stays. Nothing is done where there is none."""
     if (path / MANIFEST).exists():
         with _locked(path):
-            _wipe(path)
+            _delete(path)
 
 
 def nest_artifact(path: Path, name: str) -> None:
@@ -312,9 +312,9 @@ def nest_artifact(path: Path, name: str) -> None:
     if not (path / MANIFEST).exists():
         return
     with _locked(path):
-        aside, nested = _aside(path), _temporary(path)
+        aside, nested = _backup_of(path), _temporary(path)
         nested.mkdir(mode=0o700)
-        path.rename(aside)  # from where `_mend` brings it back
+        path.rename(aside)  # from where `_recover` brings it back
         nested.rename(path)
         aside.rename(path / name)
         _sync(path.parent)
@@ -323,7 +323,7 @@ def nest_artifact(path: Path, name: str) -> None:
 def write_private(path: Path, content: bytes) -> None:
     """Write a file (0600) whole or not at all, whatever kills the writer."""
     with _locked(path):
-        _mend(path)
+        _recover(path)
         temporary = _temporary(path)
         try:
             temporary.touch(mode=0o600)
@@ -333,11 +333,11 @@ def write_private(path: Path, content: bytes) -> None:
             _sync(path.parent)
         except BaseException:
             with _undisturbed(), suppress(OSError):
-                _mend(path)
+                _recover(path)
             raise
 
 
-def mend_folder(folder: Path) -> None:
+def recover_folder(folder: Path) -> None:
     """Mend every artefact of a run folder, also those that the job at hand has no stage for: no text of a document may
     lie around because nobody looks at that place. What another process is writing is left alone.
 
@@ -351,7 +351,7 @@ def mend_folder(folder: Path) -> None:
     for path in _interrupted(folder):
         try:
             with _locked(path):
-                _mend(path)
+                _recover(path)
         except _InUseError:
             continue
         except OSError as error:
@@ -367,12 +367,12 @@ def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[
     return path.parent / f".{path.name}.part-{digest[:12]}"
 
 
-def wipe_unfinished(folder: Path) -> None:
+def delete_unfinished(folder: Path) -> None:
     """Wipe every folder under ``folder`` that a writer left to go on from; what is being written is left alone."""
     for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
         path = part.with_name(part.name[1:].rpartition(".part-")[0])
         with suppress(_InUseError), _locked(path):
-            _wipe(part)
+            _delete(part)
 
 
 def make_private_folder(path: Path) -> None:
@@ -452,8 +452,8 @@ def _versions() -> dict[str, str]:
 
 
 def _replace(path: Path, temporary: Path) -> None:
-    """Put ``temporary`` at ``path``. A crash between two renames is mended by `_mend`."""
-    aside = _aside(path)
+    """Put ``temporary`` at ``path``. A crash between two renames is mended by `_recover`."""
+    aside = _backup_of(path)
     replaces = path.exists()
     if replaces:
         path.rename(aside)
@@ -465,10 +465,10 @@ def _replace(path: Path, temporary: Path) -> None:
             path.rename(temporary)
         raise
     if replaces:
-        _wipe(aside)
+        _delete(aside)
 
 
-def _aside(path: Path) -> Path:
+def _backup_of(path: Path) -> Path:
     """Where the old result stands while the new one takes its place."""
     return path.parent / f".{path.name}.old"
 
@@ -486,7 +486,7 @@ def _parts(path: Path) -> list[Path]:
 def _leftovers(path: Path) -> list[Path]:
     """What an interrupted writer of ``path`` left beside it."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
-    return [*found, aside] if (aside := _aside(path)).exists() else found
+    return [*found, aside] if (aside := _backup_of(path)).exists() else found
 
 
 def _interrupted(folder: Path) -> list[Path]:
@@ -509,16 +509,16 @@ def _interrupted(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _mend(path: Path) -> None:
+def _recover(path: Path) -> None:
     """Bring back an old result that a crash left aside, and wipe what an interrupted writer left."""
     for leftover in _leftovers(path):
-        if leftover == _aside(path) and not path.exists() and (leftover / MANIFEST).exists():
+        if leftover == _backup_of(path) and not path.exists() and (leftover / MANIFEST).exists():
             leftover.rename(path)
         else:
-            _wipe(leftover)
+            _delete(leftover)
 
 
-def _wipe(path: Path) -> None:
+def _delete(path: Path) -> None:
     """Delete a file or folder; the manifest first, so that what is half deleted is never brought back."""
     if path.is_dir():
         (path / MANIFEST).unlink(missing_ok=True)

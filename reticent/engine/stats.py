@@ -115,14 +115,14 @@ def corpus_statistics(
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
     marks = _marks(supports, flags, stream.offsets, k)
-    people, of_person = np.unique(stream.individual, return_inverse=True)
-    per_person = count_distinct(stream, of_person, len(people), marks)
+    people, of_individual = np.unique(stream.individual, return_inverse=True)
+    per_individual = count_distinct(stream, of_individual, len(people), marks)
     units, of_unit = np.unique(stream.unit, return_inverse=True)
     households = len(units) < len(people)
-    per_unit = count_distinct(stream, of_unit, len(units), marks) if households else per_person
+    per_unit = count_distinct(stream, of_unit, len(units), marks) if households else per_individual
     shares = {"direct": flags & DIRECT, "indirect": flags & INDIRECT, "both": flags}
     parts = {"direct": DIRECT_WORD, "indirect": INDIRECT_WORD, "both": EITHER_WORD}
-    num_words = np.bincount(of_person, weights=np.diff(stream.offsets), minlength=len(people))
+    num_words = np.bincount(of_individual, weights=np.diff(stream.offsets), minlength=len(people))
     alone = per_unit[:, :, ALONE].sum(axis=1)
     return {
         "num_documents": len(stream.offsets) - 1,
@@ -137,12 +137,12 @@ def corpus_statistics(
         "share_occurrences_identifying": float(occurrences[identifying].sum() / occurrences.sum()),
         "protected": {name: float(np.count_nonzero(share) / len(flags)) for name, share in shares.items()},
         "retention": {policy.policy: float(np.mean(flags == 0))},
-        "identifiers_per_individual": {part: cdf(per_person[0, :, bit]) for part, bit in parts.items()},
+        "identifiers_per_individual": {part: cdf(per_individual[0, :, bit]) for part, bit in parts.items()},
         "words_per_individual": cdf(num_words),
         "individuals_per_word": {"distinct": cdf(support), "occurrences": cdf(support, occurrences.astype(np.float64))},
         "identifying_words": _identifying_words(stream, flags, supports[0] < k, len(support)),
         "identifiers_by_n": [
-            _row_of_n(n, index, supports[n - 1], marks[n - 1], per_person[n - 1], int(alone[n - 1]), flags, k)
+            _row_of_n(n, index, supports[n - 1], marks[n - 1], per_individual[n - 1], int(alone[n - 1]), flags, k)
             for n in range(1, index.max_n + 1)
         ],
         "margin": [
@@ -208,7 +208,7 @@ def _row_of_n(
     index: NgramIndex,
     support: np.ndarray,
     marks: np.ndarray,
-    per_person: np.ndarray,
+    per_individual: np.ndarray,
     alone: int,
     flags: np.ndarray,
     k: int,
@@ -225,7 +225,7 @@ def _row_of_n(
             "distinct": int(num),
             "occurrences": int(np.count_nonzero(chosen)),
             "occurrences_direct": int(np.count_nonzero(chosen & holds_direct)),
-            "per_individual": cdf(per_person[:, bit]),
+            "per_individual": cdf(per_individual[:, bit]),
         }
     row["kept"] = {"distinct": int(distinct[k:].sum()), "occurrences": int(np.count_nonzero(support >= k))}
     return row

@@ -1,9 +1,9 @@
 """The evidence of a run: every attack on every checkpoint of every training, and on the base models.
 
-What was measured of one checkpoint is a *piece*: an artefact of its own under ``measures/``, made from the checkpoint,
-the tokens, the base and the settings. So a run that stops goes on at the checkpoint it was at, and another recipe or
-seed costs its own scoring only. The scores of a base are kept beside its piece, secret like the tokens: the attacks on
-the other models compare with them. A piece whose checkpoint is gone is wiped.
+A *measurement* holds the results of one checkpoint. It is an artefact of its own under ``measures/``, made from the
+checkpoint, the tokens, the base and the settings. So a run that stops goes on at the checkpoint it was at, and another
+recipe or seed costs its own scoring only. The scores of a base model are kept beside its measurement, secret like the
+tokens: the attacks on the other models compare with them. A measurement whose checkpoint is gone is deleted.
 """
 
 from __future__ import annotations
@@ -33,10 +33,18 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["Piece", "audit_config", "gather_evidence", "measure", "pieces_of", "plan_steps", "wipe_stale_pieces"]
+__all__ = [
+    "Measurement",
+    "audit_config",
+    "delete_stale_measurements",
+    "gather_evidence",
+    "measure",
+    "measurements_of",
+    "plan_steps",
+]
 
-#: What a piece does not depend on: where and in which portions a model is run.
-NOT_IN_A_PIECE = ("device", "batch_size")
+#: What a measurement does not depend on: where and in which portions a model is run.
+NOT_IN_A_MEASUREMENT = ("device", "batch_size")
 #: Parts of the examination of a model that say how far they are -> what they are called, and in what they count.
 TASKS = {
     "documents": ("score {}", "windows"),
@@ -46,7 +54,7 @@ TASKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Measurement:
     """One model to measure: a checkpoint of a training, or (None) the base."""
 
     model: ModelSection
@@ -90,61 +98,76 @@ def audit_config(run: Run) -> AuditConfig:
     )
 
 
-def pieces_of(run: Run, model: ModelSection) -> list[Piece]:
+def measurements_of(run: Run, model: ModelSection) -> list[Measurement]:
     """Return what is measured of a model section: its base, then every checkpoint to come by recipe, seed, epoch."""
     epochs = run.job.training(model).epochs_kept()
     kept = epochs if run.job.audit.every_checkpoint else epochs[-1:]
     own = sorted((t for t in run.trainings() if t.model is model), key=lambda t: model.recipes.index(t.recipe))
-    return [Piece(model), *(Piece(model, training, epoch) for training in own for epoch in kept)]
+    return [Measurement(model), *(Measurement(model, training, epoch) for training in own for epoch in kept)]
 
 
-def piece_config(run: Run, piece: Piece) -> dict[str, Any]:
-    """Return the settings a piece depends on."""
+def measurement_config(run: Run, measurement: Measurement) -> dict[str, Any]:
+    """Return the settings a measurement depends on."""
     config = asdict(audit_config(run))
-    for name in NOT_IN_A_PIECE:
+    for name in NOT_IN_A_MEASUREMENT:
         del config[name]
     if config["bf16"] == "auto":  # as it was before there was a choice
         del config["bf16"]
-    if is_attacked(run, piece):
+    if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run)
-    return {**config, "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch}
+    return {
+        **config,
+        "objective": measurement.model.objective,
+        "recipe": measurement.recipe,
+        "epoch": measurement.epoch,
+    }
 
 
-def piece_inputs(run: Run, piece: Piece) -> dict[str, str]:
-    """Return the fingerprints of what a piece is made from; its training must be there."""
+def measurement_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
+    """Return the fingerprints of what a measurement is made from; its training must be there."""
     variants = ("train", "audit", *own_tokens(run))
-    inputs = {v: run.fingerprint_of(f"tokens/{piece.model.name}/{v}") for v in variants}
-    inputs |= run._base_input(piece.model)
-    if piece.training is not None:
-        inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
-    if is_attacked(run, piece):
-        inputs |= shadow_inputs(run, piece)
+    inputs = {v: run.fingerprint_of(f"tokens/{measurement.model.name}/{v}") for v in variants}
+    inputs |= run._base_input(measurement.model)
+    if measurement.training is not None:
+        inputs["checkpoint"] = run.checkpoint_fingerprint(measurement.training, measurement.epoch)
+    if is_attacked(run, measurement):
+        inputs |= shadow_inputs(run, measurement)
     return inputs
 
 
 def measure(run: Run, model: ModelSection, *, only_base: bool = False) -> None:
     """Make the pieces of a model section that are not there yet; its stores are opened only for those."""
-    from reticent.audit.scoring.base_model_scores import BaseScores
+    from reticent.audit.scoring.base_model_scores import BaseModelScores
 
     auditor = cache(lambda: _open_auditor(run, model))
-    base = cache(lambda: BaseScores.load(run.folder / Piece(model).name, Path(run._base(model)), audit_config(run)))
-    for piece in pieces_of(run, model)[: 1 if only_base else None]:
+    base = cache(
+        lambda: BaseModelScores.load(run.folder / Measurement(model).name, Path(run._base(model)), audit_config(run))
+    )
+    for measurement in measurements_of(run, model)[: 1 if only_base else None]:
 
-        def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
-            entry, work = _entry_of(run, piece), scoring_work(run, piece)
+        def build(folder: Path, counts: dict[str, Any], measurement: Measurement = measurement) -> None:
+            entry, work = _entry_of(run, measurement), scoring_work(run, measurement)
 
             def task(part: str) -> AbstractContextManager[Callable[..., None]]:
                 title, unit = TASKS[part]
-                return run.progress.task(title.format(piece.recipe), None, unit, work.portion(part))
+                return run.progress.task(title.format(measurement.recipe), None, unit, work.portion(part))
 
-            shadows = partial(attack_with_shadows, run, piece, auditor()) if is_attacked(run, piece) else None
-            measured, said = auditor().examine(entry, base if piece.training else None, shadows, task)
+            shadows = (
+                partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
+            )
+            measured, said = auditor().evaluate(entry, base if measurement.training else None, shadows, task)
             if said is not None:
                 said.save(folder)
             (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
-            counts["epoch"] = piece.epoch
+            counts["epoch"] = measurement.epoch
 
-        run.make(piece.name, piece_config(run, piece), piece_inputs(run, piece), build, kind="measures")
+        run.make(
+            measurement.name,
+            measurement_config(run, measurement),
+            measurement_inputs(run, measurement),
+            build,
+            kind="measures",
+        )
 
 
 def _open_auditor(run: Run, model: ModelSection) -> Auditor:
@@ -165,29 +188,33 @@ def _open_auditor(run: Run, model: ModelSection) -> Auditor:
     )
 
 
-def _entry_of(run: Run, piece: Piece) -> Any:
+def _entry_of(run: Run, measurement: Measurement) -> Any:
     from reticent.audit.evaluate import ModelEntry
 
     path = (
-        Path(run._base(piece.model))
-        if piece.training is None
-        else run.checkpoints(piece.model, piece.recipe, piece.training.seed)[piece.epoch]
+        Path(run._base(measurement.model))
+        if measurement.training is None
+        else run.checkpoints(measurement.model, measurement.recipe, measurement.training.seed)[measurement.epoch]
     )
     return ModelEntry(
-        name=piece.recipe, recipe=piece.recipe, objective=piece.model.objective, epoch=piece.epoch, path=path
+        name=measurement.recipe,
+        recipe=measurement.recipe,
+        objective=measurement.model.objective,
+        epoch=measurement.epoch,
+        path=path,
     )
 
 
-def wipe_stale_pieces(run: Run) -> None:
+def delete_stale_measurements(run: Run) -> None:
     """Delete the pieces of checkpoints that are gone: of fewer epochs, or of a layout without seeds."""
-    from reticent.core.artifact import wipe_artifact
+    from reticent.core.artifact import delete_artifact
 
     made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
     for path in sorted(made):
         seed, _, epoch = path.name.rpartition("epoch-")
         trained = run.folder / "models" / path.parent.parent.name / path.parent.name / seed.removesuffix("-")
         if path.parent.name != "base" and not (trained / f"epoch-{epoch}").is_dir():
-            wipe_artifact(path)
+            delete_artifact(path)
 
 
 def gather_evidence(run: Run) -> dict[str, Any]:
@@ -217,57 +244,75 @@ def gather_evidence(run: Run) -> dict[str, Any]:
             },
         ),
         "corpus": corpus_section(run),
-        "models": judged([_measured(run, piece) for model in run.job.model for piece in pieces_of(run, model)]),
+        "models": judged(
+            [_measured(run, measurement) for model in run.job.model for measurement in measurements_of(run, model)]
+        ),
     }
     return {**evidence, **judge_gates(run, evidence)}
 
 
-def _measured(run: Run, piece: Piece) -> dict[str, Any]:
-    """What a piece holds, with whose model it is and what its training counted."""
+def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
+    """What a measurement holds, with whose model it is and what its training counted."""
     from reticent.core.artifact import read_manifest
 
-    measured = read_json(run.folder / piece.name / "measures.json")
+    measured = read_json(run.folder / measurement.name / "measures.json")
     seed: dict[str, Any] = {}
-    if piece.training is not None:
-        counts = read_manifest(run.folder / piece.training.name).counts
+    if measurement.training is not None:
+        counts = read_manifest(run.folder / measurement.training.name).counts
         measured["ledger"] = {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
         if "privacy" in counts:
             measured["guarantee"] = counts["privacy"]
-        seed = {} if piece.training.seed is None else {"seed": piece.training.seed}
-    return {"model": piece.model.name, **seed, **measured}
+        seed = {} if measurement.training.seed is None else {"seed": measurement.training.seed}
+    return {"model": measurement.model.name, **seed, **measured}
 
 
 def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[Any, bool]]:
     """Yield the steps of the experiment in the order they run, each with whether it looks done already."""
     from reticent.core.artifact import read_manifest
-    from reticent.job.extraction_stage import EXTRACTION, extraction_name, extraction_pieces, settings_and_inputs
+    from reticent.job.extraction_stage import EXTRACTION, extraction_measurements, extraction_name, settings_and_inputs
     from reticent.job.plan import Step
 
     def tokens(model: ModelSection, variant: str) -> float:
         return float(read_manifest(run.folder / f"tokens/{model.name}/{variant}").counts["tokens"])
 
-    def score_step(piece: Piece, *, extracts: bool = False) -> Step:
-        seed = "" if piece.training is None or piece.training.seed is None else f", seed {piece.training.seed}"
-        epoch = f", epoch {piece.epoch}" if piece.epoch else ""
+    def score_step(measurement: Measurement, *, extracts: bool = False) -> Step:
+        seed = (
+            ""
+            if measurement.training is None or measurement.training.seed is None
+            else f", seed {measurement.training.seed}"
+        )
+        epoch = f", epoch {measurement.epoch}" if measurement.epoch else ""
         return Step(
-            name=extraction_name(piece) if extracts else piece.name,
-            title=f"{'extraction from' if extracts else 'scoring'} {piece.recipe} of {piece.model.name}{epoch}{seed}",
+            name=extraction_name(measurement) if extracts else measurement.name,
+            title=" ".join(
+                (
+                    "extraction from" if extracts else "scoring",
+                    f"{measurement.recipe} of {measurement.model.name}{epoch}{seed}",
+                )
+            ),
             kind="score",
-            model=piece.model.name,
+            model=measurement.model.name,
             recipe=EXTRACTION if extracts else "",
-            work=extraction_work(run, piece.model) if extracts else scoring_work(run, piece).total,
+            work=extraction_work(run, measurement.model) if extracts else scoring_work(run, measurement).total,
         )
 
-    def is_done(piece: Piece) -> bool:
-        if piece.training is not None and not done[piece.training.name]:
+    def is_done(measurement: Measurement) -> bool:
+        if measurement.training is not None and not done[measurement.training.name]:
             return False
-        if is_attacked(run, piece) and not all(done[s.name] for s in shadows_of(run, piece.model, piece.recipe)):
+        if is_attacked(run, measurement) and not all(
+            done[s.name] for s in shadows_of(run, measurement.model, measurement.recipe)
+        ):
             return False
-        return run.looks_current(piece.name, piece_config(run, piece), piece_inputs(run, piece), kind="measures")
+        return run.looks_current(
+            measurement.name,
+            measurement_config(run, measurement),
+            measurement_inputs(run, measurement),
+            kind="measures",
+        )
 
     done: dict[str, bool] = {}
     for model in run.job.model if scoring else ():
-        yield score_step(Piece(model)), is_done(Piece(model))
+        yield score_step(Measurement(model)), is_done(Measurement(model))
     for training in run.trainings():
         model = training.model
         seed = "" if training.seed is None else f", seed {training.seed}"
@@ -298,12 +343,12 @@ def plan_steps(run: Run, *, scoring: bool, classifying: bool) -> Iterator[tuple[
         )
         yield step, done[shadow.name]
     for model in run.job.model if scoring else ():
-        for piece in pieces_of(run, model)[1:]:
-            yield score_step(piece), is_done(piece)
-    for piece in extraction_pieces(run) if scoring else ():
-        known = piece.training is None or done[piece.training.name]
-        step = score_step(piece, extracts=True)
-        yield step, known and run.looks_current(step.name, *settings_and_inputs(run, piece), kind=EXTRACTION)
+        for measurement in measurements_of(run, model)[1:]:
+            yield score_step(measurement), is_done(measurement)
+    for measurement in extraction_measurements(run) if scoring else ():
+        known = measurement.training is None or done[measurement.training.name]
+        step = score_step(measurement, extracts=True)
+        yield step, known and run.looks_current(step.name, *settings_and_inputs(run, measurement), kind=EXTRACTION)
 
 
 def _now() -> float:

@@ -15,7 +15,7 @@ from reticent.audit.membership.validity import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
-    from reticent.job.audit_stage import Piece
+    from reticent.job.audit_stage import Measurement
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
@@ -53,7 +53,7 @@ def own_tokens(run: Run) -> list[str]:
     return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
 
 
-def scoring_work(run: Run, piece: Piece) -> Workload:
+def scoring_work(run: Run, measurement: Measurement) -> Workload:
     """Return what it takes to measure one model; `ArtifactError` where its tokens are not there.
 
     Masked models read a window once for each fold of the words that they are asked for. Embedding shift and what is
@@ -61,7 +61,7 @@ def scoring_work(run: Run, piece: Piece) -> Workload:
     """
     from reticent.job.audit_stage import audit_config
 
-    settings, config, model = run.job.audit, audit_config(run), piece.model
+    settings, config, model = run.job.audit, audit_config(run), measurement.model
     masked = model.objective == "mlm"
     folds = config.folds if masked else 1
     audit = _counts(run, model, "audit")

@@ -58,7 +58,7 @@ class Preparation(RunFolder):
 
         kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
         self.make("dedup", kept, {"corpus": self.whole_corpus.fingerprint()}, build)
-        self.reopen("deduplicated", "parted", "documents", "corpus")
+        self.invalidate("deduplicated", "parted", "documents", "corpus")
 
     def split(self) -> None:
         """Individuals -> members, held-out, reference."""
@@ -78,7 +78,7 @@ class Preparation(RunFolder):
             counts["documents"] = self.deduplicated.num_documents
             if settings.fresh:
                 counts["fresh"] = self.fresh_documents.num_documents
-            self._tell_mended(counts)
+            self._tell_recovered(counts)
             counts.update(self.whole_corpus.reading.skipped(), reading=self.whole_corpus.reading.counts())
             self._warn_of_owners()
 
@@ -88,7 +88,7 @@ class Preparation(RunFolder):
             {"corpus": self.deduplicated.fingerprint()},
             build,
         )
-        self.reopen("individuals")
+        self.invalidate("individuals")
         self._plant_canaries()
 
     def _warn_of_owners(self) -> None:
@@ -106,7 +106,7 @@ class Preparation(RunFolder):
                 "of documents, people with several are protected too little; choose what says whose a document is"
             )
 
-    def _tell_mended(self, counts: dict[str, Any]) -> None:
+    def _tell_recovered(self, counts: dict[str, Any]) -> None:
         for what, count in self.deduplicated.mended.items():
             counts[what] = count
             self.progress.warn(f"{what}: {count:,}")
@@ -139,7 +139,7 @@ class Preparation(RunFolder):
 
         inputs = {"corpus": self.remaining.fingerprint(), "split": self.fingerprint_of("split")}
         self.make("canaries", {**asdict(config), **({"columns": more} if more else {})}, inputs, build)
-        self.reopen("documents", "corpus")
+        self.invalidate("documents", "corpus")
 
     def detect(self) -> None:
         """Documents -> spans of direct identifiers, and the documents a detector failed on, if these are left out."""
@@ -169,7 +169,7 @@ class Preparation(RunFolder):
         if settings.propagate:
             config["scopes"] = self.job.protect.scopes
         self.make("spans", config, inputs, build)
-        self.reopen("corpus")
+        self.invalidate("corpus")
 
     def index(self) -> None:
         """Documents of members -> supports of words and n-grams; the same over members and held-out for the audit."""

@@ -69,7 +69,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
     ArtifactError
         ``out`` holds the run of another job, whose results would be replaced.
     """
-    from reticent.core.artifact import JOB, is_current, write_artifact
+    from reticent.core.artifact import JOB, is_up_to_date, write_artifact
     from reticent.engine.synthetic import SynthConfig, synthesize
 
     progress = progress or Progress(quiet=True)
@@ -88,7 +88,7 @@ def run_demo(out: Path, *, seed: int = 0, num_individuals: int | None = None, pr
         if not isinstance(source, str) or Path(source).resolve() != (hospital / "documents").resolve():
             raise ArtifactError(f"{out}: holds the run of another job; choose another --out")
     run.prepare_folder()
-    if not is_current(hospital, kind="synth", config=settings, inputs={}):
+    if not is_up_to_date(hospital, kind="synth", config=settings, inputs={}):
         counts: dict[str, Any] = {}
         with (
             progress.stage("hospital", counts),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
-from reticent.job.audit_stage import Piece, pieces_of
+from reticent.job.audit_stage import Measurement, measurements_of
 
 if TYPE_CHECKING:
     from reticent.job.run import Run
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EXTRACTION",
     "check_extraction",
+    "extraction_measurements",
     "extraction_name",
-    "extraction_pieces",
     "extraction_section",
     "fix_gates",
     "judge_again",
@@ -34,89 +34,92 @@ __all__ = [
 EXTRACTION = "extraction"
 
 
-def extraction_pieces(run: Run) -> list[Piece]:
+def extraction_measurements(run: Run) -> list[Measurement]:
     """Return what is asked: of each model section its base and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     pieces = []
     for model in run.job.model:
-        own = pieces_of(run, model)
-        last = max(piece.epoch for piece in own)
-        pieces += [piece for piece in own if piece.training is None or piece.epoch == last]
+        own = measurements_of(run, model)
+        last = max(measurement.epoch for measurement in own)
+        pieces += [measurement for measurement in own if measurement.training is None or measurement.epoch == last]
     return pieces
 
 
-def extraction_name(piece: Piece) -> str:
+def extraction_name(measurement: Measurement) -> str:
     """Name of the artefact."""
-    return piece.name.replace("measures/", "extraction/", 1)
+    return measurement.name.replace("measures/", "extraction/", 1)
 
 
-def settings_and_inputs(run: Run, piece: Piece) -> tuple[dict[str, Any], dict[str, str]]:
+def settings_and_inputs(run: Run, measurement: Measurement) -> tuple[dict[str, Any], dict[str, str]]:
     """Return what the artefact depends on; its training must be there."""
     job = run.job
     config: dict[str, Any] = {
-        "objective": piece.model.objective, "recipe": piece.recipe, "epoch": piece.epoch,
+        "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
         "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
         "extraction": job.extraction and job.extraction.model_dump(),
         "canaries": job.canaries and job.canaries.model_dump(),
     }  # fmt: skip
-    inputs = {"tokens": run.fingerprint_of(f"tokens/{piece.model.name}/audit"), **run._base_input(piece.model)}
+    inputs = {
+        "tokens": run.fingerprint_of(f"tokens/{measurement.model.name}/audit"),
+        **run._base_input(measurement.model),
+    }
     if job.canaries is not None:
         inputs["canaries"] = run.fingerprint_of("canaries")
-    if piece.training is not None:
-        inputs["checkpoint"] = run.checkpoint_fingerprint(piece.training, piece.epoch)
+    if measurement.training is not None:
+        inputs["checkpoint"] = run.checkpoint_fingerprint(measurement.training, measurement.epoch)
     return config, inputs
 
 
 def measure_extraction(run: Run) -> dict[str, str]:
     """Make the artefacts that are not there yet; returns the fingerprints of all."""
     made = {}
-    for piece in extraction_pieces(run):
-        name = extraction_name(piece)
+    for measurement in extraction_measurements(run):
+        name = extraction_name(measurement)
 
-        def build(folder: Path, counts: dict[str, Any], piece: Piece = piece) -> None:
-            found = _measured(run, piece)
+        def build(folder: Path, counts: dict[str, Any], measurement: Measurement = measurement) -> None:
+            found = _measured(run, measurement)
             (folder / "extraction.json").write_text(json.dumps(found, indent=1, allow_nan=False))
-            counts["epoch"] = piece.epoch
+            counts["epoch"] = measurement.epoch
 
-        run.make(name, *settings_and_inputs(run, piece), build, kind=EXTRACTION)
+        run.make(name, *settings_and_inputs(run, measurement), build, kind=EXTRACTION)
         made[name] = run.fingerprint_of(name)
     return made
 
 
-def _measured(run: Run, piece: Piece) -> dict[str, Any]:
+def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
-    path = _path_of(run, piece)
-    model, tokenizer = load_model(path, piece.model.objective), load_tokenizer(path)
-    special = special_ids(tokenizer, piece.model.objective)
+    path = _path_of(run, measurement)
+    model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
+    special = special_ids(tokenizer, measurement.model.objective)
     found: dict[str, Any] = {"canaries": None, "passages": None}
     if run.job.canaries is not None:
         from reticent.audit.extraction.canaries import audit_canaries, tokens_of_canaries
         from reticent.engine.canaries import open_canaries
 
-        tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run._tokenizer_json(piece.model))
+        tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run._tokenizer_json(measurement.model))
         check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
-        with run.progress.task(f"canaries of {piece.recipe}", None, "windows") as advance:
+        with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
             found["canaries"] = audit_canaries(
-                model, piece.model.objective, tokens, special, _canary_audit(run), progress=advance
+                model, measurement.model.objective, tokens, special, _canary_audit(run), progress=advance
             )
-    if run.job.extraction is not None and piece.model.objective == "clm":
+    if run.job.extraction is not None and measurement.model.objective == "clm":
         from reticent.audit.extraction.passages import extraction_rates
         from reticent.engine.store import open_tokens
 
-        store = open_tokens(run.folder / f"tokens/{piece.model.name}/audit")
+        store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
-        with run.progress.task(f"extract from {piece.recipe}", None, "passages") as advance:
+        with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
             found["passages"] = extraction_rates(model, store, members, special, _config(run), progress=advance)
     return found
 
 
-def _path_of(run: Run, piece: Piece) -> Path:
-    if piece.training is None:
-        return Path(run._base(piece.model))
-    return run.checkpoints(piece.model, piece.recipe, piece.training.seed)[piece.epoch]
+def _path_of(run: Run, measurement: Measurement) -> Path:
+    if measurement.training is None:
+        return Path(run._base(measurement.model))
+    return run.checkpoints(measurement.model, measurement.recipe, measurement.training.seed)[measurement.epoch]
 
 
 def _canary_audit(run: Run) -> Any:
@@ -156,11 +159,15 @@ def check_extraction(run: Run) -> None:
 def extraction_section(run: Run) -> dict[str, Any]:
     """Return {"extraction": …} for the evidence, or nothing where the job asks for none."""
     models = []
-    for piece in extraction_pieces(run):
-        seed = None if piece.training is None else piece.training.seed
-        about = {"model": piece.model.name, "recipe": piece.recipe, "objective": piece.model.objective}
-        found = read_json(run.folder / extraction_name(piece) / "extraction.json")
-        models.append({**about, "seed": seed, "epoch": piece.epoch, **found})
+    for measurement in extraction_measurements(run):
+        seed = None if measurement.training is None else measurement.training.seed
+        about = {
+            "model": measurement.model.name,
+            "recipe": measurement.recipe,
+            "objective": measurement.model.objective,
+        }
+        found = read_json(run.folder / extraction_name(measurement) / "extraction.json")
+        models.append({**about, "seed": seed, "epoch": measurement.epoch, **found})
     return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}
 
 

@@ -43,7 +43,7 @@ class Run(Preparation):
             if STAGES.index(until) >= STAGES.index("train"):
                 self.train()
             return self.folder
-        self.mend()
+        self.recover()
         if self.job.memory_limit is not None and STAGES.index(until) >= STAGES.index("index"):
             from reticent.engine.index import check_memory_limit
 
@@ -68,7 +68,7 @@ class Run(Preparation):
                     self._begin_experiment(stack, until)
                 getattr(self, stage)()
         if alone:
-            self._tell_mended({})
+            self._tell_recovered({})
         self.keep_job()
         return self.folder
 
@@ -151,17 +151,17 @@ class Run(Preparation):
 
     def train(self) -> None:
         """Protected tokens -> one model folder for each recipe, seed, kept epoch; goes on where it was interrupted."""
-        from reticent.core.artifact import wipe_unfinished
+        from reticent.core.artifact import delete_unfinished
         from reticent.job.extraction_stage import fix_gates
 
         if launched().is_main:
             fix_gates(self)
         together = join_world()
-        together.wait()  # what is trained on must be there
+        together.barrier()  # what is trained on must be there
         for training in self.trainings():
             self._train_one(training)
         if together.is_main:
-            wipe_unfinished(self.folder / "models")  # of a job before this one
+            delete_unfinished(self.folder / "models")  # of a job before this one
         leave_world()
 
     def settings_and_inputs(
@@ -180,7 +180,7 @@ class Run(Preparation):
             {"tokens": self.fingerprint_of(tokens)} if recipe.uses_flags else {"text": self.text_fingerprint_of(tokens)}
         )
         return (
-            {**settings.what_it_computes(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed},
+            {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed},
             {**read, **self._base_input(training.model)},
         )
 
@@ -272,9 +272,9 @@ class Run(Preparation):
 
     def audit(self) -> None:
         """Models -> every number of the report, as one JSON artefact."""
-        from reticent.job.audit_stage import gather_evidence, measure, pieces_of, wipe_stale_pieces
+        from reticent.job.audit_stage import delete_stale_measurements, gather_evidence, measure, measurements_of
         from reticent.job.extraction_stage import gate_config, measure_extraction
-        from reticent.job.shadow_stage import train_shadows, wipe_stale_shadows
+        from reticent.job.shadow_stage import delete_stale_shadows, train_shadows
 
         settings = self.job.audit
         train_shadows(self)
@@ -282,12 +282,14 @@ class Run(Preparation):
         for model in self.job.model:
             measure(self, model)
             inputs |= {f"tokens/{model.name}/train": self.fingerprint_of(f"tokens/{model.name}/train")}
-            inputs |= {piece.name: self.fingerprint_of(piece.name) for piece in pieces_of(self, model)}
+            inputs |= {
+                measurement.name: self.fingerprint_of(measurement.name) for measurement in measurements_of(self, model)
+            }
         inputs |= measure_extraction(self)
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            wipe_stale_pieces(self)
-            wipe_stale_shadows(self)
+            delete_stale_measurements(self)
+            delete_stale_shadows(self)
             evidence = gather_evidence(self)
             counts["models"] = len(evidence["models"])
             (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))

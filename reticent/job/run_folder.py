@@ -65,7 +65,7 @@ class RunFolder:
         self._opened: dict[str, Any] = {}
         self._fingerprints: dict[Path, str] = {}
         self._job_kept = False
-        self._mended = False
+        self._recovered = False
         self._told_peak = 0.0
         self.timings = Timings(self.folder)
 
@@ -210,7 +210,7 @@ class RunFolder:
         folder = self.folder / training.name
         return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
 
-    def reopen(self, *names: str) -> None:
+    def invalidate(self, *names: str) -> None:
         """Forget what was opened under these names: what it was made from has changed."""
         for name in names:
             self._opened.pop(name, None)
@@ -257,13 +257,13 @@ class RunFolder:
                 raise
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
-    def mend(self) -> None:
+    def recover(self) -> None:
         """Wipe what an interrupted run left, once and before anything can fail."""
-        from reticent.core.artifact import mend_folder
+        from reticent.core.artifact import recover_folder
 
-        if not self._mended:
-            mend_folder(self.folder)
-        self._mended = True
+        if not self._recovered:
+            recover_folder(self.folder)
+        self._recovered = True
 
     def fingerprint_of(self, name: str) -> str:
         """Fingerprint of an artefact."""
@@ -293,20 +293,20 @@ class RunFolder:
         ``resume`` as in :func:`reticent.core.artifact.write_artifact`; what may be resumed is made by all processes
         together, where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
         """
-        from reticent.core.artifact import is_current, read_manifest, unfinished_path, write_artifact
+        from reticent.core.artifact import is_up_to_date, read_manifest, unfinished_path, write_artifact
         from reticent.trainer.distributed import join_world, launched
 
         path, kind = self.folder / name, kind or name
         config = json.loads(json.dumps(config, default=str))
         together = resume is not None and not alone and launched().size > 1
         if not launched().is_main:
-            if together and join_world().told(False):
+            if together and join_world().broadcast_from_main(False):
                 build(unfinished_path(path, kind, config, inputs), {})
             return
-        self.mend()
-        current = is_current(path, kind=kind, config=config, inputs=inputs)
+        self.recover()
+        current = is_up_to_date(path, kind=kind, config=config, inputs=inputs)
         if together:
-            join_world().told(not current)
+            join_world().broadcast_from_main(not current)
         if current:
             self.progress.kept(name, read_manifest(path).counts)
         else:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from reticent.audit.scoring.forward import TokenScores
     from reticent.engine.index import NgramIndex
     from reticent.engine.split import Individuals
-    from reticent.job.audit_stage import Piece
+    from reticent.job.audit_stage import Measurement
     from reticent.job.config import ModelSection, ShadowSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
@@ -252,17 +252,17 @@ def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
     return replace(run._privacy(model), **unspent)  # type: ignore[arg-type]
 
 
-def wipe_stale_shadows(run: Run) -> None:
+def delete_stale_shadows(run: Run) -> None:
     """Delete the shadows that the job does not have any more, with their tokens."""
-    from reticent.core.artifact import wipe_artifact, wipe_unfinished
+    from reticent.core.artifact import delete_artifact, delete_unfinished
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
     found = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
     for path in found:
         if path not in wanted:
-            wipe_artifact(path)
+            delete_artifact(path)
     if (run.folder / "shadows").is_dir():
-        wipe_unfinished(run.folder / "shadows")
+        delete_unfinished(run.folder / "shadows")
 
 
 def _section(run: Run) -> ShadowSection:
@@ -274,29 +274,32 @@ def _section(run: Run) -> ShadowSection:
 # ------------------------------------------------------------------ what is attacked
 
 
-def is_attacked(run: Run, piece: Piece) -> bool:
+def is_attacked(run: Run, measurement: Measurement) -> bool:
     """Whether shadows attack this checkpoint: the last of each training with one of their recipes."""
     section = run.job.audit.shadow
     return (
         section is not None
-        and piece.training is not None
-        and piece.recipe in section.recipes
-        and piece.epoch == run.job.training(piece.model).num_epochs
+        and measurement.training is not None
+        and measurement.recipe in section.recipes
+        and measurement.epoch == run.job.training(measurement.model).num_epochs
     )
 
 
 def shadow_config(run: Run) -> dict[str, Any]:
-    """Settings of the attacks that a piece depends on."""
+    """Settings of the attacks that a measurement depends on."""
     return _section(run).model_dump(include={"num_shadows", "attacks", "rmia_slope", "population"})
 
 
-def shadow_inputs(run: Run, piece: Piece) -> dict[str, str]:
-    """Fingerprints of the shadows that attack a piece; they must be there."""
-    return {shadow.name: run.fingerprint_of(shadow.name) for shadow in shadows_of(run, piece.model, piece.recipe)}
+def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
+    """Fingerprints of the shadows that attack a measurement; they must be there."""
+    return {
+        shadow.name: run.fingerprint_of(shadow.name)
+        for shadow in shadows_of(run, measurement.model, measurement.recipe)
+    }
 
 
 def attack_with_shadows(
-    run: Run, piece: Piece, auditor: Auditor, scores: TokenScores, base: TokenScores
+    run: Run, measurement: Measurement, auditor: Auditor, scores: TokenScores, base: TokenScores
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
     """Return the document scores of all attacks with shadows on one checkpoint, and what else there is to say of each.
 
@@ -311,7 +314,7 @@ def attack_with_shadows(
     )
 
     def shadows() -> Iterator[tuple[DocumentScores, Any]]:
-        for shadow in shadows_of(run, piece.model, piece.recipe):
+        for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
 
     attacks = ShadowAttacks(shadows(), population[store.individual], slope=section.rmia_slope)

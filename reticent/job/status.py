@@ -83,7 +83,7 @@ class _Survey(Run):
         for training in self.trainings():
             self._train_one(training)
 
-    def mend(self) -> None:
+    def recover(self) -> None:
         """Another process may be writing."""
 
     def keep_job(self) -> None:

@@ -16,7 +16,7 @@ from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.run_folder import RunFolder
 
-__all__ = ["check_text", "said_of_flags"]
+__all__ = ["check_text", "text_check_of_flags"]
 
 #: Tokens of original text -> the sides whose documents they are of, and that shape their protection.
 ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
@@ -99,7 +99,7 @@ class _Reader:
             )
 
 
-def said_of_flags(run: RunFolder, name: str, store: TokenStore) -> tuple[str, bool]:
+def text_check_of_flags(run: RunFolder, name: str, store: TokenStore) -> tuple[str, bool]:
     """Say how far the flags of tokens were held to their text, and whether what was checked are these flags.
 
     Without a text: by the check of all documents that was kept, else by the sample of those who made the tokens.

@@ -142,19 +142,19 @@ def verify_training(
         training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
     ):
         verdict = verify_ledger(content, epoch_store or store, recipe, settings=settings, progress=progress)
-        flags, are_those = _said_of_flags(run, f"tokens/{model.name}/{recipe.tokens}", recipe, store, epoch_store)
+        flags, are_those = _text_check_of_flags(run, f"tokens/{model.name}/{recipe.tokens}", recipe, store, epoch_store)
     verdict.mismatches[:0] = mismatches if are_those else [*mismatches, flags]
     return replace(verdict, flags=flags)
 
 
-def _said_of_flags(
+def _text_check_of_flags(
     run: RunFolder, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
-    from reticent.job.text_checks import said_of_flags
+    from reticent.job.text_checks import text_check_of_flags
 
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:
         return "flags not checked against the text: it is rewritten for each epoch", True
-    return said_of_flags(run, name, store)
+    return text_check_of_flags(run, name, store)

@@ -94,7 +94,7 @@ def update_run(
     run = UpdatedRun(type(job).model_validate(values), before, progress)
     _require_known(before, withdrawn)
     _require_new_files(before, run, added)
-    run.mend()
+    run.recover()
     run.prepare_folder()
     run.dedup()
     run.split()

@@ -38,7 +38,7 @@ from transformers.pytorch_utils import Conv1D
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.labels import Targets
-from reticent.trainer.models import head_alone
+from reticent.trainer.models import lm_head
 from reticent.trainer.windows import Batch
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def unit_losses(
     labels_BM = torch.from_numpy(np.take_along_axis(labels_BT, columns_BM, axis=1)).to(device)
     inputs = _whole_inputs(model, torch.from_numpy(targets.input_ids).to(device), batch.attention)
     at = (torch.arange(len(columns_BM), device=device)[:, None], torch.from_numpy(columns_BM).to(device))
-    head = head_alone(model)
+    head = lm_head(model)
     logits_BMV = model(**inputs).logits[at] if head is None else head(model.base_model(**inputs)[0][at])
     losses_BM = F.cross_entropy(
         logits_BMV.float().transpose(1, 2), labels_BM, reduction="none", ignore_index=IGNORE_INDEX

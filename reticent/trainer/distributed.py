@@ -45,11 +45,11 @@ class World:
         torch.distributed.all_reduce(totals)
         return totals.tolist()
 
-    def told(self, value: bool) -> bool:
+    def broadcast_from_main(self, value: bool) -> bool:
         """What the main process says; the others' own values are ignored. Waits for every process."""
         return bool(self.sum(value and self.is_main)[0])
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Wait until every process is here."""
         self.sum(0)
 

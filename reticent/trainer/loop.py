@@ -34,13 +34,13 @@ from reticent.trainer.feed import Step, iter_steps, micro_batch, on_device, plan
 from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
 from reticent.trainer.lora import add_adapter
 from reticent.trainer.metrics import Clock, LossReader, open_metrics
-from reticent.trainer.models import check_fit, freeze_embeddings, head_alone, load_tokenizer, logits_of, special_ids
-from reticent.trainer.packing import require_packable, who_sees_whom
+from reticent.trainer.models import check_fit, freeze_embeddings, lm_head, load_tokenizer, logits_of, special_ids
+from reticent.trainer.packing import block_diagonal_mask, require_packable
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.private_run import PrivateRun
 from reticent.trainer.recipes import Recipe
-from reticent.trainer.resume import State, forget_state, identity_of, read_state, restore, save_state
-from reticent.trainer.stopping import stop_kept
+from reticent.trainer.resume import State, delete_state, identity_of, read_state, restore, save_state
+from reticent.trainer.stopping import graceful_stop
 from reticent.trainer.verify import write_ledger
 from reticent.trainer.windows import Batch, cut_windows, prefetched
 
@@ -123,9 +123,9 @@ def train(
     check_fit(model, store, fast_tokenizer, special, config.window_length)
     _check_privacy(recipe, privacy, epoch_store)
     protected = protect_store(store, recipe, special, len(fast_tokenizer))
-    more = {**privacy.what_it_computes(), "device": device.type, "processes": world.size} if privacy else None
+    more = {**privacy.cache_key(), "device": device.type, "processes": world.size} if privacy else None
     identity = identity_of(model, store, recipe, config, world.size, more=more)
-    world.wait()  # the first may have had to make the folder, or to empty it
+    world.barrier()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
     state = found or State()
 
@@ -147,14 +147,14 @@ def train(
     if found:
         restore(out, model, optimizer)
     elif world.is_main:
-        forget_state(out)
+        delete_state(out)
     keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
     ledger = state.ledger if world.is_main else Ledger()  # of this process; the state has the sum over all
     clock, autocast = Clock(), _autocast(config, device)
 
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
-        stop_kept() as stop,
+        graceful_stop() as stop,
         open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
     ):
         reader = LossReader(state, metrics, world, config.logging_steps, out)
@@ -247,7 +247,7 @@ def train(
     if world.is_main:
         cost: dict[str, Any] = {"privacy": {**private.plan.to_dict(), "steps": state.step}} if private else {}
         write_ledger(out / "ledger.json", total, recipe, config, special, **cost)
-        forget_state(out)
+        delete_state(out)
     promise = private.plan.guarantee if private else None
     checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
     return TrainResult(
@@ -271,7 +271,7 @@ class TargetLoss(torch.nn.Module):
     def __init__(self, model: PreTrainedModel, *, causal: bool):
         super().__init__()
         self.model, self.causal = model, causal
-        self._head = (head_alone(model),)  # in a tuple: its weights are the model's already
+        self._head = (lm_head(model),)  # in a tuple: its weights are the model's already
 
     def forward(
         self,
@@ -283,7 +283,7 @@ class TargetLoss(torch.nn.Module):
         labels: torch.Tensor,
     ) -> torch.Tensor:
         if segments is not None and positions is not None:
-            attention = who_sees_whom(segments, positions, self.causal)
+            attention = block_diagonal_mask(segments, positions, self.causal)
         logits = logits_of(self.model, self._head[0], input_ids, attention, at, positions)
         return F.cross_entropy(logits.float(), labels, reduction="sum")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_fit",
     "freeze_embeddings",
-    "head_alone",
+    "lm_head",
     "load_model",
     "load_tokenizer",
     "logits_at",
@@ -274,7 +274,7 @@ def logits_at(
     position_ids_BT : int64 tensor, shape (B, T)
         None counts from the start of each row.
     """
-    return logits_of(model, head_alone(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
+    return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT)
 
 
 def logits_of(
@@ -299,7 +299,7 @@ _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def head_alone(model: PreTrainedModel) -> Any:
+def lm_head(model: PreTrainedModel) -> Any:
     """Return the module that alone makes the model's logits of the last hidden states, or None; tried once a model."""
     if model not in _heads:
         head = getattr(model, "cls", None) or getattr(model, "lm_head", None)

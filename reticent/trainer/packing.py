@@ -27,7 +27,7 @@ from reticent.trainer.windows import Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Packed", "lay_out", "num_packed_rows", "packed_order", "require_packable", "who_sees_whom"]
+__all__ = ["Packed", "block_diagonal_mask", "lay_out", "num_packed_rows", "packed_order", "require_packable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def lay_out(
     return packed
 
 
-def who_sees_whom(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
+def block_diagonal_mask(segments_BT: torch.Tensor, positions_BT: torch.Tensor, causal: bool) -> torch.Tensor:
     """Return the mask (B, 1, T, T): cells of one window, in a causal model no later ones. Padding sees padding."""
     mask = segments_BT[:, :, None] == segments_BT[:, None, :]
     if causal:
@@ -117,7 +117,7 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
     positions = torch.arange(12, device=model.device)[None] - 5 * segments
     every = torch.arange(12, device=model.device)
     try:
-        together = logits_at(model, ids, who_sees_whom(segments, positions, causal), every, positions)
+        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions)
         alone = torch.cat(
             [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
              for part in (ids[:, :5], ids[:, 5:])]

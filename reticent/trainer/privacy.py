@@ -113,7 +113,7 @@ class PrivacyConfig:
         if self.budget_epsilon is not None and self.budget_file is None:
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
-    def what_it_computes(self) -> dict[str, object]:
+    def cache_key(self) -> dict[str, object]:
         """These settings less those that change no weight.
 
         The size of physical batches does: by what dropout draws. A run that went on with another one would do steps

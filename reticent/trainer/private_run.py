@@ -87,7 +87,7 @@ class PrivateRun:
             except BaseException:
                 self.steps.close()
                 raise
-        world.wait()  # nobody trains before it is paid for
+        world.barrier()  # nobody trains before it is paid for
 
     @property
     def mask_seed(self) -> int:

@@ -25,7 +25,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger
 from reticent.trainer.recipes import Recipe
 
-__all__ = ["STATE", "State", "forget_state", "identity_of", "read_state", "restore", "save_state"]
+__all__ = ["STATE", "State", "delete_state", "identity_of", "read_state", "restore", "save_state"]
 
 #: Settings that change how a run is watched or where it runs, and nothing that it computes.
 UNBOUND = ("device", "save_steps", "logging_steps", "report_to", "gradient_accumulation_steps")
@@ -143,7 +143,7 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
                 optimizer.state[weight] = {key: value.to(weight.device) for key, value in moments.items()}
 
 
-def forget_state(folder: Path) -> None:
+def delete_state(folder: Path) -> None:
     """Delete the state: its training is finished, or begins anew."""
     for name in (STATE, f".{STATE}.tmp"):
         (folder / name).unlink(missing_ok=True)

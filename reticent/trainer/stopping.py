@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Stop", "stop_kept"]
+__all__ = ["Stop", "graceful_stop"]
 
 SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -30,7 +30,7 @@ class Stop:
 
 
 @contextmanager
-def stop_kept() -> Iterator[Stop]:
+def graceful_stop() -> Iterator[Stop]:
     """Yield what signals ask for while the block runs; only the main thread gets them, elsewhere nothing is kept."""
     stop = Stop()
     before: dict[int, Any] = {}

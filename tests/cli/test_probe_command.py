@@ -13,7 +13,7 @@ import pytest
 from command import command
 from toy_models import toy_model, toy_tokenizer
 
-from reticent.audit.propile.self_probe import Finding, invented_people, self_page
+from reticent.audit.propile.self_probe import Finding, invented_individuals, self_page
 from reticent.core.artifact import require_kind
 from reticent.trainer.models import load_tokenizer
 
@@ -159,7 +159,7 @@ def test_what_a_rank_means(rank: int | None, said: bool | None, level: str) -> N
 
 
 def test_invented_people_have_the_usual_items() -> None:
-    found: Any = invented_people(30)
+    found: Any = invented_individuals(30)
     assert len(found) == 30
     assert {"name", "phone", "email", "address", "zip", "patient_id", "birth_date"} <= set(found.types)
 

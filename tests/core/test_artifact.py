@@ -18,7 +18,7 @@ import pytest
 from somebody import unprivileged
 
 from reticent.core import artifact
-from reticent.core.artifact import fingerprint, is_current, read_manifest, require_kind, write_artifact
+from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, require_kind, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
@@ -65,7 +65,7 @@ if point == "sync":
 if point == "manifest":
     Path.write_text = lambda self, text, **_: die() if self.name == "manifest.json" else self.write_bytes(text.encode())
 if point == "wiping":
-    artifact._wipe = die
+    artifact._delete = die
 if point == "wipe":
     artifact.shutil.rmtree = die
 Path.rename = rename
@@ -104,7 +104,7 @@ def test_a_killed_first_writer_leaves_nothing_that_counts(tmp_path: Path, point:
     assert leftovers(tmp_path)
     with pytest.raises(ArtifactError, match="no artefact here"):
         read_manifest(path)
-    assert not is_current(path, kind="index", config={}, inputs={})
+    assert not is_up_to_date(path, kind="index", config={}, inputs={})
     write(path)
     assert leftovers(tmp_path) == []
 
@@ -165,7 +165,7 @@ def interrupted_run(tmp_path: Path) -> Path:
 def test_a_run_folder_is_mended_where_no_stage_would_look(tmp_path: Path) -> None:
     run = interrupted_run(tmp_path)
     before = {name: content(run / name) for name in ("index", "spans", "tokens/gone/train", "audit")}
-    artifact.mend_folder(run)
+    artifact.recover_folder(run)
     hidden = {path for path in tmp_path.rglob(".*") if path.suffix != ".lock"}
     assert hidden == set()
     assert {name: content(run / name) for name in before} == before
@@ -177,11 +177,11 @@ def test_what_somebody_else_put_into_a_run_folder_is_left_alone(tmp_path: Path) 
     for name in (".git", ".git.old", ".notes.tmp-1", "models/toy/ppmlm/deep/.x.tmp-0123456789ab"):
         (run / name).mkdir(parents=True)
         (run / name / "thesis.txt").touch()
-    artifact.mend_folder(run)
+    artifact.recover_folder(run)
     assert len(list(run.rglob("thesis.txt"))) == 4
     (run / "job.json").unlink()
     (run / ".index.tmp-0123456789ab").mkdir()
-    artifact.mend_folder(run)
+    artifact.recover_folder(run)
     assert (run / ".index.tmp-0123456789ab").exists()  # this is no run folder
 
 
@@ -191,7 +191,7 @@ def test_what_another_process_is_writing_is_not_wiped(tmp_path: Path) -> None:
     (run / "job.json").write_text("{}")
     with write_artifact(run / "index", kind="index", config={}, inputs={}) as writer:  # flock is of the open file
         (run / ".split.tmp-0123456789ab").mkdir()
-        artifact.mend_folder(run)
+        artifact.recover_folder(run)
         assert not (run / ".split.tmp-0123456789ab").exists()
         assert writer.path.exists()
     assert read_manifest(run / "index")
@@ -207,7 +207,7 @@ def test_what_cannot_be_wiped_is_an_error() -> None:
         with pytest.raises(
             ArtifactError, match=r"index: what an interrupted run left cannot be wiped \(Permission denied"
         ):
-            artifact.mend_folder(folder)
+            artifact.recover_folder(folder)
         left.chmod(0o700)
 
 
@@ -218,14 +218,14 @@ def test_a_second_interruption_does_not_stop_the_cleaning_up(tmp_path: Path, mon
     path = tmp_path / "index"
     write(path)
     before = content(path)
-    wipe, came = artifact._wipe, []
+    wipe, came = artifact._delete, []
 
     def disturbed(path: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         came.append(path)
         wipe(path)
 
-    monkeypatch.setattr(artifact, "_wipe", disturbed)
+    monkeypatch.setattr(artifact, "_delete", disturbed)
 
     def fail() -> None:
         with write_artifact(path, kind="index", config={}, inputs={}) as writer:
@@ -470,7 +470,7 @@ def test_a_read_only_folder_is_an_artefact_error() -> None:
         for path in (folder / "index", folder / "deep" / "index"):
             with pytest.raises(ArtifactError, match="Permission denied"):
                 write(path)
-            assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+            assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
         folder.chmod(0o700)
         assert list(folder.iterdir()) == []
 
@@ -491,15 +491,15 @@ def test_an_artefact_in_a_read_only_folder_can_be_read() -> None:
 
 def test_an_artefact_is_current_for_the_same_kind_configuration_and_inputs_only(tmp_path: Path) -> None:
     path = tmp_path / "index"
-    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     write(path)
-    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
-    assert is_current(path, kind="index", config={"labels": ("é", "b"), "k": 2}, inputs=INPUTS)  # as JSON has it
-    assert not is_current(path, kind="split", config=CONFIG, inputs=INPUTS)
+    assert is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert is_up_to_date(path, kind="index", config={"labels": ("é", "b"), "k": 2}, inputs=INPUTS)  # as JSON has it
+    assert not is_up_to_date(path, kind="split", config=CONFIG, inputs=INPUTS)
     for config in ({}, {**CONFIG, "k": 3}, {**CONFIG, "n": 1}, {**CONFIG, "labels": ["b", "é"]}):
-        assert not is_current(path, kind="index", config=config, inputs=INPUTS)
+        assert not is_up_to_date(path, kind="index", config=config, inputs=INPUTS)
     for inputs in ({}, {"corpus": "abd"}, {**INPUTS, "split": "x"}, {"words": "abc"}):
-        assert not is_current(path, kind="index", config=CONFIG, inputs=inputs)
+        assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=inputs)
 
 
 @pytest.mark.parametrize("file", ["words.txt", "deep/part.txt"])
@@ -513,7 +513,7 @@ def test_an_artefact_with_a_harmed_file_is_not_current_and_names_the_file(tmp_pa
         (path / file).mkdir()
     if harm in ("shorter", "longer"):
         (path / file).write_text("x" if harm == "shorter" else "x" * 99)
-    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     with pytest.raises(ArtifactError, match=f"{file}: missing, or not of the size"):
         read_manifest(path)
 
@@ -525,11 +525,11 @@ def test_a_file_changed_at_the_same_size_is_found_and_named(tmp_path: Path, file
     before = (path / file).read_bytes()
     (path / file).write_bytes(b"O" + before[1:])
     assert read_manifest(path)  # which looks at sizes only
-    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     with pytest.raises(ArtifactError, match=f"{file}: changed since it was written; make it again"):
         fingerprint(path)
     (path / file).write_bytes(before)
-    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
 
 
 def test_an_artefact_in_another_format_of_its_kind_is_made_again(
@@ -540,12 +540,12 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     write(path)
     old = fingerprint(path)
     monkeypatch.setitem(artifact.FORMATS, "index", 2)
-    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     with pytest.raises(ArtifactError, match=r"another version of Reticent \(format 1 of index, expected 2\)"):
         require_kind(path, "index")
     assert read_manifest(path).kind_format == 1  # it can still be looked at
     write(path)
-    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     assert fingerprint(path) != old  # and what was made from the old one is not current either
 
 
@@ -558,7 +558,7 @@ def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(
     manifest = json.loads((path / "manifest.json").read_text())
     assert manifest.pop("kind_format") == 1
     (path / "manifest.json").write_text(json.dumps(manifest))
-    assert is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
 
 
 MANIFEST = {"format": "reticent.artifact/1", "kind": "index", "config": {}, "inputs": {}, "files": {}, "counts": {}}
@@ -588,7 +588,7 @@ def test_an_unreadable_manifest_is_an_artefact_error(tmp_path: Path, manifest: b
     (path / "manifest.json").write_bytes(manifest)
     with pytest.raises(ArtifactError, match=r"manifest\.json: not a readable manifest"):
         read_manifest(path)
-    assert not is_current(path, kind="index", config=CONFIG, inputs=INPUTS)
+    assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
 
 
 def test_an_artefact_of_another_format_or_kind_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import reticent.trainer.loop
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import pieces_of
+from reticent.job.audit_stage import measurements_of
 from reticent.job.config import parse_job
 from reticent.job.experiment import SIZES, experiment_job
 from reticent.job.run import Run
@@ -215,7 +215,7 @@ def test_measures_of_checkpoints_that_are_gone_are_wiped(finished: Path, hospita
     run = Run(parse_job(values))
     run.execute("audit")
     kept = {str(p.parent.relative_to(run.folder)) for p in run.folder.glob("measures/*/clm/*/manifest.json")}
-    assert kept == {p.name for p in pieces_of(run, run.job.model[0]) if p.training}
+    assert kept == {p.name for p in measurements_of(run, run.job.model[0]) if p.training}
     assert len(list(run.folder.glob("measures/*/ppclm/*/manifest.json"))) == 4  # its checkpoints are still there
 
 

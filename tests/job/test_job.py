@@ -32,7 +32,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import Piece, gather_evidence
+from reticent.job.audit_stage import Measurement, gather_evidence
 from reticent.job.config import Job, load_job, parse_job
 from reticent.job.engine_stages import corpus_section
 from reticent.job.run import STAGES, Run
@@ -513,17 +513,17 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
     run(values)
     asked = []
 
-    def measured(_: Run, piece: Piece) -> dict[str, Any]:
-        asked.append(piece.name)
-        return {"recipe": piece.recipe, "objective": piece.model.objective, "epoch": piece.epoch}
+    def measured(_: Run, measurement: Measurement) -> dict[str, Any]:
+        asked.append(measurement.name)
+        return {"recipe": measurement.recipe, "objective": measurement.model.objective, "epoch": measurement.epoch}
 
     monkeypatch.setattr("reticent.job.audit_stage._measured", measured)
     entries = gather_evidence(Run(parse_job(values)))["models"]
     assert len(entries) == 6
     assert asked == [
-        f"measures/{name}/{piece}"
+        f"measures/{name}/{measurement}"
         for name in ("toy", "other")
-        for piece in ("base/epoch-0000", "ppmlm/epoch-0004", "ppmlm/epoch-0008")
+        for measurement in ("base/epoch-0000", "ppmlm/epoch-0004", "ppmlm/epoch-0008")
     ]
 
 

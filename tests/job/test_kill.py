@@ -60,8 +60,8 @@ if kill.available():
 engine = kill.make_cases(folder, ("engine",))
 result["imported"] = {"by the engine": {name: name in sys.modules for name in ("pyarrow", "torch", "transformers")}}
 result["killed"] = counted(kill.kill_all(engine, 21, seed=0))
-result["unwiped"] = sabotaged("_mend", lambda path: None, one)
-result["forgetful"] = sabotaged("is_current", lambda *_, **__: False, one)
+result["unwiped"] = sabotaged("_recover", lambda path: None, one)
+result["forgetful"] = sabotaged("is_up_to_date", lambda *_, **__: False, one)
 if kill.available():
     result["stopped"] = counted(kill.stop_all(engine, 6))
     of_engine = counted(kill.fill_all(engine, 24))

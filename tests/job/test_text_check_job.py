@@ -21,7 +21,7 @@ from reticent.engine.verify import TextCheck, TextSample
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.status import job_status
-from reticent.job.text_checks import FILE, check_text, said_of_flags
+from reticent.job.text_checks import FILE, check_text, text_check_of_flags
 from reticent.job.training_tokens import verify_training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -134,19 +134,19 @@ def test_protect_verify_prints_what_it_found(mine: Run, capsys: pytest.CaptureFi
 
 def test_flags_say_how_far_they_were_checked(mine: Run) -> None:
     store = open_tokens(mine.folder / TRAIN)
-    said, holds = said_of_flags(mine, TRAIN, store)
+    said, holds = text_check_of_flags(mine, TRAIN, store)
     assert said.endswith(f"of {store.num_documents:,} documents: 0 violations")
     assert holds
     check_text(mine)
-    said, holds = said_of_flags(mine, TRAIN, store)
+    said, holds = text_check_of_flags(mine, TRAIN, store)
     number = f"{store.num_documents:,}"
     assert said == f"flags checked against the text of {number} of {number} documents: 0 violations"
     flags = store.flags.copy()
     flags[0] ^= 1
-    said, holds = said_of_flags(mine, TRAIN, replace(store, flags=flags))
+    said, holds = text_check_of_flags(mine, TRAIN, replace(store, flags=flags))
     assert "not those that were checked" in said
     assert not holds
-    said, holds = said_of_flags(mine, "tokens/toy/train-pseudonymised", store)
+    said, holds = text_check_of_flags(mine, "tokens/toy/train-pseudonymised", store)
     assert "rewritten" in said
     assert holds
 

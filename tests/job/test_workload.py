@@ -16,7 +16,7 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import Piece, audit_config, pieces_of, plan_steps
+from reticent.job.audit_stage import Measurement, audit_config, measurements_of, plan_steps
 from reticent.job.config import parse_job
 from reticent.job.cost_model import Workload, extraction_work, scoring_work
 from reticent.job.plan import Plan
@@ -101,7 +101,7 @@ def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) 
     model = next(model for model in run.job.model if model.name == objective)
     variants = ("audit", "lowercase", "fresh")
     audit, lower, fresh = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
-    found = scoring_work(run, Piece(model)).parts
+    found = scoring_work(run, Measurement(model)).parts
     folds = {"clm": 1, "mlm": audit_config(run).folds}[objective]
     expected = {"documents": audit["tokens"] * folds, "lowercase": lower["tokens"] * folds}
     expected["fresh"] = fresh["tokens"] * folds
@@ -122,7 +122,7 @@ def test_work_of_inversion_is_no_less_than_what_was_done(run: Run) -> None:
         folds = audit_config(run).folds if model.objective == "mlm" else 1
         asked = sum(sum(measured["inversion"][kind]["num_targets"].values()) for kind in ("direct", "indirect"))
         windows = asked * 4 * min(audit["tokens"] / audit["documents"], WINDOW) * folds
-        assert 0 < windows <= scoring_work(run, Piece(model)).parts["inversion"]
+        assert 0 < windows <= scoring_work(run, Measurement(model)).parts["inversion"]
 
 
 def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_references(run: Run) -> None:
@@ -181,20 +181,20 @@ def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
 def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: str) -> None:
     """All but what takes the categories of words, which a job alone knows."""
-    (base, piece) = pieces_of(run, next(model for model in run.job.model if model.name == objective))
+    (base, measurement) = measurements_of(run, next(model for model in run.job.model if model.name == objective))
     stores = {name: open_tokens(run.folder / f"tokens/{objective}/{name}") for name in ("train", "audit", "fresh")}
-    path = run.checkpoints(piece.model, piece.recipe, None)[piece.epoch]
+    path = run.checkpoints(measurement.model, measurement.recipe, None)[measurement.epoch]
     found = audit_models(
         train_store=stores["train"],
         audit_store=stores["audit"],
         members=run.individuals.mask(MEMBERS)[stores["audit"].individual],
-        models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=piece.epoch, path=path)],
-        bases={objective: Path(run._base(piece.model))},
+        models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=measurement.epoch, path=path)],
+        bases={objective: Path(run._base(measurement.model))},
         config=replace(audit_config(run), inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         fresh_store=stores["fresh"],
     )
-    for mine, theirs in zip((base, piece), json.loads(json.dumps(found["models"])), strict=True):
+    for mine, theirs in zip((base, measurement), json.loads(json.dumps(found["models"])), strict=True):
         measured = json.loads((run.folder / mine.name / "measures.json").read_text())
         assert "inversion" in measured
         for attack in theirs["membership"].values():

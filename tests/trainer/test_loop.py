@@ -26,7 +26,7 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.foundation import train_tokenizer
 from reticent.trainer.labels import Ledger, Targets, make_targets
 from reticent.trainer.loop import TrainResult, target_loss, train
-from reticent.trainer.models import head_alone, load_model, load_tokenizer, special_ids
+from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
 from reticent.trainer.windows import Batch, cut_windows
@@ -142,7 +142,7 @@ def test_only_cells_that_predict_a_target_reach_the_head(kind: str, recipe: str)
     def keep_rows(_: Any, inputs: Any) -> None:
         seen["rows"] = len(inputs[0])
 
-    head_alone(model)  # it is tried once, before anybody looks
+    lm_head(model)  # it is tried once, before anybody looks
     model.base_model.register_forward_hook(keep_hidden)
     (model.cls if kind == "bert" else model.lm_head).register_forward_pre_hook(keep_rows)
     target_loss(model, batch, targets, get_recipe(recipe).objective, CPU).backward()
@@ -362,7 +362,7 @@ def test_the_learning_rate_falls_linearly_to_zero(tmp_path: Path, optimizers: li
 
     used: list[float] = []
     model = toy_model("gpt2")
-    head_alone(model)
+    lm_head(model)
     model.base_model.register_forward_pre_hook(lambda *_: used.append(optimizers[0].param_groups[0]["lr"]))
     run("gpt2", "clm", tmp_path, model=model, num_epochs=2, learning_rate=0.6, progress=progress)  # 3 steps an epoch
     assert used == pytest.approx([0.6, 0.5, 0.4, 0.3, 0.2, 0.1])

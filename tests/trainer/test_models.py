@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from reticent.engine.randomness import generator
-from reticent.trainer.models import head_alone, logits_at
+from reticent.trainer.models import lm_head, logits_at
 
 SMALL: dict[str, Any] = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -41,7 +41,7 @@ def test_logits_at_wanted_positions_are_the_models_own(kind: str) -> None:
     wanted = torch.rand(3, 7) < 0.5
     with torch.no_grad():
         torch.testing.assert_close(logits_at(model, ids, None, wanted), model(input_ids=ids).logits[wanted])
-    assert (head_alone(model) is not None) is {**CAUSAL, **MASKED}[kind]
+    assert (lm_head(model) is not None) is {**CAUSAL, **MASKED}[kind]
 
 
 def test_a_model_in_training_stays_in_training() -> None:

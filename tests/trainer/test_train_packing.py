@@ -21,7 +21,7 @@ from reticent.trainer.feed import Part, iter_steps
 from reticent.trainer.labels import Ledger, make_targets
 from reticent.trainer.loop import TargetLoss, target_loss
 from reticent.trainer.models import logits_at
-from reticent.trainer.packing import lay_out, num_packed_rows, packed_order, require_packable, who_sees_whom
+from reticent.trainer.packing import block_diagonal_mask, lay_out, num_packed_rows, packed_order, require_packable
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.windows import SpecialIds, cut_windows
 
@@ -96,9 +96,9 @@ def test_a_hand_worked_row() -> None:
 
 def test_a_hand_worked_mask() -> None:
     segments, positions = torch.tensor([[5, 5, 6, -1]]), torch.tensor([[0, 1, 0, 0]])
-    both = who_sees_whom(segments, positions, False)[0, 0].int().tolist()
+    both = block_diagonal_mask(segments, positions, False)[0, 0].int().tolist()
     assert both == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    causal = who_sees_whom(segments, positions, True)[0, 0].int().tolist()
+    causal = block_diagonal_mask(segments, positions, True)[0, 0].int().tolist()
     assert causal == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
@@ -111,7 +111,7 @@ def packed_logits(model: Any, ids: np.ndarray, causal: bool) -> torch.Tensor:
     laid = lay_out(ids, np.full_like(ids, IGNORE_INDEX), LENGTHS, np.zeros(3, dtype=int), pad=0, multiple=8)
     segments, positions = torch.from_numpy(laid.segments), torch.from_numpy(laid.positions)
     at = torch.arange(laid.input_ids.size)
-    mask = who_sees_whom(segments, positions, causal)
+    mask = block_diagonal_mask(segments, positions, causal)
     with torch.no_grad():
         return logits_at(model.eval(), torch.from_numpy(laid.input_ids), mask, at, positions)
 

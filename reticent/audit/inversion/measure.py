@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from reticent.audit.evaluate import AuditConfig, ModelEntry
-    from reticent.audit.scoring.base_model_scores import BaseScores
+    from reticent.audit.scoring.base_model_scores import BaseModelScores
 
 __all__ = ["InversionAudit", "Scores"]
 
@@ -123,7 +123,7 @@ class InversionAudit:
         entry: ModelEntry,
         special: SpecialIds,
         tokenizer: PreTrainedTokenizerFast,
-        base: BaseScores | None,
+        base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[dict[str, Any], Scores]:
         """Return the entry's part of the evidence, and its scores; ``base`` None for the base itself.

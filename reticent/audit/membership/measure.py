@@ -25,7 +25,7 @@ from reticent.audit.membership.attacks import (
     individual_scores,
 )
 from reticent.audit.membership.blind import blind_baseline
-from reticent.audit.membership.subgroups import people_groups, worst_group
+from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.user_inference import FreshDocuments
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
@@ -75,7 +75,7 @@ class MembershipAudit:
         self.zlib_bytes = _zlib_bytes(store) if NEEDS_SIZES & attacks else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
-        self.groups = people_groups(store, groups)
+        self.groups = subgroups(store, groups)
 
     def measure(
         self,
@@ -103,7 +103,7 @@ class MembershipAudit:
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
             results[name] = attack(attacked, asked.store.individual, asked.members, **options)
-            results[name]["worst_group"] = worst_group(by_code[name], self.code_member, self.groups, **options)
+            results[name]["worst_subgroup"] = worst_subgroup(by_code[name], self.code_member, self.groups, **options)
         blind = {}
         if base is None and results:
             blind["blind"] = blind_baseline(self.slots, self.surfaces, self.members, seed=self.config.seed)

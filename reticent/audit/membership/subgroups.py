@@ -10,13 +10,13 @@ import numpy as np
 from reticent.audit.stats.statistics import LEVEL, auc_estimate
 from reticent.engine.store import TokenStore
 
-__all__ = ["people_groups", "worst_group"]
+__all__ = ["subgroups", "worst_subgroup"]
 
 #: A group with fewer people on a side is not measured.
 SMALLEST_SIDE = 10
 
 
-def people_groups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """Return groups of the individuals of a store: name -> label of each (by code, ascending).
 
     By number of documents and by length of all of them, in thirds, and by each of ``columns`` (values, one an
@@ -38,7 +38,7 @@ def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
 
 
-def worst_group(
+def worst_subgroup(
     scores: np.ndarray,
     is_member: np.ndarray,
     groups: Mapping[str, np.ndarray],

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 from reticent.audit.propile.prompts import Masking
 from reticent.core.errors import PolicyError, TrainingError
-from reticent.trainer.models import head_alone, logits_at, max_positions, special_ids
+from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -180,7 +180,7 @@ def _target_states(
     where a causal model does not look."""
     from transformers.cache_utils import DynamicLayer
 
-    head = head_alone(model)
+    head = lm_head(model)
     body = model if head is None else model.base_model
 
     def states(**inputs: Any) -> tuple[torch.Tensor, Any]:

@@ -24,7 +24,7 @@ from reticent.core.errors import CorpusError, PolicyError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Finding", "invented_people", "probe_myself", "self_page"]
+__all__ = ["Finding", "invented_individuals", "probe_myself", "self_page"]
 
 NUM_INVENTED = 500
 #: A rank among fewer others says nothing.
@@ -62,7 +62,7 @@ class Finding:
         return "clear" if self.share_better <= 0.01 else "some" if self.share_better <= 0.05 else "none"
 
 
-def invented_people(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
+def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
     """Return items of people who do not exist, to rank a real person's items among."""
     from reticent.engine.synthetic import SynthConfig, iter_records
 

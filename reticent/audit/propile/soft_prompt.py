@@ -187,7 +187,7 @@ def initial_embeddings(
 
 def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tensor) -> torch.Tensor:
     """Return the mean over rows of -log Pr(target | soft prompt, prompt): Eq. 1, on the target's tokens alone."""
-    from reticent.trainer.models import head_alone
+    from reticent.trainer.models import lm_head
 
     lengths = np.array([len(pairs.prompts[r]) + len(pairs.targets[r]) for r in rows])
     ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
@@ -197,7 +197,7 @@ def target_loss(model: Any, pairs: Pairs, rows: np.ndarray, soft_SD: torch.Tenso
         wanted[number, len(pairs.prompts[row]) : lengths[number]] = True
     ids_BL, wanted_BL = torch.from_numpy(ids).to(model.device), torch.from_numpy(wanted).to(model.device)
     embeddings = with_soft_prompt(model, ids_BL, soft_SD)
-    head = head_alone(model)
+    head = lm_head(model)
     if head is None:
         states = model(inputs_embeds=embeddings, use_cache=False).logits
     else:

@@ -139,7 +139,7 @@ def draw_by_n(corpus: dict[str, Any]) -> list[Drawing]:
             rows, "occurrences", "fig-by-n-occurrences", "Identifying sequences, occurrences",
             "hatched: with a directly identifying word in them",
         ),
-        _per_person_by_n(rows),
+        _per_individual_by_n(rows),
     ]  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _bars_by_n(rows: Sequence[dict[str, Any]], what: str, name: str, title: str,
     return Drawing(name, figure, f"{title}. {'; '.join(said)}.")
 
 
-def _per_person_by_n(rows: Sequence[dict[str, Any]]) -> Drawing:
+def _per_individual_by_n(rows: Sequence[dict[str, Any]]) -> Drawing:
     figure, axis = new_panel("Identifying sequences per person", "median; bars hold the middle half", width=WIDTH)
     said = []
     for side, (kind, look) in enumerate((("all", "base"), ("minimal", "indirect only"))):

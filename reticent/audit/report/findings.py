@@ -36,7 +36,7 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [("The documents", [_corpus_sentence(audit["corpus"])])]
     found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
-    sure = [_people_sentence(audit), *_seeds_sentence(models)]
+    sure = [_individuals_sentence(audit), *_seeds_sentence(models)]
     for group, last in sides.items():
         sure += _controls(group, last)
     ledgers = _ledgers(checkpoints)
@@ -99,7 +99,7 @@ def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[s
     return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
 
 
-def _told_apart(model: Model) -> bool:
+def _is_distinguishable(model: Model) -> bool:
     attack = _strongest(model)
     return attack is not None and attack[1]["low"] > 0.5
 
@@ -162,7 +162,7 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
         if silent:
             opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
-    told = [r for r, m in trained if _told_apart(m)]
+    told = [r for r, m in trained if _is_distinguishable(m)]
     if told:
         yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
     elif any(_strongest(m) for _, m in trained):
@@ -203,13 +203,13 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         about = look_of(recipe).about
         opening = f"{recipe} ({about}, {model['epoch']} epochs)" if about else f"{recipe} ({model['epoch']} epochs)"
         twin = None if model is plain else plain
-        yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_strangers(model)}{_useful(model, twin)}"
+        yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_heldout(model)}{_useful(model, twin)}"
     for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
                           (False, "Who took part cannot measurably be told")):  # fmt: skip
         rows = [
             f"{r} {_area(a)}{'' if told or not _without_power(m) else ', without power'}"
             for r, m in trained.items()
-            if (a := _strongest(m)) and _told_apart(m) is told
+            if (a := _strongest(m)) and _is_distinguishable(m) is told
         ]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
@@ -260,7 +260,7 @@ def _compared(model: Model, plain: Model | None) -> str:
     return f", not measurably fewer than {plain['recipe']}"
 
 
-def _against_strangers(model: Model) -> str:
+def _against_heldout(model: Model) -> str:
     excess = _excess(model)
     if excess is None or model["privacy"]["both"]["num_leaked"] == 0:
         return ""
@@ -284,7 +284,7 @@ def _useful(model: Model, plain: Model | None) -> str:
 # ------------------------------------------------------------------ how sure it is
 
 
-def _people_sentence(audit: dict[str, Any]) -> str:
+def _individuals_sentence(audit: dict[str, Any]) -> str:
     people = audit["corpus"].get("num_individuals", {})
     members, heldout = (_count(people.get(side), audit["small_cell"]) for side in ("members", "heldout"))
     return (
@@ -403,7 +403,7 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
     if leaky:
         which = "it" if len(leaky) == 1 else "them"
         yield f"Do not share {_listed(leaky)}: identifiers of people can be read out of {which}."
-    told = [(r, earlier) for r, m, earlier in trained if not _leaks(m) and _told_apart(m)]
+    told = [(r, earlier) for r, m, earlier in trained if not _leaks(m) and _is_distinguishable(m)]
     if told:
         better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
         yield (
@@ -419,7 +419,7 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
             f"Ask again who was in the data of {_listed(unsaid)}, with members and strangers who do not differ: "
             "without canaries, and not split by time or place."
         )
-    quiet = [r for r, m in judged if not _leaks(m) and not _told_apart(m) and not _only_invalid(m)]
+    quiet = [r for r, m in judged if not _leaks(m) and not _is_distinguishable(m) and not _only_invalid(m)]
     if quiet:
         yield (
             f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "
@@ -431,7 +431,7 @@ def _earlier(recipe: str, entries: Sequence[Model]) -> str:
     """The latest earlier checkpoint that no attack tells apart and that has learned nothing measurable."""
     for model in reversed(entries[:-1]):
         attack, own, last = _strongest(model), _utility(model), _utility(entries[-1])
-        quiet = not _told_apart(model) and not _leaks(model)
+        quiet = not _is_distinguishable(model) and not _leaks(model)
         if quiet and attack is not None and own is not None and last is not None:
             return (
                 f" {recipe} after {model['epoch']} epochs: not measurably ({_interval(attack[1])}), with "

@@ -264,8 +264,8 @@ def _publish_model(model: dict[str, Any], cell: int) -> dict[str, Any]:
         if _enough(measured, cell)
     }
     for measured in result["membership"].values():
-        if measured.get("worst_group") and not _enough(measured["worst_group"], cell):
-            measured["worst_group"] = None
+        if measured.get("worst_subgroup") and not _enough(measured["worst_subgroup"], cell):
+            measured["worst_subgroup"] = None
     if model.get("best_attack") and model["best_attack"]["attack"] not in result["membership"]:
         result["best_attack"] = None
     elif model.get("best_attack") and "intervals" in model["best_attack"]:

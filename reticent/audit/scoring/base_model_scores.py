@@ -16,13 +16,13 @@ from reticent.core.errors import ArtifactError
 if TYPE_CHECKING:
     from reticent.audit.evaluate import AuditConfig
 
-__all__ = ["BaseScores", "load_candidates"]
+__all__ = ["BaseModelScores", "load_candidates"]
 
 DOCUMENTS, FRESH, CANDIDATES = "scores.parquet", "fresh.parquet", "candidates.npz"
 
 
 @dataclass(frozen=True, slots=True)
-class BaseScores:
+class BaseModelScores:
     """Scores of the documents, of the fresh ones, and sums of the candidates of the inversion by kind of identifiers
     (or "association"); None where nothing asks for them. ``path`` is the model's.
     """
@@ -41,7 +41,7 @@ class BaseScores:
             np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
 
     @classmethod
-    def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseScores:
+    def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseModelScores:
         """Read what an audit with these settings saved; `ArtifactError` where it cannot be."""
         fresh = TokenScores.from_parquet(folder / FRESH) if USER_INFERENCE in config.attacks else None
         candidates = None if config.inversion is None else load_candidates(folder / CANDIDATES)

@@ -24,7 +24,7 @@ from reticent.engine.kernels import document_ranks, number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
-from reticent.trainer.models import head_alone, logits_of
+from reticent.trainer.models import lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Scorer:
         self.world = world or World()
         self.device = self.world.device(device)
         self.models: list[Any] = [model.to(device=self.device).eval() for model in models]  # type: ignore
-        self._heads = [head_alone(model) for model in self.models]
+        self._heads = [lm_head(model) for model in self.models]
         self.store, self.batch_size = store, batch_size
         self.windows: Windows = cut_windows(store, window_length, special)
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"

@@ -130,18 +130,18 @@ def area(members: np.ndarray, strangers: np.ndarray) -> float:
     return float((below + up_to).mean() / (2 * len(strangers)))
 
 
-def expected_rank(accuracy: float, num_strangers: int, num_members: int) -> float:
+def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
     """B2 as the thesis has it: (1 - accuracy) · strangers + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
     """
-    return (1 - accuracy) * num_strangers + 0.5 * num_members
+    return (1 - accuracy) * num_heldout + 0.5 * num_members
 
 
-def expected_rank_exact(auc: float, num_strangers: int, num_members: int) -> float:
+def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
     """B2: the mean rank of a member in the whole list, (1 - AUC) · strangers + (members + 1) / 2 (PROTOCOLS §8)."""
-    return (1 - auc) * num_strangers + (num_members + 1) / 2
+    return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 
 def best_threshold(members: np.ndarray, strangers: np.ndarray) -> float:

@@ -153,7 +153,7 @@ class TrainSection(Section):
     report_to: list[Literal["tensorboard"]] = Field(default=[], description="beside metrics.jsonl")
     dp: DpSection | None = Field(default=None, description="DP-SGD, for the recipes that are private")
 
-    def what_it_computes(self, *, private: bool = False) -> dict[str, Any]:
+    def cache_key(self, *, private: bool = False) -> dict[str, Any]:
         """These settings less those that change only how the training is watched, less the seeds, of which it has one,
         and less ``dp`` where a recipe is not private.
         """

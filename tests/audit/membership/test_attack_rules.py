@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_models import make_store
 
-from reticent.audit.membership.subgroups import people_groups, worst_group
+from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
 from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
 from reticent.audit.stats.statistics import auc_estimate, exposure
@@ -116,7 +116,7 @@ def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
     random = np.random.default_rng(3)
     is_member, labels = np.arange(300) % 2 == 0, np.repeat(["long", "middle", "short"], 100)
     scores = random.normal(size=300) + 2.0 * is_member * (labels == "long")
-    worst = worst_group(scores, is_member, {"length": labels}, num_bootstrap=300)
+    worst = worst_subgroup(scores, is_member, {"length": labels}, num_bootstrap=300)
     assert worst is not None
     assert (worst["group"], worst["num_groups"]) == ("long", 3)
     assert worst["auc"]["low"] > 0.75
@@ -126,14 +126,14 @@ def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
 def test_groups_of_few_people_are_not_measured() -> None:
     is_member = np.arange(40) % 2 == 0
     labels = np.where(np.arange(40) < 18, "few", "many")
-    assert worst_group(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
-    assert worst_group(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
+    assert worst_subgroup(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
+    assert worst_subgroup(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
 
 
 def test_people_are_grouped_by_documents_length_and_columns() -> None:
     token = (5, 0, 0)
     store = make_store(*([token] * n for n in (1, 1, 9, 9, 5, 5)), individual=[0, 0, 1, 2, 3, 3])
-    groups = people_groups(store, {"ward": np.array(["a", "b", "b", "a"]), "site": np.array(["x"] * 4)})
+    groups = subgroups(store, {"ward": np.array(["a", "b", "b", "a"]), "site": np.array(["x"] * 4)})
     assert sorted(groups) == ["documents", "length", "ward"]  # a site that all share parts nobody
     assert groups["ward"].tolist() == ["ward a", "ward b", "ward b", "ward a"]
     assert len(set(groups["documents"][[1, 2]])) == 1

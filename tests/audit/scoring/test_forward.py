@@ -29,7 +29,7 @@ from reticent.audit.scoring.pseudo_likelihood import score_pseudo
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World
-from reticent.trainer.models import head_alone
+from reticent.trainer.models import lm_head
 from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -353,7 +353,7 @@ def test_scores_of_a_document_do_not_change_with_its_neighbours(store: TokenStor
 def shown_inputs(model: Any, score: Callable[[], object]) -> list[list[int]]:
     """Every row of ids the model saw while ``score`` ran."""
     rows: list[list[int]] = []
-    head_alone(model)  # it is tried once, before anybody looks
+    lm_head(model)  # it is tried once, before anybody looks
     hook = model.base_model.register_forward_pre_hook(
         lambda _module, _args, given: rows.extend(given["input_ids"].tolist()), with_kwargs=True
     )
