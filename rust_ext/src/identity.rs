@@ -10,8 +10,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::fold::{digit, plain_sign};
 use crate::ids::{prints_nothing, strings};
+use crate::text::fold::{digit, plain_sign};
 
 /// In what ids differ that fold to one another; [`Groups::differences`] has a bit of each.
 pub const DIFFERENCES: [&str; 6] =

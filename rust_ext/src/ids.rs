@@ -5,8 +5,8 @@ use arrow_schema::DataType;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
-use crate::characters::is_default_ignorable;
-use crate::text::Texts;
+use crate::text::characters::is_default_ignorable;
+use crate::text::texts::Texts;
 
 /// What [`index_in`] says of an id that is not there.
 pub const MISSING: u32 = u32::MAX;

@@ -1,64 +1,26 @@
 //! Compiled core of Reticent: everything that touches strings, and nothing that knows Python outside `py`.
 //!
-//! `text` borrows documents from Arrow; the other modules have one subject each and can be tested with `cargo test`
-//! without an interpreter. `py` holds all of PyO3.
+//! One folder a subject, each of which can be tested with `cargo test` without an interpreter. `text` and `storage` are the
+//! floor; `index`, `detect`, `rules`, `duplicates` and `scrub` stand on it, `tokenize` on `index` too; `synth` stands alone;
+//! `py` holds all of PyO3. At the root is what belongs to no folder: files (`parquet`, `csv_check`, `json_depth`), ids of
+//! individuals (`ids`, `identity`), the guard's index (`verbatim`), and `error`, `pool` and `allocator`, which all use.
 
 pub mod allocator;
-pub mod bearers;
-pub mod blacklist;
-pub mod buffer;
-pub mod build;
-pub mod characters;
-pub mod charsmap;
-pub mod classes;
-pub mod codes;
-pub mod common;
-pub mod context;
-pub mod copies;
 pub mod csv_check;
-pub mod dates;
-pub mod dictionary;
+pub mod detect;
+pub mod duplicates;
 pub mod error;
-pub mod fold;
-pub mod gazetteer;
 pub mod identity;
 pub mod ids;
 pub mod index;
-pub mod intern;
-pub mod joined;
 pub mod json_depth;
-pub mod key;
-pub mod levels;
-pub mod limit;
-pub mod lookup;
-pub mod memo;
-pub mod minhash;
-pub mod names;
-pub mod packing;
 pub mod parquet;
-pub mod passages;
-pub mod pieces;
-pub mod places;
 pub mod pool;
-pub mod pretokens;
-pub mod protect;
 pub mod py;
-pub mod records;
 pub mod rules;
 pub mod scrub;
-pub mod spans;
-pub mod spill;
-pub mod spool;
-pub mod strings;
-pub mod subset;
-pub mod subwords;
-pub mod surface;
-pub mod surfaces;
+pub mod storage;
 pub mod synth;
 pub mod text;
-pub mod tokenizer_check;
-pub mod tokens;
-pub mod update;
+pub mod tokenize;
 pub mod verbatim;
-pub mod vocabulary;
-pub mod words;

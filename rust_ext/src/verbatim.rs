@@ -17,7 +17,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
-use crate::surface::Surface;
+use crate::text::surface::Surface;
 
 /// Shorter stretches that make up a match.
 pub const NUM_HITS: usize = 8;

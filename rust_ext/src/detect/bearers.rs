@@ -14,11 +14,11 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
-use crate::context::is_particle;
-use crate::intern::Interner;
-use crate::pieces::View;
-use crate::surface::Surface;
-use crate::text::Texts;
+use crate::detect::context::is_particle;
+use crate::storage::intern::Interner;
+use crate::text::pieces::View;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 /// Fewer individuals may all have slipped, or know the same person.
 const MIN_USERS: u32 = 3;

@@ -10,12 +10,12 @@ use hashbrown::HashSet;
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::intern::Interner;
 use crate::pool::rows;
-use crate::spans::check_mask;
-use crate::surface::Surface;
-use crate::text::Texts;
-use crate::words::Words;
+use crate::storage::intern::Interner;
+use crate::text::spans::check_mask;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+use crate::text::words::Words;
 
 pub struct Blacklist {
     surface: Surface,

@@ -3,7 +3,7 @@
 //! A code is its letters and digits. It is found where the pieces of a text, put together, are it: `555-12-3456`, `555 123456`.
 //! Leading zeros do not count for a number, since tables lose them; letters before a number do not either (`MRN00123456`).
 
-use crate::pieces::View;
+use crate::text::pieces::View;
 
 pub struct Code {
     text: Box<str>,
@@ -111,7 +111,7 @@ fn joins_groups(gap: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::surface::Surface;
+    use crate::text::surface::Surface;
 
     fn finds(codes: &[Code], text: &str) -> Option<String> {
         let view = View::new(text, Surface::Fold);

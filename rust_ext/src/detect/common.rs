@@ -13,14 +13,14 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 
-use crate::bearers::{Bearers, number_of};
-use crate::context::{has_case, is_announced, is_capital, starts_sentence};
+use crate::detect::bearers::{Bearers, number_of};
+use crate::detect::context::{has_case, is_announced, is_capital, starts_sentence};
 use crate::error::{Error, Result};
-use crate::key::Key;
-use crate::pieces::View;
 use crate::pool::rows;
-use crate::surface::Surface;
-use crate::text::Texts;
+use crate::storage::key::Key;
+use crate::text::pieces::View;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::pieces::View;
+use crate::text::pieces::View;
 
 /// Before a name: titles, and words that announce one.
 const TITLES: &[&str] = &[
@@ -326,7 +326,7 @@ pub fn has_case(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::surface::Surface;
+    use crate::text::surface::Surface;
 
     fn at<'a>(text: &'a str, piece: &str) -> (View<'a>, usize) {
         let view = View::new(text, Surface::Fold);

@@ -4,8 +4,8 @@
 //! months in words of four languages. What is ambiguous is read in every way: two writings are of one date when a reading is
 //! common to both. So 08/05/1975 is also 5 August: in the individual's own documents that costs less than a missed birth date.
 
-use crate::context::month;
-use crate::pieces::View;
+use crate::detect::context::month;
+use crate::text::pieces::View;
 
 /// A reading of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ fn in_words(view: &View, first: usize) -> Option<(Date, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::surface::Surface;
+    use crate::text::surface::Surface;
 
     fn finds(value: &str, text: &str) -> Option<String> {
         let date = BirthDate::new(&View::new(value, Surface::Fold), 0).unwrap();

@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::common::{Class, CommonWords};
-use crate::context::{
+use crate::detect::common::{Class, CommonWords};
+use crate::detect::context::{
     has_case, is_announced, is_capital, is_eponym, is_in_date, is_initial, joins_names, starts_sentence,
 };
 use crate::error::{Error, Result};
-use crate::intern::Interner;
-use crate::key::Key;
-use crate::pieces::View;
 use crate::pool::rows;
-use crate::spans::Found;
-use crate::surface::Surface;
-use crate::text::Texts;
+use crate::storage::intern::Interner;
+use crate::storage::key::Key;
+use crate::text::pieces::View;
+use crate::text::spans::Found;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 /// A sequence of pieces: its number, where what follows its first piece stands in `rests`, and the next entry with that
 /// first piece.

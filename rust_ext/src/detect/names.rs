@@ -9,9 +9,11 @@
 //! Cost: a few nanoseconds a piece: lengths, then sets of letters, are compared before letters are. An edit changes two letters
 //! of the set at most.
 
-use crate::common::CommonWords;
-use crate::context::{is_announced, is_capital, is_in_date, is_initial, is_particle, joins_names, starts_sentence};
-use crate::pieces::View;
+use crate::detect::common::CommonWords;
+use crate::detect::context::{
+    is_announced, is_capital, is_in_date, is_initial, is_particle, joins_names, starts_sentence,
+};
+use crate::text::pieces::View;
 
 /// A part of a name that may stand alone.
 struct Part {

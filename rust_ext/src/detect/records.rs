@@ -7,17 +7,17 @@
 
 use rayon::prelude::*;
 
-use crate::codes::Code;
-use crate::common::{Class, CommonWords};
-use crate::context::{has_case, is_capital, is_in_date, starts_sentence};
-use crate::dates::BirthDate;
+use crate::detect::codes::Code;
+use crate::detect::common::{Class, CommonWords};
+use crate::detect::context::{has_case, is_capital, is_in_date, starts_sentence};
+use crate::detect::dates::BirthDate;
+use crate::detect::gazetteer::gap_form;
+use crate::detect::names::{Names, Setting};
 use crate::error::{Error, Result};
-use crate::gazetteer::gap_form;
-use crate::names::{Names, Setting};
-use crate::pieces::View;
-use crate::spans::Found;
-use crate::surface::Surface;
-use crate::text::Texts;
+use crate::text::pieces::View;
+use crate::text::spans::Found;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 /// How a value is written in texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

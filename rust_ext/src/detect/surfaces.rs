@@ -11,14 +11,14 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use rayon::prelude::*;
 
-use crate::common::{Class, CommonWords};
-use crate::context::is_particle;
+use crate::detect::common::{Class, CommonWords};
+use crate::detect::context::is_particle;
+use crate::detect::gazetteer::{Sequences, gap_form};
 use crate::error::{Error, Result};
-use crate::gazetteer::{Sequences, gap_form};
-use crate::pieces::View;
-use crate::spans::{Found, char_starts};
-use crate::surface::Surface;
-use crate::text::Texts;
+use crate::text::pieces::View;
+use crate::text::spans::{Found, char_starts};
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 /// How far a span's surface spreads, as its label says.
 pub const INDIVIDUAL: u8 = 1;

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::classes::InstructionSet;
 use crate::error::{Error, Result};
-use crate::surface::Surface;
-use crate::text::Texts;
-use crate::words::{Scanner, check_length};
+use crate::text::classes::InstructionSet;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+use crate::text::words::{Scanner, check_length};
 
 /// Every document as the hashes of its words: those of `d` are `words[offsets[d]..offsets[d + 1]]`.
 pub struct Documents {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::copies::Documents;
+use crate::duplicates::copies::Documents;
 use crate::error::{Error, Result};
 
 /// Chance that a pair exactly at the threshold becomes a candidate.

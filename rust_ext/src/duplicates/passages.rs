@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::copies::Documents;
+use crate::duplicates::copies::Documents;
 use crate::error::{Error, Result};
 
 /// Windows sorted at once: 1 GiB.

@@ -23,18 +23,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::classes::InstructionSet;
-use crate::dictionary::{Counted, Dictionary, Visit};
 use crate::error::{Error, Result};
-use crate::index::{MAX_N, NgramIndex, check_min_support};
-use crate::levels::{Plan, Settings, Share, count_level};
-use crate::limit::{Held, Limit, Pairs, Room, bytes_of_open_pages, max_partitions};
-use crate::spool::{Reader, Spool, Store};
-use crate::subset::Subset;
-use crate::surface::Surface;
-use crate::text::Texts;
-use crate::vocabulary::{Frequency, Merged, Size, Sorted, Vocabulary};
-use crate::words::{Bounds, Scanner, check_length};
+use crate::index::dictionary::{Counted, Dictionary, Visit};
+use crate::index::levels::{Plan, Settings, Share, count_level};
+use crate::index::limit::{Held, Limit, Pairs, Room, bytes_of_open_pages, max_partitions};
+use crate::index::ngram_index::{MAX_N, NgramIndex, check_min_support};
+use crate::index::subset::Subset;
+use crate::index::vocabulary::{Frequency, Merged, Size, Sorted, Vocabulary};
+use crate::storage::spool::{Reader, Spool, Store};
+use crate::text::classes::InstructionSet;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+use crate::text::words::{Bounds, Scanner, check_length};
 
 /// The unit of a document that is not to be counted.
 pub const LEFT_OUT: u32 = u32::MAX;

@@ -11,9 +11,9 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use crate::buffer::{Buffer, Zero, prefetch};
-use crate::key::Key;
-use crate::strings::Strings;
+use crate::storage::buffer::{Buffer, Zero, prefetch};
+use crate::storage::key::Key;
+use crate::storage::strings::Strings;
 
 const AHEAD: usize = 16;
 /// Slots that a table can grow to without moving: 32 MiB, of which those in use take memory.

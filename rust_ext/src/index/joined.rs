@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::index::Level;
-use crate::packing::Number;
-use crate::spool::{Reader, Spool, Store};
+use crate::index::ngram_index::Level;
+use crate::storage::packing::Number;
+use crate::storage::spool::{Reader, Spool, Store};
 
 /// What was counted of one partition.
 pub struct Partition {
@@ -184,7 +184,7 @@ mod tests {
     use rayon::prelude::*;
 
     use super::*;
-    use crate::spool::tests::{holds_nothing, packing_store};
+    use crate::storage::spool::tests::{holds_nothing, packing_store};
 
     fn partition(number: u32, store: &Arc<Store>) -> Partition {
         let len = number % 5 * 3_000;

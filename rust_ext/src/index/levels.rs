@@ -16,11 +16,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::index::Level;
-use crate::joined::{Joined, Joining, Partition};
-use crate::limit::Room;
-use crate::packing::Number;
-use crate::spool::{Reader, Spool, Store};
+use crate::index::joined::{Joined, Joining, Partition};
+use crate::index::limit::Room;
+use crate::index::ngram_index::Level;
+use crate::storage::packing::Number;
+use crate::storage::spool::{Reader, Spool, Store};
 
 /// What the pairs of a stream cost: entries a partition, and at most partitions (twice as many where that makes keys
 /// narrow).
@@ -482,7 +482,7 @@ mod tests {
 
     use super::*;
     use crate::error::Error;
-    use crate::spool::tests::packing_store;
+    use crate::storage::spool::tests::packing_store;
 
     /// Documents of ids + 1 (0: no id), by unit, by share.
     type Corpus = Vec<Vec<Vec<Vec<u32>>>>;

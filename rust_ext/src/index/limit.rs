@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
-use crate::levels::MAX_PARTITIONS;
-use crate::spool::Store;
+use crate::index::levels::MAX_PARTITIONS;
+use crate::storage::spool::Store;
 
 /// How much memory to use, and where to write what does not fit.
 #[derive(Clone)]

@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
-use crate::buffer::{Buffer, Zero, prefetch};
-use crate::key::Key;
-use crate::memo::Memo;
-use crate::strings::Strings;
-use crate::surface::Surface;
+use crate::storage::buffer::{Buffer, Zero, prefetch};
+use crate::storage::key::Key;
+use crate::storage::memo::Memo;
+use crate::storage::strings::Strings;
+use crate::text::surface::Surface;
 
 /// Compact id and support of each n-gram that is kept.
 pub type Ranks = HashMap<u64, (u32, u32), FixedState>;

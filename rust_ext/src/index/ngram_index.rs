@@ -11,12 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use crate::characters::is_word_by_itself;
 use crate::error::{Error, Result};
-use crate::lookup::{Lookup, Ranks};
-use crate::spool::{Spool, Store};
-use crate::strings::Strings;
-use crate::surface::Surface;
+use crate::index::lookup::{Lookup, Ranks};
+use crate::storage::spool::{Spool, Store};
+use crate::storage::strings::Strings;
+use crate::text::characters::is_word_by_itself;
+use crate::text::surface::Surface;
 
 pub const MAX_N: usize = 8;
 pub const MAX_K: u32 = 255;

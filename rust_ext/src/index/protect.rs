@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::{MAX_K, NgramIndex};
-use crate::lookup::{Found, Lookup};
-use crate::memo::Memo;
-use crate::text::Texts;
-use crate::words::Words;
+use crate::index::lookup::{Found, Lookup};
+use crate::index::ngram_index::{MAX_K, NgramIndex};
+use crate::storage::memo::Memo;
+use crate::text::texts::Texts;
+use crate::text::words::Words;
 
 /// Flag bit of a word or token of a direct identifier.
 pub const DIRECT: u8 = 1;

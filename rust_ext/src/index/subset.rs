@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::dictionary::{Count, Counts};
 use crate::error::Result;
-use crate::index::{Level, NgramIndex};
-use crate::spool::{Spool, Store};
-use crate::strings::Strings;
+use crate::index::dictionary::{Count, Counts};
+use crate::index::ngram_index::{Level, NgramIndex};
+use crate::storage::spool::{Spool, Store};
+use crate::storage::strings::Strings;
 
 /// Which ids of the whole the subset keeps, and what number they have among those.
 #[derive(Default)]

@@ -8,9 +8,9 @@
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
-use crate::index::{Level, NgramIndex, check_min_support};
-use crate::spool::Store;
-use crate::strings::Strings;
+use crate::index::ngram_index::{Level, NgramIndex, check_min_support};
+use crate::storage::spool::Store;
+use crate::storage::strings::Strings;
 
 /// How many n-grams of one n an update has moved; supports on either side of k.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

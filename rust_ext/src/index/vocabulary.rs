@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::buffer::prefetch;
-use crate::dictionary::{Count, Counted, Dictionary};
 use crate::error::{Error, Result};
-use crate::spool::{Reader, Spool, Store};
-use crate::strings::Strings;
-use crate::surface::Surface;
+use crate::index::dictionary::{Count, Counted, Dictionary};
+use crate::storage::buffer::prefetch;
+use crate::storage::spool::{Reader, Spool, Store};
+use crate::storage::strings::Strings;
+use crate::text::surface::Surface;
 
 /// Bytes that say how long a spooled surface is.
 const LENGTH_BYTES: usize = size_of::<u64>();
@@ -387,7 +387,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::dictionary::Visit;
+    use crate::index::dictionary::Visit;
 
     fn no_refusal(_: Size, _: Frequency) -> Error {
         unreachable!("there is room")

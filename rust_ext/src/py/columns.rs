@@ -141,7 +141,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 #[pyfunction]
 fn check_utf8(py: Python<'_>, texts: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     let array = import_array(texts)?;
-    Ok(py.detach(|| crate::text::first_invalid(&array)))
+    Ok(py.detach(|| crate::text::texts::first_invalid(&array)))
 }
 
 /// Rows of strings (checked to be UTF-8; nulls allowed) that are empty or print nothing; int64.

@@ -10,10 +10,10 @@ use rayon::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::copies::{Collector, Documents};
+use crate::duplicates::copies::{Collector, Documents};
+use crate::duplicates::minhash::near_duplicates;
+use crate::duplicates::passages::shared_passages;
 use crate::error::Error;
-use crate::minhash::near_duplicates;
-use crate::passages::shared_passages;
 use crate::pool::pool;
 use crate::verbatim::{Filter, Scratch, Span, Stream};
 

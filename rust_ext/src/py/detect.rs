@@ -8,17 +8,17 @@ use pyo3::prelude::*;
 
 use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::common::CommonWords;
+use crate::detect::common::CommonWords;
+use crate::detect::gazetteer::Gazetteer;
+use crate::detect::records::{Field, Records};
+use crate::detect::surfaces::{Spans, Surfaces};
 use crate::error::Error;
-use crate::fold::fold;
-use crate::gazetteer::Gazetteer;
 use crate::pool::pool;
-use crate::records::{Field, Records};
 use crate::rules::{RULES, scan};
-use crate::spans::{Found, in_characters};
-use crate::surface::Surface;
-use crate::surfaces::{Spans, Surfaces};
-use crate::text::Texts;
+use crate::text::fold::fold;
+use crate::text::spans::{Found, in_characters};
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyCommonWords>()?;

@@ -9,17 +9,17 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 
 use super::{ArrowBatch, import_array, import_texts, to_py_err};
-use crate::build::{IndexBuilder, LEFT_OUT};
-use crate::classes::InstructionSet;
 use crate::error::Error;
-use crate::index::{Level, NgramIndex};
-use crate::limit::Limit;
+use crate::index::build::{IndexBuilder, LEFT_OUT};
+use crate::index::limit::Limit;
+use crate::index::ngram_index::{Level, NgramIndex};
+use crate::index::protect::{Policy, Settings, protect};
 use crate::pool::{pool, resolve};
-use crate::protect::{Policy, Settings, protect};
-use crate::spool::Spool;
-use crate::surface::Surface;
-use crate::text::Texts;
-use crate::words::{Words, segment};
+use crate::storage::spool::Spool;
+use crate::text::classes::InstructionSet;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+use crate::text::words::{Words, segment};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LEFT_OUT", LEFT_OUT)?;
@@ -194,7 +194,7 @@ impl PyIndexBuilder {
     /// The index of the subset, if there is one, and that of all units.
     #[pyo3(signature = (*, min_support=2))]
     fn finish_both(&self, py: Python<'_>, min_support: u32) -> PyResult<(Option<PyNgramIndex>, PyNgramIndex)> {
-        crate::index::check_min_support(min_support).map_err(to_py_err)?;
+        crate::index::ngram_index::check_min_support(min_support).map_err(to_py_err)?;
         let threads = pool(self.num_threads).map_err(to_py_err)?;
         let built = py.detach(|| {
             let builder = self.builder.write().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(used_up)?;
@@ -335,7 +335,7 @@ impl PyNgramIndex {
             })
             .collect::<PyResult<Vec<_>>>()?;
         let surfaces = words.column_by_name("word").ok_or_else(|| missing("word"))?.clone();
-        let surfaces = crate::text::Texts::new(&surfaces, "word").map_err(to_py_err)?;
+        let surfaces = crate::text::texts::Texts::new(&surfaces, "word").map_err(to_py_err)?;
         let surface = Surface::parse(surface).map_err(to_py_err)?;
         let surfaces = (0..surfaces.len()).map(|row| surfaces.get(row)).collect();
         let mut index = NgramIndex::new(max_n, surface, min_support, surfaces);

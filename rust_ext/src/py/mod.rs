@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::Error;
-use crate::text::Texts;
+use crate::text::texts::Texts;
 
 /// Map an error of the core to the Python exception of its kind.
 pub fn to_py_err(error: Error) -> PyErr {

@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use super::index::{PyWords, batch};
 use super::panic::survive;
 use super::{ArrowBatch, to_py_err};
-use crate::blacklist::Blacklist;
+use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
-use crate::spans::{Spans, cover_spans, gaps_in_spans, replace_words};
-use crate::surface::Surface;
-use crate::tokens::{Columns, TokenEncoder};
+use crate::text::spans::{Spans, cover_spans, gaps_in_spans, replace_words};
+use crate::text::surface::Surface;
+use crate::tokenize::tokens::{Columns, TokenEncoder};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyBlacklist>()?;

@@ -1,6 +1,6 @@
 //! Rules: identifiers that have a form, found in linear time.
 //!
-//! A rule is a regular expression over the plain folding of a text (`fold::fold_plain`: ASCII, so patterns know neither accents
+//! A rule is a regular expression over the plain folding of a text (`text::fold::fold_plain`: ASCII, so patterns know neither accents
 //! nor full-width digits), tried only where a word, a number, `+` or `(` begins, and a check of what it matched (a checksum, a
 //! calendar, the words around it). What it finds must stand free: its first and last letter or digit touch no other.
 //!
@@ -20,8 +20,8 @@ mod scan;
 use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
-use crate::spans::Found;
-use crate::text::Texts;
+use crate::text::spans::Found;
+use crate::text::texts::Texts;
 
 pub use scan::stands_free;
 

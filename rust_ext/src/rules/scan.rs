@@ -13,12 +13,12 @@ use regex_automata::{Anchored, Input};
 
 use super::filter::{Filter, Mask};
 use super::{Hit, RULES, expand};
-use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
-use crate::fold::fold_plain;
 use crate::pool::rows;
-use crate::spans::Found;
-use crate::text::Texts;
+use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::fold::fold_plain;
+use crate::text::spans::Found;
+use crate::text::texts::Texts;
 
 /// A match ends within so many bytes of the place where it is tried, which bounds the time on hostile text.
 pub const LIMIT: usize = 256;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::spans::CharCounter;
+use crate::text::spans::CharCounter;
 
 /// Spans of a batch of documents, in characters.
 pub struct Spans<'a> {

@@ -30,11 +30,11 @@ pub use key::Key;
 pub use merge::Spans;
 pub use values::Avoid;
 
-use crate::classes::InstructionSet;
 use crate::error::{Error, Result};
-use crate::spans::crossed_out;
-use crate::text::Texts;
-use crate::words::Scanner;
+use crate::text::classes::InstructionSet;
+use crate::text::spans::crossed_out;
+use crate::text::texts::Texts;
+use crate::text::words::Scanner;
 use context::Context;
 use merge::Stretch;
 use values::Drawer;

@@ -12,8 +12,8 @@ use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 use super::kept::{Scope, is_kept};
 use super::key::{Key, cycle_of_letters, permute};
 use super::names::{Kind, first_name, invent, with_case_of};
-use crate::characters::is_default_ignorable;
-use crate::surface::Surface;
+use crate::text::characters::is_default_ignorable;
+use crate::text::surface::Surface;
 
 /// How often another name is drawn before one is taken that is somebody's.
 const ATTEMPTS: u32 = 8;

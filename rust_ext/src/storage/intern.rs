@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 use std::hash::BuildHasher;
 
-use crate::key::Key;
+use crate::storage::key::Key;
 
 #[derive(Default)]
 pub struct Interner {

@@ -4,8 +4,8 @@
 //! place of its line and the one that has been there longest is forgotten. It grows with what it is told, up to a limit.
 //! Whoever asks must be able to work an answer out again.
 
-use crate::buffer::{Buffer, Zero, prefetch};
-use crate::key::Key;
+use crate::storage::buffer::{Buffer, Zero, prefetch};
+use crate::storage::key::Key;
 
 #[derive(Clone, Copy, Default)]
 struct Slot<V> {

@@ -63,7 +63,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packing::tests::draws;
+    use crate::storage::packing::tests::draws;
 
     const FILES: usize = 3;
     const LEN: usize = 64;

@@ -15,8 +15,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::packing::{Number, Packing, bytes_of, bytes_of_mut};
-use crate::places::Places;
+use crate::storage::packing::{Number, Packing, bytes_of, bytes_of_mut};
+use crate::storage::places::Places;
 
 /// While a file is written, the system lets nobody else write to it.
 const NUM_FILES: usize = 8;
@@ -217,7 +217,7 @@ fn file_without_its_name(folder: &Path) -> io::Result<File> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::packing::tests::{draws, numbers};
+    use crate::storage::packing::tests::{draws, numbers};
 
     impl Spill {
         /// Bytes of the files that no page needs.

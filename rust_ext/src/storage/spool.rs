@@ -10,10 +10,10 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::buffer::{Buffer, forget};
 use crate::error::{Error, Result};
-use crate::packing::Number;
-use crate::spill::{Place, Spill};
+use crate::storage::buffer::{Buffer, forget};
+use crate::storage::packing::Number;
+use crate::storage::spill::{Place, Spill};
 
 /// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder.
 struct Block {

@@ -11,8 +11,8 @@ use std::sync::LazyLock;
 
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
-use crate::characters::is_default_ignorable;
-use crate::surface::{Surface, capital_look_alike, look_alike};
+use crate::text::characters::is_default_ignorable;
+use crate::text::surface::{Surface, capital_look_alike, look_alike};
 
 /// Text as it is compared, and where its bytes stood.
 pub struct Folded {

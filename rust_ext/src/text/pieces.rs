@@ -9,10 +9,10 @@ use std::cell::RefCell;
 
 use unicode_normalization::char::is_combining_mark;
 
-use crate::classes::{Block, InstructionSet, classify};
-use crate::fold::{Folded, fold};
-use crate::surface::Surface;
-use crate::words::Bounds;
+use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::fold::{Folded, fold};
+use crate::text::surface::Surface;
+use crate::text::words::Bounds;
 
 enum Shape {
     /// Offsets are those of the original.

@@ -10,11 +10,11 @@ use rayon::prelude::*;
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::GraphemeCursor;
 
-use crate::characters::is_default_ignorable;
 use crate::error::{Error, Result};
 use crate::pool::rows;
-use crate::text::Texts;
-use crate::words::{Bounds, Words};
+use crate::text::characters::is_default_ignorable;
+use crate::text::texts::Texts;
+use crate::text::words::{Bounds, Words};
 
 /// A span found in a batch of documents, in bytes of its document.
 #[derive(Clone, Debug, PartialEq, Eq)]

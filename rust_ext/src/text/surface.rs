@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use unicode_normalization::{UnicodeNormalization, char::is_combining_mark, is_nfc};
 
-use crate::characters::is_default_ignorable;
 use crate::error::{Error, Result};
+use crate::text::characters::is_default_ignorable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {

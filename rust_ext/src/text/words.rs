@@ -19,11 +19,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::characters::{is_counted_symbol, is_default_ignorable, is_unspaced, splits_unseen};
-use crate::classes::{Block, InstructionSet, classify};
 use crate::error::{Error, Result};
 use crate::pool::rows;
-use crate::text::Texts;
+use crate::text::characters::{is_counted_symbol, is_default_ignorable, is_unspaced, splits_unseen};
+use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::texts::Texts;
 
 /// Words (or other stretches of bytes) of a batch of documents: word `w` of document `d` is `w` in `doc_offsets[d]..doc_offsets[d + 1]`.
 pub struct Words {

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::key::load;
+use crate::storage::key::load;
 
 /// How texts are cut for a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde_json::Value;
 
-use crate::key::Key;
+use crate::storage::key::Key;
 
 pub enum Subwords {
     WordPiece(WordPiece),

@@ -14,19 +14,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
-use crate::buffer::{Zero, prefetch};
-use crate::charsmap::Charsmap;
 use crate::error::{Error, Result};
-use crate::intern::Interner;
-use crate::key::Key;
-use crate::memo::Memo;
-use crate::pretokens::Cut;
-use crate::protect::DIRECT;
-use crate::spans::check_mask;
-use crate::subwords::{Subword, Subwords};
-use crate::text::Texts;
-use crate::tokenizer_check::{check_expansion, check_length};
-use crate::words::Words;
+use crate::index::protect::DIRECT;
+use crate::storage::buffer::{Zero, prefetch};
+use crate::storage::intern::Interner;
+use crate::storage::key::Key;
+use crate::storage::memo::Memo;
+use crate::text::spans::check_mask;
+use crate::text::texts::Texts;
+use crate::text::words::Words;
+use crate::tokenize::charsmap::Charsmap;
+use crate::tokenize::pretokens::Cut;
+use crate::tokenize::subwords::{Subword, Subwords};
+use crate::tokenize::tokenizer_check::{check_expansion, check_length};
 
 pub struct TokenEncoder {
     tokenizer: Tokenizer,

@@ -1,0 +1,14 @@
+//! Detect: direct identifiers that are looked up, in the records of individuals and in lists of names.
+//!
+//! Identifiers that are known by their form alone are found by `crate::rules`.
+
+pub mod bearers;
+pub mod blacklist;
+pub mod codes;
+pub mod common;
+pub mod context;
+pub mod dates;
+pub mod gazetteer;
+pub mod names;
+pub mod records;
+pub mod surfaces;

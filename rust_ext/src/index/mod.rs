@@ -1,0 +1,16 @@
+//! Index: how many individuals use each word and each n-gram, and what follows from it for protection.
+//!
+//! DESIGN.md beside this file follows ten words through every table. `build` is the way in for documents, `update` for
+//! indexes, `protect` the way out; `ngram_index` is what lies between.
+
+pub mod build;
+pub mod dictionary;
+pub mod joined;
+pub mod levels;
+pub mod limit;
+pub mod lookup;
+pub mod ngram_index;
+pub mod protect;
+pub mod subset;
+pub mod update;
+pub mod vocabulary;

@@ -1,0 +1,12 @@
+//! Text: from a column of strings to words, pieces and spans.
+//!
+//! Everything here is a function of one text. It knows no corpus, no individual and no file.
+
+pub mod characters;
+pub mod classes;
+pub mod fold;
+pub mod pieces;
+pub mod spans;
+pub mod surface;
+pub mod texts;
+pub mod words;

@@ -1,0 +1,10 @@
+//! Tokenize: texts to the ids of a `tokenizer.json`, aligned with words by offsets.
+//!
+//! `tokens` does it for a corpus; `pretokens` and `subwords` are its fast paths, which equal the tokenizers library token
+//! for token; `charsmap` and `tokenizer_check` guard against files that move or multiply characters.
+
+pub mod charsmap;
+pub mod pretokens;
+pub mod subwords;
+pub mod tokenizer_check;
+pub mod tokens;
