@@ -119,3 +119,9 @@ def test_names_used_by_the_package_are_exported() -> None:
 
 def test_package_says_that_it_is_typed() -> None:
     assert (PACKAGE / "py.typed").exists()
+
+
+def test_classes_and_functions_are_shown_where_they_are_imported_from() -> None:
+    shown = {name: value.__module__ for name, value in vars(_rust).items() if hasattr(value, "__module__")}
+    assert {"IndexBuilder", "NgramIndex", "segment"} <= shown.keys()
+    assert set(shown.values()) == {"reticent._rust"}

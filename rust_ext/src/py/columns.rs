@@ -34,7 +34,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// A Parquet file whose columns of strings are read here.
-#[pyclass(name = "ParquetFile", frozen)]
+#[pyclass(module = "reticent._rust", name = "ParquetFile", frozen)]
 pub struct PyParquetFile(Arc<ParquetFile>);
 
 #[pymethods]
@@ -67,7 +67,7 @@ impl PyParquetFile {
 }
 
 /// Rows of a Parquet file, from the first to the last.
-#[pyclass(name = "ParquetRows", frozen)]
+#[pyclass(module = "reticent._rust", name = "ParquetRows", frozen)]
 pub struct PyParquetRows {
     rows: Mutex<Rows>,
     schema: Arc<Schema>,
@@ -89,7 +89,7 @@ impl PyParquetRows {
 }
 
 /// Whether the bytes of a CSV file, which come in blocks, are rows as RFC 4180 writes them.
-#[pyclass(name = "CsvCheck")]
+#[pyclass(module = "reticent._rust", name = "CsvCheck")]
 pub struct PyCsvCheck(CsvCheck);
 
 #[pymethods]

@@ -25,7 +25,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Collects documents; `finish` gives what can be asked of them.
-#[pyclass(name = "CopyCollector", frozen)]
+#[pyclass(module = "reticent._rust", name = "CopyCollector", frozen)]
 pub struct PyCopyCollector(RwLock<Option<Collector>>);
 
 #[pymethods]
@@ -64,7 +64,7 @@ fn used_up() -> Error {
 }
 
 /// Documents among which copies are looked for.
-#[pyclass(name = "Copies", frozen)]
+#[pyclass(module = "reticent._rust", name = "Copies", frozen)]
 pub struct PyCopies {
     documents: Documents,
     first_equal: Vec<u32>,
@@ -123,7 +123,7 @@ impl PyCopies {
 }
 
 /// Every stretch of the training texts, by keyed hashes.
-#[pyclass(name = "VerbatimFilter", frozen)]
+#[pyclass(module = "reticent._rust", name = "VerbatimFilter", frozen)]
 pub struct PyVerbatimFilter {
     filter: Arc<Filter>,
     num_stretches: AtomicUsize,
@@ -221,7 +221,7 @@ impl PyVerbatimFilter {
 }
 
 /// A text that is read piece by piece.
-#[pyclass(name = "VerbatimStream", frozen)]
+#[pyclass(module = "reticent._rust", name = "VerbatimStream", frozen)]
 pub struct PyVerbatimStream {
     filter: Arc<Filter>,
     stream: Mutex<Stream>,

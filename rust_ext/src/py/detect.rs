@@ -87,7 +87,7 @@ fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {
 }
 
 /// Which words are common, by how a corpus writes them.
-#[pyclass(name = "CommonWords")]
+#[pyclass(module = "reticent._rust", name = "CommonWords")]
 pub struct PyCommonWords {
     common: CommonWords,
 }
@@ -150,7 +150,7 @@ impl PyCommonWords {
 }
 
 /// A list of names, each with a label.
-#[pyclass(name = "Gazetteer", frozen)]
+#[pyclass(module = "reticent._rust", name = "Gazetteer", frozen)]
 pub struct PyGazetteer {
     gazetteer: Gazetteer,
     labels: Texts,
@@ -186,7 +186,7 @@ impl PyGazetteer {
 }
 
 /// Values of record fields, looked for in the documents of the individual they belong to only.
-#[pyclass(name = "Records", frozen)]
+#[pyclass(module = "reticent._rust", name = "Records", frozen)]
 pub struct PyRecords {
     records: Records,
     labels: Texts,
@@ -235,7 +235,7 @@ impl PyRecords {
 }
 
 /// What was found once, to be found wherever else it may stand.
-#[pyclass(name = "Surfaces")]
+#[pyclass(module = "reticent._rust", name = "Surfaces")]
 pub struct PySurfaces {
     surfaces: Surfaces,
 }

@@ -34,7 +34,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Words of a batch of documents, and the texts they were cut from.
-#[pyclass(name = "Words", frozen)]
+#[pyclass(module = "reticent._rust", name = "Words", frozen)]
 pub struct PyWords(pub Arc<Words>, pub Texts);
 
 impl PyWords {
@@ -130,7 +130,7 @@ fn py_segment(
 }
 
 /// Collects documents; `finish` counts.
-#[pyclass(name = "IndexBuilder", frozen)]
+#[pyclass(module = "reticent._rust", name = "IndexBuilder", frozen)]
 pub struct PyIndexBuilder {
     builder: RwLock<Option<IndexBuilder>>,
     num_threads: usize,
@@ -219,7 +219,7 @@ fn support_limit(share: f64, num_units: u64) -> u32 {
 }
 
 /// Supports of words and n-grams.
-#[pyclass(name = "NgramIndex", frozen)]
+#[pyclass(module = "reticent._rust", name = "NgramIndex", frozen)]
 pub struct PyNgramIndex(pub Arc<NgramIndex>);
 
 #[pymethods]

@@ -59,8 +59,10 @@ pub fn import_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let array = array.cast::<PyCapsule>()?;
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<ffi::FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<ffi::FFI_ArrowArray>();
-    // SAFETY: the capsules hold live structs of these names by the Arrow PyCapsule protocol; the array is moved out and
-    // an empty, released one is left behind, so the capsule's destructor does nothing.
+    // SAFETY: `pointer_checked` has seen that the capsules are named `arrow_schema` and `arrow_array`, and by the Arrow PyCapsule
+    // protocol a capsule of such a name holds a live struct of that kind (this is the trust in the producer that every consumer
+    // of the protocol has). The array is moved out, which the protocol allows once, and an empty, released one is left behind,
+    // so the capsule's destructor releases nothing twice. The interpreter lock is held: nobody else moves it out meanwhile.
     let data = unsafe {
         let array = std::ptr::replace(array.as_ptr(), ffi::FFI_ArrowArray::empty());
         ffi::from_ffi(array, schema.as_ref())
@@ -76,7 +78,7 @@ pub fn import_texts(object: &Bound<'_, PyAny>, column: &str) -> PyResult<Texts> 
 }
 
 /// A record batch on its way to Python; `pyarrow.record_batch(x)` or `polars.from_arrow(x)` take it without a copy.
-#[pyclass(name = "ArrowBatch", frozen)]
+#[pyclass(module = "reticent._rust", name = "ArrowBatch", frozen)]
 pub struct ArrowBatch(pub RecordBatch);
 
 #[pymethods]

@@ -86,7 +86,7 @@ fn py_replace_words<'py>(
 }
 
 /// Surfaces protected beyond the span that showed them.
-#[pyclass(name = "Blacklist")]
+#[pyclass(module = "reticent._rust", name = "Blacklist")]
 pub struct PyBlacklist(Blacklist);
 
 #[pymethods]
@@ -147,7 +147,7 @@ fn check_units(units: Option<&[u32]>, num_documents: usize) -> PyResult<()> {
 }
 
 /// A tokenizer whose tokens know their words.
-#[pyclass(name = "TokenEncoder", frozen)]
+#[pyclass(module = "reticent._rust", name = "TokenEncoder", frozen)]
 pub struct PyTokenEncoder {
     encoder: TokenEncoder,
     num_threads: usize,
@@ -226,7 +226,7 @@ fn zeros<T: numpy::Element>(py: Python<'_>, len: usize) -> Bound<'_, PyArray1<T>
 }
 
 /// Tokens of a batch of documents.
-#[pyclass(name = "Tokens", frozen, get_all)]
+#[pyclass(module = "reticent._rust", name = "Tokens", frozen, get_all)]
 pub struct PyTokens {
     doc_offsets: Py<PyArray1<i64>>,
     input_ids: Py<PyArray1<u32>>,
