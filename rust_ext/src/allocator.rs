@@ -15,29 +15,32 @@ struct OrExit;
 #[global_allocator]
 static ALLOCATOR: OrExit = OrExit;
 
-// SAFETY: the system's allocator, which never unwinds; neither does `exit`.
+// SAFETY: every method hands its arguments to `System` unchanged and returns the pointer that `System` returned, so `System`'s
+// own keeping of the contract is ours. The one addition, `met`, either returns its argument or ends the process: it does not
+// unwind, and it allocates nothing, so it cannot enter the allocator again.
 unsafe impl GlobalAlloc for OrExit {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as of the caller.
+        // SAFETY: the caller promises a layout of non-zero size, which is all that `System` asks for.
         met(unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as of the caller.
+        // SAFETY: the caller promises a layout of non-zero size, which is all that `System` asks for.
         met(unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, num_bytes: usize) -> *mut u8 {
-        // SAFETY: as of the caller.
+        // SAFETY: the caller promises that `old` came from this allocator with this layout. All memory of this allocator comes
+        // from `System`, so the promise holds for `System` too.
         met(unsafe { System.realloc(old, layout, num_bytes) })
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as of the caller.
+        // SAFETY: as for `realloc`: the memory came from `System` with this layout.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -48,7 +51,9 @@ const PROBE_BYTES: usize = 64 << 20;
 /// Have the process end in the same way where a library of it aborts (C++ does, for want of memory) and there is no room.
 pub fn explain_abort() {
     extern "C" fn explain(_: libc::c_int) {
-        // SAFETY: a system call that touches no memory; what it maps goes with the process, which aborts.
+        // SAFETY: a new private mapping at an address that the system chooses overlaps nothing that anybody holds, and it is
+        // never read or written. It is a bare system call: no lock and no allocation, so it may run in a signal handler. The
+        // mapping is not undone, because the process aborts next.
         let probe = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), PROBE_BYTES, access, libc::MAP_PRIVATE | libc::MAP_ANON, -1, 0)
@@ -57,7 +62,9 @@ pub fn explain_abort() {
             exit();
         }
     }
-    // SAFETY: the handler makes system calls alone; after it the signal ends the process as it would have.
+    // SAFETY: all-zero bytes are a valid `sigaction` (numbers, an empty mask, no restorer), and the pointer to it lives for the
+    // call. The handler has the signature that the system calls without `SA_SIGINFO`, lives as long as the program, and makes
+    // system calls alone. `SA_RESETHAND` restores the default action, so the signal then ends the process as it would have.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = explain as extern "C" fn(libc::c_int) as usize;
@@ -82,11 +89,12 @@ fn exit() -> ! {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
         loop {
-            // SAFETY: a system call; the thread that came first ends the process.
+            // SAFETY: takes no argument and touches no memory of ours; the thread that came first ends the process.
             unsafe { libc::pause() };
         }
     }
-    // SAFETY: system calls that take no memory.
+    // SAFETY: the message is a constant of the given length, which `write` reads and does not keep; `_exit` does not return,
+    // and runs no destructor that could meet a state that is half changed.
     unsafe {
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
         libc::_exit(1)

@@ -288,9 +288,10 @@ impl Column {
             (0..num_rows).for_each(|_| take(true));
         }
         let (offsets, bytes) = (OffsetBuffer::new(offsets.into()), Buffer::from_vec(bytes));
-        // SAFETY: the offsets ascend from 0 to the number of bytes. That the bytes are UTF-8 is for whoever takes the array to
-        // check, as for every array that comes from a file; nothing here looks at them.
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        // SAFETY: the offsets ascend from 0 to the number of bytes, and there is one more of them than rows. The bytes come
+        // from a file and may not be UTF-8, which Arrow asks for: nothing in this crate makes a `str` of them before `Texts`
+        // has checked them, and Python receives the array over Arrow's C interface, which promises no check either.
         Ok(Arc::new(unsafe { GenericStringArray::<O>::new_unchecked(offsets, bytes, nulls) }))
     }
 }

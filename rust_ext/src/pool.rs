@@ -64,7 +64,8 @@ pub fn rows(num: usize) -> MaxLen<rayon::range::Iter<usize>> {
 /// Give memory that was freed back to the system, which the C library of Linux keeps for later.
 pub fn release_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: a function of the C library without preconditions.
+    // SAFETY: the C library locks its own state, so any thread may call it at any time; it returns free memory alone, which
+    // no pointer of ours reaches.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -33,7 +33,7 @@ struct Slot {
     visit: u32,
 }
 
-// SAFETY: numbers; all zero is a free slot.
+// SAFETY: integers all the way down, of which zero is a value; a zeroed slot has count 0 and so reads as free.
 unsafe impl Zero for Slot {}
 
 struct Long {

@@ -28,7 +28,7 @@ pub struct Found {
     pub support: u32,
 }
 
-// SAFETY: numbers.
+// SAFETY: two integers, of which zero is a value; neither needs drop.
 unsafe impl Zero for Found {}
 
 #[derive(Clone, Copy, Default)]
@@ -38,7 +38,8 @@ struct Slot {
     found: Found,
 }
 
-// SAFETY: numbers; all zero is nobody's key.
+// SAFETY: integers all the way down, of which zero is a value. The zero key is the key of no string, so a zeroed slot reads
+// as free.
 unsafe impl Zero for Slot {}
 
 /// Words looked up together: one then waits for memory beside the others.

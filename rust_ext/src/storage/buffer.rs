@@ -13,9 +13,9 @@ const HUGE_PAGE: usize = 2 << 20;
 /// # Safety
 /// All bytes zero must be a valid value, and the type must need no drop.
 pub unsafe trait Zero: Copy {}
-// SAFETY: a number.
+// SAFETY: zero is a value of an integer, which needs no drop.
 unsafe impl Zero for u64 {}
-// SAFETY: numbers.
+// SAFETY: an array is its elements without anything between them, and zero is a value of each.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
 pub struct Buffer<T: Zero> {
@@ -29,21 +29,23 @@ pub struct Buffer<T: Zero> {
 
 const LINE: usize = 64;
 
-// SAFETY: it owns its memory.
+// SAFETY: a buffer is the only holder of its memory, as a `Vec` is, so it moves between threads where its values may.
 unsafe impl<T: Zero + Send> Send for Buffer<T> {}
-// SAFETY: as a slice.
+// SAFETY: `&Buffer` gives out `&[T]` and nothing else: there is no way to write through it.
 unsafe impl<T: Zero + Sync> Sync for Buffer<T> {}
 
 impl<T: Zero> Buffer<T> {
     pub fn new(len: usize) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
         let layout = Self::layout(len);
-        // SAFETY: the layout is not empty. Much fresh memory comes from the system as zeros that nobody has touched, but
-        // only with the alignment that every allocation has.
+        // SAFETY: the layout has at least LINE bytes, so it is not empty. (Zeroed rather than filled: large fresh memory comes
+        // from the system as zeros that take no room until they are touched. It comes with the alignment that every
+        // allocation has; asking for more would make the allocator fill it.)
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         advise_huge(memory.as_ptr(), layout.size());
-        // SAFETY: there are LINE bytes more than needed.
+        // SAFETY: a step to the next line is shorter than LINE bytes, and the layout has LINE bytes beside the values, so
+        // the start and all values after it stay inside the allocation.
         let start = unsafe { memory.add(memory.align_offset(LINE)) };
         Self { memory, start: start.cast(), len, room: len }
     }
@@ -53,7 +55,8 @@ impl<T: Zero> Buffer<T> {
     pub fn table(len: usize) -> Self {
         let buffer = Self::new(len);
         #[cfg(target_os = "linux")]
-        // SAFETY: the buffer's own memory, which keeps its zeros; a system that does not know the advice refuses it.
+        // SAFETY: the whole pages inside our own allocation. The advice maps them without a change of what they hold; a
+        // system that does not know it refuses it, which is ignored.
         unsafe {
             advise(buffer.memory.as_ptr(), Self::layout(len).size(), 4 << 10, libc::MADV_POPULATE_WRITE);
         }
@@ -78,7 +81,8 @@ impl<T: Zero> Buffer<T> {
             *self = larger;
         }
         #[cfg(target_os = "linux")]
-        // SAFETY: the buffer's own memory beyond its values, which nobody has written; as in `table`.
+        // SAFETY: `len <= room` holds here, so the stretch from the old end to the new one is inside our allocation. The
+        // advice changes nothing of what it holds, as in `table`.
         unsafe {
             let end = self.start.add(self.len).cast().as_ptr();
             advise(end, (len - self.len) * size_of::<T>(), 4 << 10, libc::MADV_POPULATE_WRITE);
@@ -99,7 +103,8 @@ impl<T: Zero> Deref for Buffer<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` values that are zero or were written.
+        // SAFETY: `start` is aligned to LINE, which is at least the alignment of T, and `len` values follow it in our
+        // allocation. Each is zero, which `Zero` makes a value, or was written through `deref_mut`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -107,14 +112,15 @@ impl<T: Zero> Deref for Buffer<T> {
 impl<T: Zero> DerefMut for Buffer<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed mutably.
+        // SAFETY: as in `deref`; and `&mut self` means that no other reference to the values is alive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl<T: Zero> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
+        // SAFETY: `memory` was allocated in `new` with `layout(room)`: `new` sets `room` to the length it allocated for, and
+        // nothing changes it afterwards. Values need no drop (`Zero`).
         unsafe { dealloc(self.memory.as_ptr(), Self::layout(self.room)) };
     }
 }
@@ -123,7 +129,7 @@ impl<T: Zero> Drop for Buffer<T> {
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; the reference is valid.
+    // SAFETY: a prefetch reads no value and cannot fault; every x86-64 processor has the instruction (SSE).
     unsafe {
         std::arch::x86_64::_mm_prefetch(std::ptr::from_ref(value).cast(), std::arch::x86_64::_MM_HINT_T0);
     }
@@ -134,7 +140,8 @@ pub fn prefetch<T>(value: &T) {
 /// Ask for huge pages inside this memory (Linux); a hint.
 fn advise_huge(start: *mut u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
-    // SAFETY: a stretch of memory that we own; the advice changes nothing that can be seen.
+    // SAFETY: the caller passes an allocation of its own (`new`, which is private to this file's types). The advice changes
+    // the size of pages and no value.
     unsafe {
         advise(start, num_bytes, HUGE_PAGE, libc::MADV_HUGEPAGE);
     }
@@ -148,7 +155,8 @@ fn advise_huge(start: *mut u8, num_bytes: usize) {
 /// The stretch lies in one buffer, nothing borrows it, and what it holds is not read before it is written.
 pub unsafe fn forget(start: *mut u8, num_bytes: usize) {
     #[cfg(target_os = "linux")]
-    // SAFETY: memory of the caller's; the pages read as zeros afterwards. Where pages are larger, nothing happens.
+    // SAFETY: by the contract above the stretch may lose its values: its whole pages read as zeros afterwards. Where the
+    // system's pages are larger than 4 KiB it refuses a stretch that does not begin at one, and nothing happens.
     unsafe {
         advise(start, num_bytes, 4 << 10, libc::MADV_DONTNEED);
     }
@@ -165,7 +173,8 @@ unsafe fn advise(start: *mut u8, num_bytes: usize, page: usize, advice: libc::c_
     let skip = start.align_offset(page);
     if num_bytes >= skip + page {
         let length = (num_bytes - skip) & !(page - 1);
-        // SAFETY: whole pages inside the caller's stretch.
+        // SAFETY: `skip + length <= num_bytes`, so the pages lie inside the stretch, which the caller owns and on which it
+        // allows this advice.
         unsafe { libc::madvise(start.add(skip).cast(), length, advice) };
     }
 }

@@ -17,7 +17,8 @@ struct Slot<V> {
 #[repr(align(64))]
 struct Line<V>([Slot<V>; 2]);
 
-// SAFETY: two keys and two values; all zero is nobody's key and a value.
+// SAFETY: two integers as keys and two values that are themselves `Zero`. The zero key is the key of no string, so a zeroed
+// line reads as empty.
 unsafe impl<V: Zero> Zero for Line<V> {}
 
 pub struct Memo<V: Zero> {

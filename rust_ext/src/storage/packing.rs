@@ -3,8 +3,12 @@
 //! Each stands as its distance from the least of the page, all of one width, lowest bits first. So where a number begins
 //! follows from its place, and a range is read without what stands before it.
 
-/// Numbers a page can hold: any bit pattern is valid and 8 is a multiple of their alignment.
-pub trait Number: Copy + Default + Ord + Send + Sync + 'static {
+/// Numbers a page can hold.
+///
+/// # Safety
+/// Pages are made of u64 words and go to disk as bytes. So the type must have no padding, every bit pattern must be a value,
+/// its size must divide 8, and its alignment must be at most that of u64.
+pub unsafe trait Number: Copy + Default + Ord + Send + Sync + 'static {
     fn widen(self) -> u64;
     /// The lowest bits.
     fn narrow(number: u64) -> Self;
@@ -12,7 +16,8 @@ pub trait Number: Copy + Default + Ord + Send + Sync + 'static {
 
 macro_rules! numbers {
     ($($number:ty)*) => {$(
-        impl Number for $number {
+        // SAFETY: an unsigned integer of 1, 2, 4 or 8 bytes, aligned to its size at most.
+        unsafe impl Number for $number {
             #[inline(always)]
             fn widen(self) -> u64 {
                 self.into()
@@ -27,12 +32,12 @@ macro_rules! numbers {
 numbers!(u8 u16 u32 u64);
 
 pub fn bytes_of<T: Number>(numbers: &[T]) -> &[u8] {
-    // SAFETY: numbers have no padding.
+    // SAFETY: `Number` has no padding, so every byte of the slice is initialised; u8 asks for no alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
 pub fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: any bytes are valid numbers (`Number`).
+    // SAFETY: as in `bytes_of`; and any bytes that are written are numbers again (`Number`).
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 

@@ -21,9 +21,11 @@ struct Block {
     len: usize,
 }
 
-// SAFETY: a block has one holder at a time.
+// SAFETY: `Store::take` moves a block out of `idle`, and blocks are neither copied nor cloned, so the words of a block are
+// reached through one value alone, which may move to another thread.
 unsafe impl Send for Block {}
-// SAFETY: it is written through `&mut` only.
+// SAFETY: `&Block` gives out shared slices of integers alone (`numbers_of`); to write takes `&mut Block`, or a `Spool` that
+// holds the block and is itself borrowed mutably.
 unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
@@ -130,7 +132,9 @@ impl Store {
         let mut state = self.state();
         state.idle.sort_unstable_by_key(|block| block.start);
         for run in state.idle.chunk_by(|a, b| numbers_of::<u8>(a).as_ptr_range().end == b.start.as_ptr().cast()) {
-            // SAFETY: blocks without a holder, and a page is written before it is read.
+            // SAFETY: the run is one stretch of one slab: its blocks touch, and two slabs never do, as each allocation has bytes
+            // beside its values. The blocks are idle, so nobody borrows them, and the lock on the state keeps it so. What
+            // they hold may go: a taken page is written before it is read, as `filled` and `len` begin at 0.
             unsafe { forget(run[0].start.as_ptr().cast(), run.len() * self.page_bytes()) };
         }
     }
@@ -165,12 +169,14 @@ impl Store {
 
 #[inline(always)]
 fn numbers_of<T: Number>(block: &Block) -> &[T] {
-    // SAFETY: the block's words, of which this is the holder; u64 is aligned for every `Number`, and any bits are valid.
+    // SAFETY: a block is `len` words of a slab that its store keeps until the store is dropped, and the holder of the block
+    // keeps the store. Words of a slab are always initialised (zero at first). The alignment of u64 is enough for every
+    // `Number`, any bits are one, and `len * 8 / size_of::<T>()` numbers do not reach past the block.
     unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
 fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
-    // SAFETY: as above, and borrowed mutably.
+    // SAFETY: as in `numbers_of`; and `&mut` to the only holder means that no other reference to the words is alive.
     unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
@@ -198,9 +204,11 @@ pub struct Spool<T: Number> {
     kind: PhantomData<T>,
 }
 
-// SAFETY: `numbers` points into `open`, which moves with the spool; it is written through `&mut self` only.
+// SAFETY: `numbers` points into the block `open`, which the spool holds alone and which stays where it is when the spool moves
+// (it is memory of a slab). It is written through `&mut self` only, so it may go where the spool goes.
 unsafe impl<T: Number> Send for Spool<T> {}
-// SAFETY: as above; what `&self` reads of the open page is its initialised part.
+// SAFETY: `&self` reads sealed pages under their locks and the open page as a shared slice; nothing writes to either through
+// `&self` but `evict`, which replaces a sealed page under its lock.
 unsafe impl<T: Number> Sync for Spool<T> {}
 
 impl<T: Number> Spool<T> {
@@ -239,7 +247,8 @@ impl<T: Number> Spool<T> {
         if self.filled == self.room {
             self.turn_page()?;
         }
-        // SAFETY: `filled < room`, the numbers of the open page.
+        // SAFETY: `numbers` is the start of the open page and `room` its length wherever `room > 0`; `turn_page` leaves
+        // `filled < room` or an error, and then nothing is written.
         unsafe { *self.numbers.add(self.filled) = number };
         self.filled += 1;
         Ok(())
@@ -251,7 +260,8 @@ impl<T: Number> Spool<T> {
                 self.turn_page()?;
             }
             let (now, later) = numbers.split_at(numbers.len().min(self.room - self.filled));
-            // SAFETY: the open page has room for `now`, and no borrow of it is alive.
+            // SAFETY: `now` has at most `room - filled` numbers, which the open page has room for. `now` borrows from elsewhere:
+            // a borrow of the open page would need `&self`, and this is `&mut self`.
             unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), self.numbers.add(self.filled), now.len()) };
             self.filled += now.len();
             numbers = later;
@@ -397,7 +407,8 @@ impl<T: Number> Reader<T> {
             return Ok(None);
         }
         let Some(block) = &self.block else { return Ok(None) };
-        // SAFETY: `at < len`, the numbers of this page.
+        // SAFETY: `at < len` by the test above, or by `turn_page`, which returns true only where `len > 0`; and `len` is at
+        // most the numbers of the page, since it counts those that a spool wrote to it.
         let number = unsafe { *numbers_of(block).get_unchecked(self.at) };
         self.at += 1;
         Ok(Some(number))

@@ -72,7 +72,8 @@ pub fn classify(bytes: &[u8], blocks: &mut Vec<Block>, set: InstructionSet) -> b
     blocks.reserve(bytes.len() / 64 + 1);
     match set {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `detect` has seen that the processor knows AVX2 and BMI1.
+        // SAFETY: the function asks for a processor with AVX2. Only `detect` makes this value (`parse` chooses among its
+        // answers), and it does so after asking the processor.
         InstructionSet::Avx2 => unsafe { avx2::classify(bytes, blocks) },
         _ => classify_chunks(bytes, blocks, by_table),
     }
@@ -125,7 +126,7 @@ mod avx2 {
 
     #[target_feature(enable = "avx2")]
     pub fn classify(bytes: &[u8], blocks: &mut Vec<Block>) {
-        // SAFETY: 16 bytes are read from arrays of 16.
+        // SAFETY: 16 bytes are read from constants of 16 bytes; `loadu` asks for no alignment.
         let (low, high) = unsafe {
             (
                 _mm256_broadcastsi128_si256(_mm_loadu_si128(LOW.as_ptr().cast())),
@@ -163,7 +164,7 @@ mod avx2 {
             }
         };
         classify_chunks(bytes, blocks, |bytes| {
-            // SAFETY: 32 bytes are read from each half of 64.
+            // SAFETY: 32 bytes are read at offsets 0 and 32 of an array of 64; `loadu` asks for no alignment.
             let (first, second) = unsafe {
                 (_mm256_loadu_si256(bytes.as_ptr().cast()), _mm256_loadu_si256(bytes.as_ptr().add(32).cast()))
             };

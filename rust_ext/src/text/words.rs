@@ -205,7 +205,8 @@ impl Scanner {
         if from < to {
             match self.set {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: `detect` has seen that the processor knows AVX2 and BMI1.
+                // SAFETY: the function asks for a processor with AVX2 and BMI1. Only `InstructionSet::detect` makes this value
+                // (`parse` chooses among its answers), and it does so after asking the processor for both.
                 InstructionSet::Avx2 => unsafe { scan_bmi(bytes, &self.blocks, from, to, &mut self.inside, words) },
                 _ => scan_masks(bytes, &self.blocks, from, to, &mut self.inside, words),
             }
@@ -293,10 +294,11 @@ fn push_pairs(mut edges: u64, base: u32, words: &mut Vec<Bounds>, open: &mut Opt
         }
     }
     if num_edges % 2 == 1 {
-        // SAFETY: it was written just now.
+        // SAFETY: the loop above wrote pairs until it had written at least as many places as there are edges, so pair
+        // `num_edges / 2`, whose first half is the last edge, is written. The index is below 32, as 64 is even.
         *open = Some(unsafe { room[num_edges / 2].assume_init() }.0);
     }
-    // SAFETY: so many were written.
+    // SAFETY: the pairs before `num_edges / 2 <= 32` were written by the loop above, and `reserve` made room for 33.
     unsafe { words.set_len(length + num_edges / 2) };
 }
 

@@ -82,7 +82,7 @@ struct Chunk {
     meets: u8,
 }
 
-// SAFETY: numbers.
+// SAFETY: every field is an integer or an array of integers, of which zero is a value; none needs drop.
 unsafe impl Zero for Chunk {}
 
 /// Up to eight tokens of a chunk with up to one word.
