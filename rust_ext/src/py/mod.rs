@@ -40,7 +40,7 @@ pub fn to_py_err(error: Error) -> PyErr {
     let message = error.to_string();
     Python::attach(|py| {
         let built = py
-            .import("reticent.errors")
+            .import("reticent.core.errors")
             .and_then(|module| module.getattr(name))
             .and_then(|class| class.call1((message.clone(),)));
         match built {
