@@ -6,11 +6,15 @@
 //! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
 //! one by one, while the places of the next `AHEAD` are fetched into the cache.
 
+#[cfg(test)]
+mod tests;
+
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use crate::index::counts::{Count, Counted, Counts};
 use crate::storage::buffer::{Buffer, Zero, prefetch};
 use crate::storage::key::Key;
 use crate::storage::strings::Strings;
@@ -49,82 +53,6 @@ pub struct Visit {
     pub number: u32,
     /// Whether it is the only one of its unit, and raises the support of its words.
     pub only: bool,
-}
-
-/// How often one word was seen, and how many visits of it were counted.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Count {
-    pub occurrences: u64,
-    pub support: u32,
-}
-
-/// The counts of words by number; what is past the end is 0.
-#[derive(Clone, Default)]
-pub struct Counts {
-    pub occurrences: Vec<u64>,
-    pub support: Vec<u32>,
-}
-
-impl Counts {
-    pub fn get(&self, number: usize) -> Count {
-        match self.support.get(number) {
-            Some(&support) => Count { occurrences: self.occurrences[number], support },
-            None => Count::default(),
-        }
-    }
-
-    pub fn add(&mut self, number: usize, count: Count) {
-        if count == Count::default() {
-            return;
-        }
-        if number >= self.support.len() {
-            self.resize(number + 1);
-        }
-        self.occurrences[number] += count.occurrences;
-        self.support[number] += count.support;
-    }
-
-    /// Have a word's count in the cache soon; a hint.
-    #[inline(always)]
-    pub fn fetch(&self, number: usize) {
-        if let (Some(occurrences), Some(support)) = (self.occurrences.get(number), self.support.get(number)) {
-            prefetch(occurrences);
-            prefetch(support);
-        }
-    }
-
-    pub fn resize(&mut self, len: usize) {
-        self.occurrences.resize(len, 0);
-        self.support.resize(len, 0);
-    }
-}
-
-/// Words, what was counted of each in all, and in the documents of the subset of units alone.
-#[derive(Clone, Default)]
-pub struct Counted {
-    pub words: Strings,
-    pub whole: Counts,
-    pub subset: Counts,
-}
-
-impl Counted {
-    /// No words yet, with room for these.
-    pub fn with_capacity(words: &Strings, has_subset: bool) -> Self {
-        let counts = |len| Counts { occurrences: Vec::with_capacity(len), support: Vec::with_capacity(len) };
-        let subset = if has_subset { counts(words.len()) } else { Counts::default() };
-        Self { words: Strings::with_capacity(words.len(), words.as_str().len()), whole: counts(words.len()), subset }
-    }
-
-    /// Add a word, or add to the last one where it is the same; returns its number.
-    pub fn take(&mut self, word: &str, whole: Count, subset: Count) -> usize {
-        if self.words.is_empty() || self.words.get(self.words.len() - 1) != word {
-            self.words.push(word);
-        }
-        let last = self.words.len() - 1;
-        self.whole.add(last, whole);
-        self.subset.add(last, subset);
-        last
-    }
 }
 
 pub struct Dictionary {
@@ -414,73 +342,4 @@ fn home(key: Key, num_slots: usize) -> usize {
 #[inline(always)]
 fn after(place: usize, num_slots: usize) -> usize {
     if place + 1 == num_slots { 0 } else { place + 1 }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::{HashMap, HashSet};
-
-    use super::*;
-
-    #[test]
-    fn ids_and_counts_match_a_map() {
-        let mut text = String::new();
-        let mut state = 1u64;
-        for _ in 0..50_000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let number = (state >> 40) % 9_000;
-            text += &"abcdefgh".repeat(number as usize % 4)[..];
-            text += &format!("é{number} ");
-        }
-        let bounds: Vec<(u32, u32)> = text
-            .split_inclusive(' ')
-            .scan(0, |at, word| {
-                let start = *at;
-                *at += word.len() as u32;
-                Some((start, *at - 1))
-            })
-            .collect();
-        let (first, second) = (Visit { number: 1, only: true }, Visit { number: 2, only: false });
-        let mut dictionary = Dictionary::default();
-        let (mut ids, mut distinct) = (Vec::new(), Vec::new());
-        dictionary.intern(&text, &bounds, first, &mut ids);
-        dictionary.settle();
-        dictionary.intern_new(&text, &bounds, second, &mut distinct);
-        dictionary.count(&text, &bounds[..100], Visit { number: 3, only: true });
-        let mut other = Dictionary::default();
-        let (some, mut others) = (&bounds[..10_000], Vec::new());
-        other.intern("nowhere else", &[(0, 7)], second, &mut others);
-        other.intern(&text, some, first, &mut others);
-        dictionary.end_subset();
-        let here = dictionary.absorb(other);
-        let Counted { words, whole, subset } = dictionary.into_counted();
-        let visit = |expected: &mut HashMap<_, _>, bounds: &[(u32, u32)], only: bool| {
-            let mut seen = HashSet::new();
-            for &(start, end) in bounds {
-                let word = &text[start as usize..end as usize];
-                let entry: &mut (u64, u32) = expected.entry(word).or_default();
-                *entry = (entry.0 + 1, entry.1 + u32::from(only && seen.insert(word)));
-            }
-        };
-        let mut before = HashMap::new();
-        for (bounds, only) in [(&bounds[..], true), (&bounds, false), (&bounds[..100], true)] {
-            visit(&mut before, bounds, only);
-        }
-        let mut expected = before.clone();
-        expected.insert("nowhere", (1, 0));
-        visit(&mut expected, some, true);
-        for (&(start, end), &id) in bounds.iter().zip(&ids) {
-            assert_eq!(words.get(id as usize), &text[start as usize..end as usize]);
-        }
-        for (&(start, end), &id) in some.iter().zip(&others[1..]) {
-            assert_eq!(words.get(here[id as usize] as usize), &text[start as usize..end as usize]);
-        }
-        assert_eq!(words.len(), expected.len());
-        assert_eq!(distinct.len() + 1, expected.len());
-        let pair = |count: Count| (count.occurrences, count.support);
-        assert!((0..words.len()).all(|id| expected[words.get(id)] == pair(whole.get(id))));
-        assert!(
-            (0..words.len()).all(|id| before.get(words.get(id)).copied().unwrap_or_default() == pair(subset.get(id)))
-        );
-    }
 }

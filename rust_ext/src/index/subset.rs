@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::index::dictionary::{Count, Counts};
+use crate::index::counts::{Count, Counts};
 use crate::index::ngram_index::{Level, NgramIndex};
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;

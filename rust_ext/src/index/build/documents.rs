@@ -1,0 +1,184 @@
+//! Documents: those that were written down, in the order of their unit, as shares that threads walk.
+
+use rayon::prelude::*;
+
+use super::worker::{Document, Run};
+use crate::error::Result;
+use crate::index::levels::Share;
+use crate::storage::spool::{Reader, Spool};
+
+/// A document in the order of units.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    unit: u32,
+    run: u32,
+    start: u64,
+    len: u32,
+    counted: bool,
+}
+
+/// The table of a run; the last runs have one together.
+pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
+    &numbers[run.min(numbers.len() - 1)]
+}
+
+/// All documents that were written down, in the order of their unit; those of the subset are the first.
+pub(super) struct Documents {
+    pub(super) streams: Vec<Spool<u32>>,
+    order: Vec<Placed>,
+    num_of_subset: usize,
+    /// Units and documents of which nothing was written down: of the subset, and of the others.
+    num_gone: [(u64, u64); 2],
+}
+
+impl Documents {
+    pub(super) fn new(runs: Vec<Run>) -> Self {
+        let mut order: Vec<Placed> = Vec::with_capacity(runs.iter().map(|run| run.documents.len()).sum());
+        let (mut streams, mut sides, mut num_gone) = (Vec::new(), Vec::new(), [(0, 0); 2]);
+        for (number, run) in runs.into_iter().enumerate() {
+            let place = |document: &Document| {
+                let &Document { unit, len, start, counted } = document;
+                Placed { unit, run: number as u32, start, len, counted }
+            };
+            order.extend(run.documents.iter().map(place));
+            streams.push(run.stream);
+            let side = usize::from(!run.of_subset);
+            sides.push(side);
+            num_gone[side].0 += run.num_gone.0;
+            num_gone[side].1 += run.num_gone.1;
+        }
+        // Units may come in any order; that of their first documents reads the streams nearly from front to back.
+        order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
+        let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
+        units.par_sort_unstable_by_key(|unit| (sides[unit[0].run as usize], unit[0].run, unit[0].start));
+        let order = units.concat();
+        let num_of_subset = order.partition_point(|document| sides[document.run as usize] == 0);
+        Self { streams, order, num_of_subset, num_gone }
+    }
+
+    /// At most so many shares of either side, and how many of the first are the subset's.
+    pub(super) fn shares(&self, num_shares: usize) -> (Vec<&[Placed]>, usize) {
+        let (subset, others) = self.order.split_at(self.num_of_subset);
+        let mut shares = split_by_unit(subset, num_shares);
+        let num_of_subset = shares.len();
+        shares.extend(split_by_unit(others, num_shares));
+        (shares, num_of_subset)
+    }
+
+    /// Units and documents, of the subset or of all.
+    pub(super) fn size(&self, of_subset: bool) -> (u64, u64) {
+        let (order, gone) = if of_subset {
+            (&self.order[..self.num_of_subset], &self.num_gone[..1])
+        } else {
+            (&self.order[..], &self.num_gone[..])
+        };
+        let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
+        gone.iter().fold((num_units, order.len() as u64), |sum, gone| (sum.0 + gone.0, sum.1 + gone.1))
+    }
+}
+
+/// Cut documents into at most `num_shares` stretches of about as many words, each with whole units.
+pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
+    let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
+    let target = words(order).div_ceil(num_shares.max(1));
+    let mut shares = Vec::new();
+    let (mut first, mut at, mut held) = (0, 0, 0);
+    for unit in order.chunk_by(|a, b| a.unit == b.unit) {
+        (at, held) = (at + unit.len(), held + words(unit));
+        if held >= target {
+            shares.push(&order[first..at]);
+            (first, held) = (at, 0);
+        }
+    }
+    if first < at {
+        shares.push(&order[first..at]);
+    }
+    shares
+}
+
+pub(super) fn add(support: &mut [u32], more: &[u32]) {
+    support.iter_mut().zip(more).for_each(|(support, more)| *support += more);
+}
+
+/// For each share, how many of its units use each word, of those whose documents have not been counted (empty: none); no
+/// unit is in two shares.
+pub(super) fn count_words(
+    num_words: usize,
+    streams: &[Spool<u32>],
+    shares: &[&[Placed]],
+    numbers: &[Vec<u32>],
+    last: bool,
+) -> Result<Vec<Vec<u32>>> {
+    let count = |share: &&[Placed]| {
+        let share: Vec<Placed> = share.iter().filter(|document| !document.counted).copied().collect();
+        if share.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Last unit that raised the count, and the count.
+        let mut counts = vec![(0u32, 0u32); num_words];
+        Numbered { share: &share, words: Words { streams, numbers, last } }.documents(|unit, ids| {
+            let unit = unit + 1;
+            for &id in ids {
+                let entry = &mut counts[id as usize];
+                if entry.0 != unit {
+                    *entry = (unit, entry.1 + 1);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(counts.into_iter().map(|entry| entry.1).collect())
+    };
+    shares.par_iter().with_max_len(1).map(count).collect()
+}
+
+/// The words of documents as numbers; with `last` they are not read again.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub(super) streams: &'a [Spool<u32>],
+    pub(super) numbers: &'a [Vec<u32>],
+    pub(super) last: bool,
+}
+
+/// Documents as numbers of words.
+pub(super) struct Numbered<'a> {
+    pub(super) share: &'a [Placed],
+    pub(super) words: Words<'a>,
+}
+
+impl Share for Numbered<'_> {
+    fn documents(self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+        let Words { streams, numbers, last } = self.words;
+        let mut ids = Vec::new();
+        for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+            for document in documents {
+                ids.clear();
+                let run = document.run as usize;
+                streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
+                let numbers = numbers_of(numbers, run);
+                ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
+                visit(unit as u32, &ids)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Documents as ids of (n-1)-grams, for level n.
+pub(super) struct Stream<'a> {
+    pub(super) share: &'a [Placed],
+    pub(super) ids: Reader<u32>,
+}
+
+impl Share for Stream<'_> {
+    fn documents(mut self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
+        let mut ids = Vec::new();
+        for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+            for document in documents {
+                ids.clear();
+                self.ids.read(document.len as usize, &mut ids)?;
+                visit(unit as u32, &ids)?;
+            }
+        }
+        Ok(())
+    }
+}

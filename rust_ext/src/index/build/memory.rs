@@ -1,0 +1,126 @@
+//! Memory: what the builder holds, and whether its limit holds that.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use super::IndexBuilder;
+use super::worker::{Run, Worker};
+use crate::error::Result;
+use crate::index::dictionary::Dictionary;
+use crate::index::limit::{Held, Limit, Pairs, Room, bytes_of_open_pages};
+use crate::index::vocabulary::{Frequency, Size, Sorted};
+use crate::storage::spool::Store;
+
+impl IndexBuilder {
+    /// Whether a dictionary takes more than its share of an eighth of the limit: a table that has no room
+    /// to grow is there twice for a moment, and a closing one is sorted.
+    pub(super) fn is_full(&self, dictionary: &Dictionary) -> bool {
+        let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
+        self.limit.as_ref().is_some_and(|limit| dictionary.num_bytes() > limit.num_bytes / 8 / num_workers)
+    }
+
+    /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
+    pub(super) fn close(&self, worker: Worker) -> Result<()> {
+        let of_subset = worker.run.of_subset;
+        let sorted = Sorted::new(worker.dictionary, self.surface).spool(of_subset, &self.store)?;
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Size { num, num_bytes } = sorted.size();
+        closed.size.num += num;
+        closed.size.num_bytes += num_bytes;
+        closed.parts.push((sorted, worker.run));
+        let bytes_of_open_pages = bytes_of_open_pages(closed.parts.len(), &self.store);
+        match &self.limit {
+            Some(limit @ Limit { used: Some(_), .. }) if bytes_of_open_pages > limit.num_bytes / 4 => {
+                // The rest of the documents has as many words as these at most.
+                let (came, all) = self.num_documents();
+                let scale = |number: usize| (number as f64 * (all as f64 / came.max(1) as f64).max(1.0)) as usize;
+                let Size { num, num_bytes } = closed.size;
+                let mut held = self.held(Size { num: scale(num), num_bytes: scale(num_bytes) }, all, 0);
+                held.bytes_of_open_pages = scale(bytes_of_open_pages);
+                let num_words = scale(self.num_words.load(Ordering::Relaxed));
+                let frequency = Frequency { num_repeated: held.num_words, most: num_words as u64 };
+                Err(limit.refusal(&held, self.pairs(limit, num_words, frequency)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The pairs of so many words, at most.
+    pub(super) fn pairs(&self, limit: &Limit, num_words: usize, frequency: Frequency) -> Pairs {
+        let num = if self.max_n > 1 { num_words } else { 0 };
+        let num_sides = if self.subset.is_empty() { 1 } else { 2 };
+        let num_shares = num_sides * limit.num_threads;
+        let most_of_one = frequency.num_repeated.min(usize::try_from(frequency.most).unwrap_or(usize::MAX));
+        Pairs { num, most_of_one, num_shares }
+    }
+
+    /// Documents that came, and those that will have come.
+    pub(super) fn num_documents(&self) -> (usize, usize) {
+        let sum = |sum: (usize, usize), (all, came): &(u32, AtomicU32)| {
+            (sum.0 + came.load(Ordering::Relaxed) as usize, sum.1 + *all as usize)
+        };
+        self.documents_of.iter().fold((0, 0), sum)
+    }
+
+    pub(super) fn held(&self, size: Size, num_documents: usize, num_closed: usize) -> Held {
+        Held {
+            num_words: size.num,
+            bytes_of_words: size.num_bytes,
+            num_documents,
+            bytes_of_open_pages: bytes_of_open_pages(num_closed, &self.store),
+            has_subset: !self.subset.is_empty(),
+        }
+    }
+
+    /// Write more of the runs to disk, the more words the vocabulary has; returns whether the limit holds them.
+    pub(super) fn make_room(&self, limit: &Limit, held: &Held, runs: &[Run]) -> Result<bool> {
+        let rest = limit.rest(held);
+        if rest < limit.num_bytes / 8 * 7 {
+            self.store.hold_at_most(rest / 2);
+            runs.iter().try_for_each(|run| run.stream.evict())?;
+            self.store.release_idle();
+        }
+        Ok(limit.holds(held))
+    }
+
+    /// Where levels are counted, with what the vocabulary leaves of the limit.
+    pub(super) fn working(&self, held: &Held, runs: &[Run], frequency: Frequency) -> Result<Working> {
+        let Some(limit) = &self.limit else {
+            return Ok(Working { num_bytes: usize::MAX, store: self.store.clone(), room: Room::unlimited() });
+        };
+        let pairs = self.pairs(limit, self.num_words.load(Ordering::Relaxed), frequency);
+        let refusal = limit.refusal(held, pairs);
+        if !limit.holds(held) {
+            return Err(refusal);
+        }
+        let num_bytes = limit.rest(held);
+        let room = if limit.used.is_some() { Room::within(num_bytes, &refusal) } else { Room::unlimited() };
+        let mut store = self.store.clone();
+        let at_most = Store::page_bytes_of(num_bytes / 2).min(store.page_bytes());
+        let page_bytes = pairs.page_bytes(num_bytes, at_most, limit.num_threads);
+        if limit.used.is_some() && page_bytes < store.page_bytes() {
+            // Pages as large as before would be too few.
+            store.hold_at_most(0);
+            runs.iter().try_for_each(|run| run.stream.evict())?;
+            store.release_idle();
+            store = Store::with_pages(num_bytes / 2, page_bytes, &limit.folder)?;
+        }
+        Ok(Working { num_bytes, store, room })
+    }
+
+    /// What was freed on the way stands in the way of a limit.
+    pub(super) fn release_memory(&self) {
+        if self.limit.is_some() {
+            crate::pool::release_memory();
+        }
+    }
+}
+
+/// What levels are counted with.
+pub(super) struct Working {
+    /// Bytes that a limit leaves.
+    pub(super) num_bytes: usize,
+    pub(super) store: Arc<Store>,
+    /// For the tables of partitions.
+    pub(super) room: Room,
+}

@@ -1,0 +1,119 @@
+//! Unite: from the dictionaries of all workers to one vocabulary.
+
+use std::cmp::Reverse;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use rayon::prelude::*;
+
+use super::IndexBuilder;
+use super::memory::Working;
+use super::worker::{Run, Worker};
+use crate::error::{Error, Result};
+use crate::index::counts::Counted;
+use crate::index::dictionary::Dictionary;
+use crate::index::ngram_index::NgramIndex;
+use crate::index::vocabulary::{Frequency, Merged, Size, Sorted, Vocabulary};
+use crate::storage::spool::Spool;
+
+impl IndexBuilder {
+    /// One vocabulary from all dictionaries.
+    pub(super) fn unite(&self, min_support: u32) -> Result<United> {
+        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
+        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
+        // What a run's ids are in the united dictionary, then in the vocabulary.
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        for (side, idle) in self.idle.iter().enumerate() {
+            let mut workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
+            workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
+            for Worker { dictionary, run, .. } in workers {
+                if runs.is_empty() {
+                    numbers.push((0..dictionary.len() as u32).collect());
+                    united = dictionary;
+                } else {
+                    numbers.push(united.absorb(dictionary));
+                }
+                runs.push(run);
+            }
+            if side == 0 && !runs.is_empty() {
+                united.end_subset();
+            }
+        }
+        self.release_memory();
+        let mut sorted = vec![Sorted::new(united, self.surface)];
+        let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
+        let (num_in_memory, num_closed) = (runs.len(), closed.parts.len());
+        for (dictionary, run) in closed.parts {
+            sorted.push(dictionary);
+            runs.push(run);
+        }
+        let num_documents = runs.iter().map(|run| run.documents.len()).sum();
+        let held = |size: Size| self.held(size, num_documents, num_closed);
+        let make_room = |size: Size| match &self.limit {
+            Some(limit) => self.make_room(limit, &held(size), &runs),
+            None => Ok(true),
+        };
+        // Words that are not kept are in no pair, and one individual's word may be kept where every one is.
+        let kept = |size: Size, frequency: Frequency| match min_support {
+            0..=1 => Frequency { num_repeated: size.num, ..frequency },
+            _ => frequency,
+        };
+        let refusal = |size: Size, frequency: Frequency| match &self.limit {
+            Some(limit) => {
+                let num_words = self.num_words.load(Ordering::Relaxed);
+                limit.refusal(&held(size), self.pairs(limit, num_words, kept(size, frequency)))
+            }
+            None => Error::Policy("no limit is too small".into()),
+        };
+        let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store, make_room, refusal)?;
+        let size = Size::of(&counted.words);
+        let working = self.working(&held(size), &runs, kept(size, Frequency::of(&counted.whole.occurrences)))?;
+        let spooled = merged.split_off(1);
+        let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
+        numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
+        if !spooled.is_empty() {
+            // Many dictionaries: their words get their numbers now, and have one table together.
+            numbers.push((0..counted.words.len() as u32).collect());
+            let runs = runs[num_in_memory..].par_iter_mut();
+            runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
+        }
+        Ok(United { runs, numbers, counted, working })
+    }
+
+    pub(super) fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {
+        let mut stream = std::mem::replace(&mut run.stream, Spool::new(&self.store)).into_reader();
+        let mut ids = Vec::new();
+        while let Some(page) = stream.next_page()? {
+            ids.clear();
+            ids.extend(page.iter().map(|&id| numbers[id as usize]));
+            run.stream.extend(&ids)?;
+        }
+        Ok(())
+    }
+}
+
+/// What all dictionaries came to.
+pub(super) struct United {
+    pub(super) runs: Vec<Run>,
+    /// What the ids of runs are in the vocabulary.
+    pub(super) numbers: Vec<Vec<u32>>,
+    /// The words, and what was counted of them so far.
+    pub(super) counted: Counted,
+    pub(super) working: Working,
+}
+
+/// Blank the words under the least support, and give the others the number they have among themselves, plus 1. Returns how
+/// often each of these stands there, and which word it is.
+pub(super) fn keep_words(index: &NgramIndex, numbers: &mut [Vec<u32>]) -> (Vec<u32>, Vec<u32>) {
+    let mut kept = vec![0u32; index.words.len()];
+    let (mut weights, mut names) = (Vec::new(), Vec::new());
+    for (id, kept) in kept.iter_mut().enumerate() {
+        if index.support[id] >= index.min_support {
+            weights.push(u32::try_from(index.occurrences[id]).unwrap_or(u32::MAX));
+            names.push(id as u32);
+            *kept = weights.len() as u32;
+        }
+    }
+    numbers.par_iter_mut().flatten().for_each(|number| *number = kept[*number as usize]);
+    (weights, names)
+}

@@ -1,0 +1,44 @@
+//! Entry: a pair of one position, as a partition holds it.
+
+use crate::storage::packing::Number;
+
+/// An entry of a partition: a key, and whether it is the first of its unit there.
+pub(super) trait Entry: Number + Ord {
+    const KEY_BITS: u32;
+    fn new(key: u64, first: bool) -> Self;
+    /// 1 for the first of a unit, else 0; and the entry without that.
+    fn split(self) -> (u32, Self);
+    fn key(self) -> u64;
+}
+
+impl Entry for u32 {
+    const KEY_BITS: u32 = 31;
+    #[inline(always)]
+    fn new(key: u64, first: bool) -> Self {
+        (key as u32) << 1 | u32::from(first)
+    }
+    #[inline(always)]
+    fn split(self) -> (u32, Self) {
+        (self & 1, self >> 1)
+    }
+    #[inline(always)]
+    fn key(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Entry for u64 {
+    const KEY_BITS: u32 = 63;
+    #[inline(always)]
+    fn new(key: u64, first: bool) -> Self {
+        key << 1 | u64::from(first)
+    }
+    #[inline(always)]
+    fn split(self) -> (u32, Self) {
+        ((self & 1) as u32, self >> 1)
+    }
+    #[inline(always)]
+    fn key(self) -> u64 {
+        self
+    }
+}

@@ -1,0 +1,79 @@
+//! Plan: which partition a pair belongs to, and how wide its key is there.
+
+use super::{ENTRIES_PER_PARTITION, Entry, MAX_PARTITIONS, NO_PAIR};
+use crate::error::Result;
+use crate::storage::spool::Spool;
+
+/// What one level needs to know of the one before.
+pub struct Plan {
+    pub(super) num_ids: u64,
+    pub(super) shift: u32,
+    /// `left >> shift` -> partition.
+    pub(super) partitions: Vec<u16>,
+    pub(super) first_left: Vec<u32>,
+    pub(super) narrow: bool,
+    /// Id here -> id in the level's keys; empty where they are the same.
+    pub(super) names: Vec<u32>,
+}
+
+impl Plan {
+    /// Ranges of left ids that hold about as many pairs each; `weights[left]` bounds the pairs of one. `names` (ascending)
+    /// are what the ids are called in the level's keys, if that is something else.
+    pub fn new(weights: &Spool<u32>, names: Vec<u32>, max_partitions: usize) -> Result<Self> {
+        let num_ids = weights.len() as u64;
+        let shift = (64 - num_ids.leading_zeros()).saturating_sub(15);
+        let bins = sums(weights, 1 << shift)?;
+        let total: u64 = bins.iter().sum();
+        let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
+        // The widest range of left ids whose keys fit an entry: a narrow one, if ranges that narrow are still few enough.
+        let fitting = |key_bits: u32| ((1 << key_bits) / num_ids.max(1)) >> shift << shift;
+        let at_most = 2 * max_partitions.clamp(1, MAX_PARTITIONS);
+        let narrow = num_ids.checked_div(fitting(u32::KEY_BITS)).is_some_and(|more| wanted + more <= at_most as u64);
+        let width = fitting(if narrow { u32::KEY_BITS } else { u64::KEY_BITS });
+        let target = total / wanted + 1;
+        let mut plan = Self { num_ids, shift, partitions: Vec::new(), first_left: Vec::new(), narrow, names };
+        let (mut held, mut first) = (0, 0);
+        for (bin, &weight) in bins.iter().enumerate() {
+            let left = (bin as u64) << shift;
+            let too_wide = left + (1 << shift) - first > width;
+            if bin == 0 || too_wide || (held > 0 && held + weight / 2 > target && plan.first_left.len() < at_most) {
+                (held, first) = (0, left);
+                plan.first_left.push(left as u32);
+            }
+            held += weight;
+            plan.partitions.push((plan.first_left.len() - 1) as u16);
+        }
+        Ok(plan)
+    }
+
+    /// The partition of two ids + 1, or `NO_PAIR` where one is 0.
+    #[inline(always)]
+    pub(super) fn partition_of(&self, left: u32, right: u32) -> u16 {
+        if left == 0 || right == 0 { NO_PAIR } else { self.partitions[((left - 1) >> self.shift) as usize] }
+    }
+
+    #[inline(always)]
+    pub(super) fn key(&self, partition: usize, left: u32, right: u32) -> u64 {
+        u64::from(left - 1 - self.first_left[partition]) * self.num_ids + u64::from(right - 1)
+    }
+
+    pub(super) fn name(&self, id: u64) -> u64 {
+        self.names.get(id as usize).map_or(id, |&name| u64::from(name))
+    }
+
+    pub(super) fn num_partitions(&self) -> usize {
+        self.first_left.len()
+    }
+}
+
+/// The sums of so many numbers each.
+fn sums(numbers: &Spool<u32>, len: usize) -> Result<Vec<u64>> {
+    let (mut sums, mut some) = (Vec::with_capacity(numbers.len().div_ceil(len)), Vec::new());
+    let step = len.max(1 << 16); // both are powers of two
+    for start in (0..numbers.len()).step_by(step) {
+        some.clear();
+        numbers.read(start, step.min(numbers.len() - start), &mut some, false)?;
+        sums.extend(some.chunks(len).map(|some| some.iter().map(|&number| u64::from(number)).sum::<u64>()));
+    }
+    Ok(sums)
+}

@@ -1,0 +1,197 @@
+//! Tables: the pairs of one partition, counted.
+
+use std::sync::Arc;
+
+use super::{ENTRIES_IN_MIND, Entry, Plan, Settings};
+use crate::error::Result;
+use crate::index::joined::Partition;
+use crate::index::limit::Room;
+use crate::storage::spool::{Spool, Store};
+
+/// What is known of a distinct pair while its partition is counted.
+#[derive(Clone, Copy)]
+struct Pair {
+    last_unit: u32,
+    support: u32,
+    occurrences: u32,
+}
+
+/// Tables of one partition. They begin small: to wipe the largest so far for each would cost more.
+pub(super) struct Tables<'a, E> {
+    room: &'a Room,
+    /// Bytes that were taken of it.
+    taken: usize,
+    /// (key, number of the pair + 1); 0: free.
+    slots: Vec<(E, u32)>,
+    pairs: Vec<Pair>,
+    order: Vec<(E, u32)>,
+    /// Number of the pair of each entry, in order.
+    numbers: Vec<u32>,
+    /// Number of the pair -> rank + 1 among the kept pairs of the partition, or 0.
+    ranks: Vec<u32>,
+}
+
+impl<E> Drop for Tables<'_, E> {
+    fn drop(&mut self) {
+        self.room.give_back(self.taken);
+    }
+}
+
+impl<'a, E: Entry> Tables<'a, E> {
+    pub(super) fn new(room: &'a Room) -> Self {
+        Self {
+            room,
+            taken: 0,
+            slots: vec![(E::default(), 0); 1 << 10],
+            pairs: Vec::new(),
+            order: Vec::new(),
+            numbers: Vec::new(),
+            ranks: Vec::new(),
+        }
+    }
+
+    /// Take what is known of each pair so far, and what its slots take, of the room.
+    fn take_room(&mut self) -> Result<()> {
+        let per_pair = size_of::<Pair>() + size_of::<(E, u32)>() + 7 * size_of::<u32>();
+        let slots = self.slots.len() * 3 / 2 * size_of::<(E, u32)>();
+        let needed = slots + self.pairs.len() * per_pair + self.numbers.capacity() * 4;
+        if needed > self.taken {
+            self.room.take(needed - self.taken)?;
+            self.taken = needed;
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_partition(
+        mut self,
+        lists: Vec<Spool<E>>,
+        plan: &Plan,
+        number: usize,
+        settings: Settings,
+        store: &Arc<Store>,
+    ) -> Result<Partition> {
+        let Settings { min_support, num_of_subset, next } = settings;
+        let num_entries: usize = lists.iter().map(Spool::len).sum();
+        if next {
+            self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
+        }
+        self.pairs.reserve(num_entries / 16);
+        let mut unit = 0u32;
+        let mut ends = Vec::new();
+        let mut stored = Spool::new(store);
+        let mut in_subset: Vec<u32> = Vec::new();
+        for list in lists {
+            let mut list = list.into_reader();
+            while let Some(entries) = list.next_page()? {
+                for &entry in entries {
+                    let (first, key) = entry.split();
+                    unit += first;
+                    let pair = self.find(key);
+                    let found = &mut self.pairs[pair as usize];
+                    found.occurrences = found.occurrences.saturating_add(1);
+                    found.support += u32::from(found.last_unit != unit);
+                    found.last_unit = unit;
+                    if next {
+                        self.numbers.push(pair);
+                    }
+                }
+                self.take_room()?;
+                if self.numbers.len() >= ENTRIES_IN_MIND {
+                    stored.extend(&self.numbers)?;
+                    self.numbers.clear();
+                }
+            }
+            ends.push(stored.len() + self.numbers.len());
+            if ends.len() == num_of_subset {
+                in_subset.extend(self.pairs.iter().map(|pair| pair.support));
+            }
+        }
+        self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
+        self.order.sort_unstable_by_key(|pair| pair.0);
+        let (mut keys, mut support, mut weights) =
+            (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
+        // Pairs are numbered as they come: those that the subset has not are the last.
+        let support_of_subset = match num_of_subset {
+            0 => Vec::new(),
+            _ => self.order.iter().map(|&(_, pair)| in_subset.get(pair as usize).copied().unwrap_or(0)).collect(),
+        };
+        self.ranks.resize(self.pairs.len(), 0);
+        let first_left = u64::from(plan.first_left[number]);
+        for &(key, pair) in &self.order {
+            let (left, right) = (first_left + key.key() / plan.num_ids, key.key() % plan.num_ids);
+            keys.push(plan.name(left) << 32 | plan.name(right));
+            let pair_support = self.pairs[pair as usize].support;
+            support.push(pair_support);
+            if next && pair_support >= min_support {
+                weights.push(self.pairs[pair as usize].occurrences);
+                self.ranks[pair as usize] = weights.len() as u32;
+            }
+        }
+        let mut results = Vec::new();
+        if next {
+            let mut in_mind = std::mem::take(&mut self.numbers);
+            let (num_stored, mut stored) = (stored.len(), stored.into_reader());
+            let mut at = 0;
+            for &end in &ends {
+                let mut result = Spool::new(store);
+                while at < end {
+                    let part = if at < num_stored {
+                        self.numbers.clear();
+                        stored.read((end - at).min(1 << 12), &mut self.numbers)?;
+                        &mut self.numbers[..]
+                    } else {
+                        &mut in_mind[at - num_stored..end - num_stored]
+                    };
+                    part.iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
+                    result.extend(part)?;
+                    at += part.len();
+                }
+                results.push(result);
+            }
+        }
+        Ok(Partition { keys, support, support_of_subset, weights, results })
+    }
+
+    /// The number of a key's pair, new or known.
+    #[inline(always)]
+    fn find(&mut self, key: E) -> u32 {
+        let mask = self.slots.len() - 1;
+        let mut place = place_of(key, self.slots.len());
+        loop {
+            let (held, number) = self.slots[place];
+            if number == 0 {
+                break;
+            }
+            if held == key {
+                return number - 1;
+            }
+            place = (place + 1) & mask;
+        }
+        self.pairs.push(Pair { last_unit: 0, support: 0, occurrences: 0 });
+        self.slots[place] = (key, self.pairs.len() as u32);
+        let number = self.pairs.len() as u32 - 1;
+        if self.pairs.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        number
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let new = vec![(E::default(), 0); self.slots.len() * 2];
+        let old = std::mem::replace(&mut self.slots, new);
+        let mask = self.slots.len() - 1;
+        for slot in old.into_iter().filter(|slot| slot.1 > 0) {
+            let mut place = place_of(slot.0, mask + 1);
+            while self.slots[place].1 > 0 {
+                place = (place + 1) & mask;
+            }
+            self.slots[place] = slot;
+        }
+    }
+}
+
+#[inline(always)]
+fn place_of<E: Entry>(key: E, num_slots: usize) -> usize {
+    (key.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - num_slots.trailing_zeros())) as usize
+}

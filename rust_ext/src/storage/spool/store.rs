@@ -1,0 +1,181 @@
+//! Store: the memory and the files that the pages of many spools live in.
+
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::storage::buffer::{Buffer, forget};
+use crate::storage::packing::Number;
+use crate::storage::spill::{Place, Spill};
+
+/// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder.
+pub(super) struct Block {
+    pub(super) start: NonNull<u64>,
+    len: usize,
+}
+
+// SAFETY: `Store::take` moves a block out of `idle`, and blocks are neither copied nor cloned, so the words of a block are
+// reached through one value alone, which may move to another thread.
+unsafe impl Send for Block {}
+// SAFETY: `&Block` gives out shared slices of integers alone (`numbers_of`); to write takes `&mut Block`, or a `Spool` that
+// holds the block and is itself borrowed mutably.
+unsafe impl Sync for Block {}
+
+/// Blocks are cut from slabs of this size.
+const SLAB_BYTES: usize = 2 << 20;
+/// While a page is read from the disk, the one so many pages later is asked for.
+pub(super) const AHEAD: usize = 3;
+
+/// Where the pages of many spools live.
+pub struct Store {
+    page_words: usize,
+    pub(super) spill: Option<Spill>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    slabs: Vec<Buffer<u64>>,
+    idle: Vec<Block>,
+    /// Pages in use.
+    pub(super) num_pages: usize,
+    /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
+    max_pages: usize,
+}
+
+impl Store {
+    /// A store that keeps everything in memory.
+    pub fn in_memory() -> Arc<Self> {
+        Arc::new(Self::new(16 << 10, usize::MAX, None))
+    }
+
+    /// A store that keeps about `max_bytes` in memory and the rest in nameless files of `folder`, packed where that would
+    /// be more than twice as much: the system's cache has room for about that.
+    pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
+        Self::with_pages(max_bytes, Self::page_bytes_of(max_bytes), folder)
+    }
+
+    /// The same with pages of these bytes, a power of two.
+    pub fn with_pages(max_bytes: usize, page_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::new(page_bytes, max_bytes / page_bytes, Some(Spill::new(folder, 2 * max_bytes as u64)?))))
+    }
+
+    pub(super) fn new(page_bytes: usize, max_pages: usize, spill: Option<Spill>) -> Self {
+        let state = State { max_pages, ..State::default() };
+        Self { page_words: page_bytes / 8, spill, state: Mutex::new(state) }
+    }
+
+    pub const LEAST_PAGE_BYTES: usize = 4 << 10;
+
+    /// Bytes of a page of a store that keeps so much in memory.
+    pub fn page_bytes_of(max_bytes: usize) -> usize {
+        (max_bytes >> 12).next_power_of_two().clamp(Self::LEAST_PAGE_BYTES, 256 << 10)
+    }
+
+    /// Keep at most so much in memory from here on; `Spool::evict` makes room at once.
+    pub fn hold_at_most(&self, max_bytes: usize) {
+        self.state().max_pages = max_bytes / self.page_bytes();
+    }
+
+    pub fn page_bytes(&self) -> usize {
+        self.page_words * 8
+    }
+
+    /// The most bytes that were on disk at once.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.spill.as_ref().map_or(0, Spill::num_bytes)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page, if the limit allows one more or `needed` says that it must.
+    pub(super) fn take(&self, needed: bool) -> Option<Block> {
+        let mut state = self.state();
+        if !needed && state.num_pages >= state.max_pages {
+            return None;
+        }
+        state.num_pages += 1;
+        if state.idle.is_empty() {
+            let mut slab = Buffer::new((SLAB_BYTES / 8).max(self.page_words));
+            let blocks = slab.chunks_exact_mut(self.page_words);
+            let blocks = blocks.map(|words| Block { len: words.len(), start: NonNull::from(words).cast() });
+            state.idle.extend(blocks);
+            state.slabs.push(slab);
+        }
+        state.idle.pop()
+    }
+
+    /// Whether it holds more than it may.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.num_pages > state.max_pages
+    }
+
+    pub(super) fn give_back(&self, block: Block) {
+        let mut state = self.state();
+        state.num_pages -= 1;
+        state.idle.push(block);
+    }
+
+    /// Give the memory and the disk of pages that nobody uses back to the system; they stay as addresses.
+    pub fn release_idle(&self) {
+        self.spill.iter().for_each(Spill::release_free);
+        let mut state = self.state();
+        state.idle.sort_unstable_by_key(|block| block.start);
+        for run in state.idle.chunk_by(|a, b| numbers_of::<u8>(a).as_ptr_range().end == b.start.as_ptr().cast()) {
+            // SAFETY: the run is one stretch of one slab: its blocks touch, and two slabs never do, as each allocation has bytes
+            // beside its values. The blocks are idle, so nobody borrows them, and the lock on the state keeps it so. What
+            // they hold may go: a taken page is written before it is read, as `filled` and `len` begin at 0.
+            unsafe { forget(run[0].start.as_ptr().cast(), run.len() * self.page_bytes()) };
+        }
+    }
+
+    fn spill(&self) -> Result<&Spill> {
+        self.spill.as_ref().ok_or_else(|| Error::Artifact("a spool without a file".into()))
+    }
+
+    pub(super) fn write<T: Number>(&self, block: &Block) -> Result<Place> {
+        Ok(self.spill()?.write(numbers_of::<T>(block))?)
+    }
+
+    pub(super) fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> Result<()> {
+        Ok(self.spill()?.read(place, from, numbers)?)
+    }
+
+    /// Have a page in memory soon, if it is on disk; a hint.
+    pub(super) fn fetch(&self, page: &Page) {
+        if let (Page::Disk(place), Some(spill)) = (page, &self.spill) {
+            spill.fetch(place);
+        }
+    }
+
+    pub(super) fn give_up(&self, page: Page) {
+        match (page, &self.spill) {
+            (Page::Memory(block), _) => self.give_back(block),
+            (Page::Disk(place), Some(spill)) => spill.free(place),
+            (Page::Disk(_), None) | (Page::Gone, _) => {}
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn numbers_of<T: Number>(block: &Block) -> &[T] {
+    // SAFETY: a block is `len` words of a slab that its store keeps until the store is dropped, and the holder of the block
+    // keeps the store. Words of a slab are always initialised (zero at first). The alignment of u64 is enough for every
+    // `Number`, any bits are one, and `len * 8 / size_of::<T>()` numbers do not reach past the block.
+    unsafe { std::slice::from_raw_parts(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
+}
+
+pub(super) fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
+    // SAFETY: as in `numbers_of`; and `&mut` to the only holder means that no other reference to the words is alive.
+    unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
+}
+
+pub(super) enum Page {
+    Memory(Block),
+    Disk(Place),
+    Gone,
+}
