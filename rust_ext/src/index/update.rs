@@ -50,76 +50,13 @@ impl NgramIndex {
         if parts.iter().any(|part| part.max_n != self.max_n || part.surface != self.surface) {
             return Err(Error::Policy("update: the indexes differ in max_n or surface".into()));
         }
-        let not_part = || Error::Policy("update: what is to be removed is not part of the index".into());
-        let less = |a: u64, b: u64| a.checked_sub(b).ok_or_else(not_part);
         let mut moved = vec![Moved::default(); self.max_n];
 
-        // Numbers of each part's n-grams in their union, and of the union's in the result.
-        let mut joint: [Vec<u32>; 3] = Default::default();
-        let mut kept: Vec<u32> = Vec::new();
-        let (mut words, mut support, mut occurrences) = (Strings::new(), Vec::new(), Vec::new());
-        let mut at = [0usize; 3];
-        loop {
-            let heads = std::array::from_fn(|p| (at[p] < parts[p].words.len()).then(|| parts[p].words.get(at[p])));
-            let Some((word, here)) = least(heads) else { break };
-            let mut supports = [0u64; 3];
-            let mut seen = [0u64; 3];
-            for p in 0..3 {
-                if here[p] {
-                    supports[p] = u64::from(parts[p].support[at[p]]);
-                    seen[p] = parts[p].occurrences[at[p]];
-                    joint[p].push(kept.len() as u32);
-                    at[p] += 1;
-                }
-            }
-            let new = less(supports[0], supports[1])? + supports[2];
-            moved[0].note(supports[0], new, u64::from(k));
-            kept.push(if new > 0 { words.len() as u32 } else { GONE });
-            if new > 0 {
-                words.push(word);
-                support.push(new as u32);
-                occurrences.push(less(seen[0], seen[1])? + seen[2]);
-            }
-        }
-        let mut index = Self::new(self.max_n, self.surface, 1, words);
-        (index.support, index.occurrences) = (support, occurrences);
-        index.num_units = less(self.num_units, removed.num_units)? + added.num_units;
-        index.num_documents = less(self.num_documents, removed.num_documents)? + added.num_documents;
-
-        for n in 2..=self.max_n {
-            let mut columns = Vec::new();
-            for part in parts {
-                let level = &part.levels[n - 2];
-                columns.push((level.keys.to_vec()?, level.support.to_vec()?));
-            }
-            let mut level = Level::new(&Store::in_memory());
-            let mut next_joint: [Vec<u32>; 3] = Default::default();
-            let mut next_kept: Vec<u32> = Vec::new();
-            let mut at = [0usize; 3];
-            loop {
-                let heads = std::array::from_fn(|p| columns[p].0.get(at[p]).map(|&key| renumber(key, &joint[p])));
-                let Some((key, here)) = least(heads) else { break };
-                let mut supports = [0u64; 3];
-                for p in 0..3 {
-                    if here[p] {
-                        supports[p] = u64::from(columns[p].1[at[p]]);
-                        next_joint[p].push(next_kept.len() as u32);
-                        at[p] += 1;
-                    }
-                }
-                let new = less(supports[0], supports[1])? + supports[2];
-                moved[n - 1].note(supports[0], new, u64::from(k));
-                next_kept.push(if new > 0 { level.len() as u32 } else { GONE });
-                if new > 0 {
-                    let key = renumber(key, &kept);
-                    if (key >> 32) as u32 == GONE || key as u32 == GONE {
-                        return Err(not_part());
-                    }
-                    level.extend(&[key], &[new as u32])?;
-                }
-            }
+        let (mut index, mut numbers) = update_words(parts, k, &mut moved[0])?;
+        for (n, moved) in (2..).zip(&mut moved[1..]) {
+            let (level, next) = update_level(parts.map(|part| &part.levels[n - 2]), &numbers, k, moved)?;
             index.levels.push(level);
-            (joint, kept) = (next_joint, next_kept);
+            numbers = next;
         }
         Ok((index, moved))
     }
@@ -178,6 +115,96 @@ impl NgramIndex {
         }
         Ok(index)
     }
+}
+
+/// What numbers the n-grams of one n have.
+struct Numbers {
+    /// By part: the number of each of its n-grams in the union of the three.
+    joint: [Vec<u32>; 3],
+    /// The number of each n-gram of the union in the result, or `GONE`.
+    kept: Vec<u32>,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        Self { joint: Default::default(), kept: Vec::new() }
+    }
+}
+
+fn update_words(parts: [&NgramIndex; 3], k: u32, moved: &mut Moved) -> Result<(NgramIndex, Numbers)> {
+    let [old, removed, added] = parts;
+    let mut numbers = Numbers::new();
+    let (mut words, mut support, mut occurrences) = (Strings::new(), Vec::new(), Vec::new());
+    let mut at = [0usize; 3];
+    loop {
+        let heads = std::array::from_fn(|p| (at[p] < parts[p].words.len()).then(|| parts[p].words.get(at[p])));
+        let Some((word, here)) = least(heads) else { break };
+        let mut supports = [0u64; 3];
+        let mut seen = [0u64; 3];
+        for p in 0..3 {
+            if here[p] {
+                supports[p] = u64::from(parts[p].support[at[p]]);
+                seen[p] = parts[p].occurrences[at[p]];
+                numbers.joint[p].push(numbers.kept.len() as u32);
+                at[p] += 1;
+            }
+        }
+        let new = less(supports[0], supports[1])? + supports[2];
+        moved.note(supports[0], new, u64::from(k));
+        numbers.kept.push(if new > 0 { words.len() as u32 } else { GONE });
+        if new > 0 {
+            words.push(word);
+            support.push(new as u32);
+            occurrences.push(less(seen[0], seen[1])? + seen[2]);
+        }
+    }
+    let mut index = NgramIndex::new(old.max_n, old.surface, 1, words);
+    (index.support, index.occurrences) = (support, occurrences);
+    index.num_units = less(old.num_units, removed.num_units)? + added.num_units;
+    index.num_documents = less(old.num_documents, removed.num_documents)? + added.num_documents;
+    Ok((index, numbers))
+}
+
+/// A level of the result, given the numbers of the (n-1)-grams; and the numbers of its own n-grams.
+fn update_level(levels: [&Level; 3], numbers: &Numbers, k: u32, moved: &mut Moved) -> Result<(Level, Numbers)> {
+    let mut columns = Vec::new();
+    for level in levels {
+        columns.push((level.keys.to_vec()?, level.support.to_vec()?));
+    }
+    let mut level = Level::new(&Store::in_memory());
+    let mut next = Numbers::new();
+    let mut at = [0usize; 3];
+    loop {
+        let heads = std::array::from_fn(|p| columns[p].0.get(at[p]).map(|&key| renumber(key, &numbers.joint[p])));
+        let Some((key, here)) = least(heads) else { break };
+        let mut supports = [0u64; 3];
+        for p in 0..3 {
+            if here[p] {
+                supports[p] = u64::from(columns[p].1[at[p]]);
+                next.joint[p].push(next.kept.len() as u32);
+                at[p] += 1;
+            }
+        }
+        let new = less(supports[0], supports[1])? + supports[2];
+        moved.note(supports[0], new, u64::from(k));
+        next.kept.push(if new > 0 { level.len() as u32 } else { GONE });
+        if new > 0 {
+            let key = renumber(key, &numbers.kept);
+            if (key >> 32) as u32 == GONE || key as u32 == GONE {
+                return Err(not_part());
+            }
+            level.extend(&[key], &[new as u32])?;
+        }
+    }
+    Ok((level, next))
+}
+
+fn not_part() -> Error {
+    Error::Policy("update: what is to be removed is not part of the index".into())
+}
+
+fn less(count: u64, removed: u64) -> Result<u64> {
+    count.checked_sub(removed).ok_or_else(not_part)
 }
 
 /// The number of an n-gram that nobody has any more.

@@ -107,20 +107,8 @@ impl Vocabulary {
             }
             last => parts.extend(last),
         }
-        let (mut sources, mut merged) = (Vec::new(), Vec::new());
-        for part in parts {
-            let global = match part.places {
-                Numbers::Memory(_) => Numbers::Memory(Vec::new()),
-                Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
-            };
-            sources.push(match part.names {
-                Names::Memory(counted) => Source::Memory(counted),
-                Names::Spooled(bytes, occurrences, support, of_subset) => {
-                    Source::Spooled(bytes.into_reader(), occurrences.into_reader(), support.into_reader(), of_subset)
-                }
-            });
-            merged.push(Merged { places: part.places, global });
-        }
+        let (mut sources, mut merged): (Vec<Source>, Vec<Merged>) =
+            parts.into_iter().map(|part| Source::of(part, store)).unzip();
         let mut cursors: Vec<Cursor> = sources.iter_mut().map(Cursor::new).collect();
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
@@ -203,6 +191,23 @@ struct Next<'a> {
 enum Source {
     Memory(Counted),
     Spooled(Reader<u8>, Reader<u64>, Reader<u32>, bool),
+}
+
+impl Source {
+    /// A dictionary to be read, and where the numbers that its words get are to go: on disk if they come from there.
+    fn of(part: Sorted, store: &Arc<Store>) -> (Self, Merged) {
+        let global = match part.places {
+            Numbers::Memory(_) => Numbers::Memory(Vec::new()),
+            Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
+        };
+        let source = match part.names {
+            Names::Memory(counted) => Self::Memory(counted),
+            Names::Spooled(bytes, occurrences, support, of_subset) => {
+                Self::Spooled(bytes.into_reader(), occurrences.into_reader(), support.into_reader(), of_subset)
+            }
+        };
+        (source, Merged { places: part.places, global })
+    }
 }
 
 /// The words of one dictionary, one after the other.

@@ -19,26 +19,7 @@ use crate::storage::spool::Spool;
 impl IndexBuilder {
     /// One vocabulary from all dictionaries.
     pub(super) fn unite(&self, min_support: u32) -> Result<United> {
-        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
-        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
-        // What a run's ids are in the united dictionary, then in the vocabulary.
-        let mut numbers: Vec<Vec<u32>> = Vec::new();
-        for (side, idle) in self.idle.iter().enumerate() {
-            let mut workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
-            workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
-            for Worker { dictionary, run, .. } in workers {
-                if runs.is_empty() {
-                    numbers.push((0..dictionary.len() as u32).collect());
-                    united = dictionary;
-                } else {
-                    numbers.push(united.absorb(dictionary));
-                }
-                runs.push(run);
-            }
-            if side == 0 && !runs.is_empty() {
-                united.end_subset();
-            }
-        }
+        let (united, mut runs, mut numbers) = self.unite_workers();
         self.release_memory();
         let mut sorted = vec![Sorted::new(united, self.surface)];
         let closed = std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -78,6 +59,30 @@ impl IndexBuilder {
             runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
         }
         Ok(United { runs, numbers, counted, working })
+    }
+
+    /// One dictionary from those that are in memory; the runs of their workers, and by run its ids in that dictionary.
+    fn unite_workers(&self) -> (Dictionary, Vec<Run>, Vec<Vec<u32>>) {
+        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
+        let (mut united, mut runs) = (Dictionary::default(), Vec::new());
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        for (side, idle) in self.idle.iter().enumerate() {
+            let mut workers = std::mem::take(&mut *idle.lock().unwrap_or_else(PoisonError::into_inner));
+            workers.sort_by_key(|worker| Reverse(worker.dictionary.len()));
+            for Worker { dictionary, run, .. } in workers {
+                if runs.is_empty() {
+                    numbers.push((0..dictionary.len() as u32).collect());
+                    united = dictionary;
+                } else {
+                    numbers.push(united.absorb(dictionary));
+                }
+                runs.push(run);
+            }
+            if side == 0 && !runs.is_empty() {
+                united.end_subset();
+            }
+        }
+        (united, runs, numbers)
     }
 
     pub(super) fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {

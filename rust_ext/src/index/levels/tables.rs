@@ -31,6 +31,16 @@ pub(super) struct Tables<'a, E> {
     ranks: Vec<u32>,
 }
 
+/// What the pass over a partition's entries leaves beside the tables.
+struct Entries {
+    /// Numbers of the pairs of the first entries; those of the rest are in `Tables::numbers`.
+    stored: Spool<u32>,
+    /// How many entries the shares have up to and with each.
+    ends: Vec<usize>,
+    /// Support of the pairs, by number, when the last share of the subset was counted.
+    in_subset: Vec<u32>,
+}
+
 impl<E> Drop for Tables<'_, E> {
     fn drop(&mut self) {
         self.room.give_back(self.taken);
@@ -62,6 +72,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         Ok(())
     }
 
+    /// Count the pairs of one partition, given its entries by share.
     pub(super) fn count_partition(
         mut self,
         lists: Vec<Spool<E>>,
@@ -70,16 +81,30 @@ impl<'a, E: Entry> Tables<'a, E> {
         settings: Settings,
         store: &Arc<Store>,
     ) -> Result<Partition> {
-        let Settings { min_support, num_of_subset, next } = settings;
+        let counted = self.count_entries(lists, settings, store)?;
+        self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
+        self.order.sort_unstable_by_key(|pair| pair.0);
+        // Pairs are numbered as they come: those that the subset has not are the last.
+        let of_subset = |pair: u32| counted.in_subset.get(pair as usize).copied().unwrap_or(0);
+        let support_of_subset = match settings.num_of_subset {
+            0 => Vec::new(),
+            _ => self.order.iter().map(|&(_, pair)| of_subset(pair)).collect(),
+        };
+        let (keys, support, weights) = self.rank_pairs(plan, number, settings);
+        let results = if settings.next { self.rank_entries(counted, store)? } else { Vec::new() };
+        Ok(Partition { keys, support, support_of_subset, weights, results })
+    }
+
+    /// One pass over the entries.
+    fn count_entries(&mut self, lists: Vec<Spool<E>>, settings: Settings, store: &Arc<Store>) -> Result<Entries> {
+        let Settings { num_of_subset, next, .. } = settings;
         let num_entries: usize = lists.iter().map(Spool::len).sum();
         if next {
             self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
         }
         self.pairs.reserve(num_entries / 16);
         let mut unit = 0u32;
-        let mut ends = Vec::new();
-        let mut stored = Spool::new(store);
-        let mut in_subset: Vec<u32> = Vec::new();
+        let mut counted = Entries { stored: Spool::new(store), ends: Vec::new(), in_subset: Vec::new() };
         for list in lists {
             let mut list = list.into_reader();
             while let Some(entries) = list.next_page()? {
@@ -97,24 +122,23 @@ impl<'a, E: Entry> Tables<'a, E> {
                 }
                 self.take_room()?;
                 if self.numbers.len() >= ENTRIES_IN_MIND {
-                    stored.extend(&self.numbers)?;
+                    counted.stored.extend(&self.numbers)?;
                     self.numbers.clear();
                 }
             }
-            ends.push(stored.len() + self.numbers.len());
-            if ends.len() == num_of_subset {
-                in_subset.extend(self.pairs.iter().map(|pair| pair.support));
+            counted.ends.push(counted.stored.len() + self.numbers.len());
+            if counted.ends.len() == num_of_subset {
+                counted.in_subset.extend(self.pairs.iter().map(|pair| pair.support));
             }
         }
-        self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
-        self.order.sort_unstable_by_key(|pair| pair.0);
+        Ok(counted)
+    }
+
+    /// Keys and support of the pairs in order; occurrences of those that are kept, which get their ranks.
+    fn rank_pairs(&mut self, plan: &Plan, number: usize, settings: Settings) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
+        let Settings { min_support, next, .. } = settings;
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
-        // Pairs are numbered as they come: those that the subset has not are the last.
-        let support_of_subset = match num_of_subset {
-            0 => Vec::new(),
-            _ => self.order.iter().map(|&(_, pair)| in_subset.get(pair as usize).copied().unwrap_or(0)).collect(),
-        };
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
         for &(key, pair) in &self.order {
@@ -127,29 +151,32 @@ impl<'a, E: Entry> Tables<'a, E> {
                 self.ranks[pair as usize] = weights.len() as u32;
             }
         }
+        (keys, support, weights)
+    }
+
+    /// By share, the rank + 1 of each entry's pair, or 0, in the order the entries came.
+    fn rank_entries(&mut self, counted: Entries, store: &Arc<Store>) -> Result<Vec<Spool<u32>>> {
         let mut results = Vec::new();
-        if next {
-            let mut in_mind = std::mem::take(&mut self.numbers);
-            let (num_stored, mut stored) = (stored.len(), stored.into_reader());
-            let mut at = 0;
-            for &end in &ends {
-                let mut result = Spool::new(store);
-                while at < end {
-                    let part = if at < num_stored {
-                        self.numbers.clear();
-                        stored.read((end - at).min(1 << 12), &mut self.numbers)?;
-                        &mut self.numbers[..]
-                    } else {
-                        &mut in_mind[at - num_stored..end - num_stored]
-                    };
-                    part.iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
-                    result.extend(part)?;
-                    at += part.len();
-                }
-                results.push(result);
+        let mut in_mind = std::mem::take(&mut self.numbers);
+        let (num_stored, mut stored) = (counted.stored.len(), counted.stored.into_reader());
+        let mut at = 0;
+        for end in counted.ends {
+            let mut result = Spool::new(store);
+            while at < end {
+                let part = if at < num_stored {
+                    self.numbers.clear();
+                    stored.read((end - at).min(1 << 12), &mut self.numbers)?;
+                    &mut self.numbers[..]
+                } else {
+                    &mut in_mind[at - num_stored..end - num_stored]
+                };
+                part.iter_mut().for_each(|number| *number = self.ranks[*number as usize]);
+                result.extend(part)?;
+                at += part.len();
             }
+            results.push(result);
         }
-        Ok(Partition { keys, support, support_of_subset, weights, results })
+        Ok(results)
     }
 
     /// The number of a key's pair, new or known.
