@@ -19,6 +19,7 @@ from reticent.audit.propile.scores import encode_pairs, generate_texts, score_ca
 from reticent.audit.propile.string_metrics import contains
 from reticent.audit.propile.subjects import NAME_PARTS, Subjects, subjects_from_rows
 from reticent.audit.propile.templates import LEVELS, builtin_templates, pii_type, templates_for
+from reticent.audit.report.environment import template_environment
 from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ def _ask(
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
     """Return the page, without any item in it."""
-    from reticent.audit.report.environment import template_environment
 
     require_language(language)
     environment = template_environment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reticent.audit.gates import TITLES
+from reticent.audit.report.environment import template_environment
 
 __all__ = ["extraction_html"]
 
@@ -20,7 +21,6 @@ def extraction_html(audit: dict[str, Any]) -> str:
     """Return the sections as HTML, empty where the job asked for none of them; ``audit`` as it may leave."""
     if "extraction" not in audit and "verdict" not in audit:
         return ""
-    from reticent.audit.report.environment import template_environment
     from reticent.audit.report.page import ends, value
 
     environment = template_environment()

@@ -16,6 +16,7 @@ from typing import Any
 
 from reticent.audit.membership.validity import INVALID, NO_POWER, USER_INFERENCE, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import at_most, percent, plain_findings, retention_rows
 from reticent.audit.report.publication import FORBIDDEN, published
@@ -210,7 +211,6 @@ def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _render(audit: dict[str, Any]) -> str:
-    from reticent.audit.report.environment import template_environment
 
     cell, models, corpus = audit["small_cell"], audit["models"], audit["corpus"]
     environment = template_environment()

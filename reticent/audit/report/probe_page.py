@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from reticent.audit.report import figure
+from reticent.audit.report.environment import template_environment
 from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
 
 __all__ = ["probe_page", "probe_section"]
 
 
 def _environment() -> Any:
-    from reticent.audit.report.environment import template_environment
     from reticent.audit.report.page import ends, value
 
     environment = template_environment()
