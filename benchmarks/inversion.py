@@ -86,7 +86,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
         synthesize(folder / "hospital", hospital)
         run = Run(parse_job(job_of(folder, size, seed)), Progress())
         run.execute("audit")
-        from reticent.job.audit_stage import gather_evidence
+        from reticent.job.stages.audit import gather_evidence
 
         evidence = published(gather_evidence(run))
     kept = ("recipe", "epoch", "utility", "privacy", "membership", "inversion", "ledger")

@@ -38,7 +38,7 @@ from typing import Any
 
 from benchmarks.faults import GROWING, Change, Ended, available, run_process, run_unwatched
 from benchmarks.record_io import RECORD, machine, write_record
-from reticent.job.plan import TIMINGS
+from reticent.job.eta import TIMINGS
 
 Files = dict[str, bytes]
 

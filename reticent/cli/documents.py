@@ -332,7 +332,7 @@ def stats(
     """
     from reticent.audit.report.corpus_plots import write_corpus_plots
     from reticent.audit.report.publication import published_corpus
-    from reticent.job.engine_stages import corpus_section
+    from reticent.job.corpus_statistics import corpus_section
     from reticent.job.run import Run
 
     used = None if source.is_file() else ("protect", "audit.small_cell", "seed", "num_threads")

@@ -240,11 +240,11 @@ def protect(
 def _verify_text(job: Job, quiet: bool, as_json: bool) -> None:
     import os
 
-    from reticent.job.run_folder import RunFolder
+    from reticent.job.run import Run
     from reticent.job.text_checks import check_text
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
-    found = check_text(RunFolder(job, new_progress(quiet)))
+    found = check_text(Run(job, new_progress(quiet)))
     if as_json:
         typer.echo(json.dumps({name: check and check.to_dict() for name, check in found.items()}, indent=1))
         return
@@ -319,12 +319,12 @@ def train(
 
 
 def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
-    from reticent.job.run_folder import RunFolder
+    from reticent.job.run import Run
     from reticent.job.training_tokens import find_run, verify_training
 
     folder, model, recipe = find_run(ledger)
     progress = new_progress(quiet)
-    run = RunFolder(job_of(read_job(folder), None), progress)
+    run = Run(job_of(read_job(folder), None), progress)
     with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
         verdict = verify_training(run, model, recipe, ledger, progress=advance)
     if as_json:
@@ -370,12 +370,11 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
     Other gates are judged by what the audit measured: --set 'gate=[{measure="membership_auc", at_most=0.6}]'. The
     report says that they were not fixed before the training. No other setting has an effect here.
     """
-    from reticent.job.extraction_stage import judge_again
+    from reticent.job.pipeline import report_again
     from reticent.job.run import Run
 
     job_run = Run(job_of(read_job(run_folder), settings, used=("gate",)), new_progress(quiet))
-    judge_again(job_run)
-    job_run.report()
+    report_again(job_run)
     print_summary(job_run, as_json)
     _exit_by_gates(job_run)
 

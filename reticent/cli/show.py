@@ -151,7 +151,7 @@ def print_status(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reticent.job.plan import clock_time, span_of
+    from reticent.core.durations import clock_time, span_of
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reticent.job.plan import span_of
+from reticent.core.durations import span_of
 
 if TYPE_CHECKING:
-    from reticent.job.plan import Plan
+    from reticent.job.eta import Plan
 
 __all__ = ["Progress"]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,23 +22,23 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.job.artefact import Artefact, Step
 from reticent.job.config import ClassifySection, Job, ModelSection
+from reticent.job.eta import Work
+from reticent.job.trainings import Training, trainings_by_recipe
 
 if TYPE_CHECKING:
     from reticent.audit.classification import Truth
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
-    from reticent.job.plan import Step
     from reticent.job.run import Run
-    from reticent.job.run_folder import Training
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig
 
 __all__ = [
     "check_starts",
-    "classification_steps",
     "classify_documents",
-    "classify_models",
+    "classify_steps",
     "labelled_documents",
     "read_labels",
     "read_results",
@@ -98,8 +99,7 @@ class _Stage:
 
     @property
     def title(self) -> str:
-        seed = "" if self.training is None or self.training.seed is None else f", seed {self.training.seed}"
-        return f"classifying from {self.recipe} of {self.model.name}{seed}"
+        return f"classifying from {self.training.title if self.training else f'base of {self.model.name}'}"
 
     def epochs(self, job: Job) -> list[int]:
         """Epochs of the checkpoints to start from; of the base 0."""
@@ -120,15 +120,15 @@ class _Stage:
     def inputs(self, run: Run) -> dict[str, str]:
         """Fingerprints of what it is made from; its training must be there."""
         if self.training is None:
-            inputs = run._base_input(self.model)
+            inputs = run.base_input(self.model)
         else:
-            epochs = self.epochs(run.job)
-            inputs = {f"epoch-{epoch:04d}": run.checkpoint_fingerprint(self.training, epoch) for epoch in epochs}
+            of, name = run.fingerprints.of_checkpoint, self.training.name
+            inputs = {f"epoch-{epoch:04d}": of(name, epoch) for epoch in self.epochs(run.job)}
         return {
             **inputs,
             "corpus": run.corpus.fingerprint(),
-            "split": run.fingerprint_of("split"),
-            "tokens": run.fingerprint_of(f"tokens/{self.model.name}/audit"),
+            "split": run.fingerprints.of("split"),
+            "tokens": run.fingerprints.of(f"tokens/{self.model.name}/audit"),
         }
 
 
@@ -136,27 +136,9 @@ def _stages(run: Run) -> list[_Stage]:
     """The base and every training of each model, by recipe and seed."""
     found = []
     for model in run.job.model:
-        own = sorted((t for t in run.trainings() if t.model is model), key=lambda t: model.recipes.index(t.recipe))
-        found += [_Stage(model), *(_Stage(model, training) for training in own)]
+        own = (_Stage(model, training) for training in trainings_by_recipe(run.job, model))
+        found += [_Stage(model), *own]
     return found
-
-
-def classification_steps(run: Run, is_trained: Mapping[str, bool]) -> Iterator[tuple[Step, bool]]:
-    """Yield the steps of the stage for a plan, each with whether it looks done; ``is_trained`` is by training."""
-    from reticent.core.artifact import read_manifest
-    from reticent.job.plan import Step
-
-    for stage in _stages(run):
-        tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
-        work = tokens * _settings(run.job).num_epochs * len(stage.epochs(run.job))
-        step = Step(
-            name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work
-        )  # fmt: skip
-        done = stage.training is None or is_trained[stage.training.name]
-        yield (
-            step,
-            done and run.looks_current(stage.name, stage.config(run.job), stage.inputs(run), kind="classification"),
-        )
 
 
 def check_starts(run: Run) -> None:
@@ -165,30 +147,44 @@ def check_starts(run: Run) -> None:
         stage.epochs(run.job)
 
 
-def classify_models(run: Run) -> None:
-    """Classify from the base and the checkpoints of every training of a run: an artefact each, that of "base" with what
-    needs no model. Each is ``classification.json``, and the classifiers if the job keeps them.
+def classify_steps(run: Run) -> Iterator[Step]:
+    """Yield a step for the base and for every training of each model, where the job asks for it. The artefact of the
+    base has also the rows that need no model. Each is ``classification.json``, and the classifiers if the job keeps
+    them.
     """
-    job = run.job
+    if run.job.classify is None:
+        return
     for stage in _stages(run):
+        yield Step.of(
+            Artefact(stage.name, "classification", stage.config(run.job), stage.inputs(run)),
+            partial(_build, run, stage),
+            work=partial(_work, run, stage),
+        )
 
-        def build(folder: Path, counts: dict[str, Any], *, stage: _Stage = stage) -> None:
-            model, training = stage.model, stage.training
-            documents = labelled_documents(run, model)
-            rows = _baselines(documents, job) if training is None else []
-            epochs = stage.epochs(job)
-            kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run._base(model))}
-            with run.progress.task(stage.title, None, "steps") as advance:
-                for number, epoch in enumerate(epochs):
-                    out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if _settings(job).save_model else None
-                    config, tell = _config(job, model), _part_of(advance, number, len(epochs))
-                    found = _classify_one(kept[epoch], documents, config, job, out, tell)
-                    rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
-            result = _result(documents, job, model.name, rows)
-            (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-            counts.update(result["documents"], classes=len(documents.class_names), models=len(epochs))
 
-        run.make(stage.name, stage.config(job), stage.inputs(run), build, kind="classification")
+def _work(run: Run, stage: _Stage) -> Work:
+    from reticent.core.artifact import read_manifest
+
+    tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
+    work = tokens * _settings(run.job).num_epochs * len(stage.epochs(run.job))
+    return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
+
+
+def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, Any]) -> None:
+    job, model, training = run.job, stage.model, stage.training
+    documents = labelled_documents(run, model)
+    rows = _baselines(documents, job) if training is None else []
+    epochs = stage.epochs(job)
+    kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
+    with run.progress.task(stage.title, None, "steps") as advance:
+        for number, epoch in enumerate(epochs):
+            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if _settings(job).save_model else None
+            config, tell = _config(job, model), _part_of(advance, number, len(epochs))
+            found = _classify_one(kept[epoch], documents, config, job, out, tell)
+            rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
+    result = _result(documents, job, model.name, rows)
+    (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
+    counts.update(result["documents"], classes=len(documents.class_names), models=len(epochs))
 
 
 def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[dict[str, Any]], None]:
@@ -214,13 +210,13 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     from reticent.core.artifact import write_artifact
     from reticent.core.device import check_device
     from reticent.engine.split import SplitConfig, split_individuals
-    from reticent.job.run_folder import RunFolder
+    from reticent.job.run import Run
 
     settings = _settings(job)
     if settings.save_model and out is None:
         raise PolicyError("--save: needs a folder to save classifiers in (--out)")
     check_device(job.train.device)
-    run = RunFolder(job, progress)
+    run = Run(job, progress)
     corpus = run.whole_corpus
     labels = read_labels(corpus, job)
     split = SplitConfig(**job.split.model_dump(exclude={"fresh"}), seed=job.seed)
@@ -241,7 +237,7 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     if out is None:
         return build(None)
     config = job.model_dump(mode="json", include={"seed", "split", "corpus", "train", "classify", "audit"})
-    inputs = {"corpus": corpus.fingerprint()} | {f"model:{n}": run.fingerprint_at(f) for n, f in enumerate(folders, 1)}
+    inputs = {"corpus": corpus.fingerprint()} | {f"model:{n}": run.fingerprints.at(f) for n, f in enumerate(folders, 1)}
     with write_artifact(out, kind="classification", config=config, inputs=inputs) as writer:
         result = build(writer.path)
         (writer.path / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))

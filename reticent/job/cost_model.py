@@ -11,18 +11,26 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.membership.validity import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.job.auditing import audit_config, own_tokens
+from reticent.job.eta import Work
 
 if TYPE_CHECKING:
-    from reticent.job.audit_stage import Measurement
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
+    from reticent.job.stages.shadows import Shadow
+    from reticent.job.trainings import Measurement, Training
 
-__all__ = ["Workload", "extraction_work", "own_tokens", "scoring_work"]
+__all__ = [
+    "Workload",
+    "extraction_work",
+    "scoring_work",
+    "shadow_work",
+    "training_work",
+    "work_of_extraction",
+    "work_of_measurement",
+]
 
-#: Attacks that need tokens of their own, and the names of these.
-OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "fresh"}
 #: Words of a template of association, with the name and the term; and templates of a language.
 WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
 
@@ -48,9 +56,39 @@ class Workload:
         return min(begins), max(ends[name] for name in names) / self.total
 
 
-def own_tokens(run: Run) -> list[str]:
-    """Return the names of the tokens that the job's attacks look at beside those of the audit."""
-    return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
+def training_work(run: Run, training: Training) -> Work:
+    """Return the work of a training; `ArtifactError` where its tokens are not there."""
+    model = training.model
+    tokens = _counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
+    return Work(
+        name=training.name, title=f"training {training.title}", kind="train", model=model.name,
+        recipe=training.recipe, work=float(tokens),
+    )  # fmt: skip
+
+
+def shadow_work(run: Run, shadow: Shadow) -> Work:
+    """Return the work of a shadow model, which is trained on half of the documents of both sides."""
+    tokens = _counts(run, shadow.model, "audit")["tokens"] / 2 * run.job.training(shadow.model).num_epochs
+    return Work(
+        name=shadow.name, title=f"training {shadow.title}", kind="train", model=shadow.model.name,
+        recipe=shadow.recipe, work=float(tokens),
+    )  # fmt: skip
+
+
+def work_of_measurement(run: Run, measurement: Measurement) -> Work:
+    """Return the work of a measurement."""
+    return Work(
+        name=measurement.name, title=f"scoring {measurement.title}", kind="score", model=measurement.model.name,
+        recipe="", work=scoring_work(run, measurement).total,
+    )  # fmt: skip
+
+
+def work_of_extraction(run: Run, measurement: Measurement) -> Work:
+    """Return the work of asking one model for canaries and passages."""
+    return Work(
+        name=measurement.name.replace("measures/", "extraction/", 1), title=f"extraction from {measurement.title}",
+        kind="score", model=measurement.model.name, recipe="extraction", work=extraction_work(run, measurement.model),
+    )  # fmt: skip
 
 
 def scoring_work(run: Run, measurement: Measurement) -> Workload:
@@ -59,11 +97,9 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
     Masked models read a window once for each fold of the words that they are asked for. Embedding shift and what is
     computed of the scores take no model.
     """
-    from reticent.job.audit_stage import audit_config
-
-    settings, config, model = run.job.audit, audit_config(run), measurement.model
+    settings, model = run.job.audit, measurement.model
     masked = model.objective == "mlm"
-    folds = config.folds if masked else 1
+    folds = audit_config(run).folds if masked else 1
     audit = _counts(run, model, "audit")
     parts = {"documents": audit["tokens"] * folds}
     for name in own_tokens(run):

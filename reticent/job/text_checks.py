@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
-from reticent.job.run_folder import RunFolder
+from reticent.job.artefact import Artefact, Step
+from reticent.job.maker import make
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
 
 __all__ = ["check_text", "text_check_of_flags"]
 
@@ -23,7 +27,7 @@ ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
 KIND, FILE = "text-check", "check.json"
 
 
-def check_text(run: RunFolder) -> dict[str, TextCheck | None]:
+def check_text(run: Run) -> dict[str, TextCheck | None]:
     """Hold every token of a run's tokens of original text to its documents; what was checked already is not again.
 
     Returns
@@ -55,7 +59,7 @@ def check_text(run: RunFolder) -> dict[str, TextCheck | None]:
 class _Reader:
     """Makes the checks of a run; the text is read once, when the first one needs it."""
 
-    def __init__(self, run: RunFolder):
+    def __init__(self, run: Run):
         self._run = run
         self._text: CheckedText | None = None
 
@@ -64,9 +68,9 @@ class _Reader:
         place = f"{KIND}/{name.removeprefix('tokens/')}"
         inputs = {
             "corpus": run.corpus.fingerprint(),
-            "split": run.fingerprint_of("split"),
-            "spans": run.fingerprint_of("spans"),
-            "tokens": run.fingerprint_of(name),
+            "split": run.fingerprints.of("split"),
+            "spans": run.fingerprints.of("spans"),
+            "tokens": run.fingerprints.of(name),
         }
         config = {**run.job.protect.model_dump(), "surface": run.job.index.surface}
 
@@ -77,7 +81,7 @@ class _Reader:
             (folder / FILE).write_text(json.dumps(check.to_dict(), indent=1))
             counts.update(documents=check.documents, tokens=check.tokens, violations=check.violations)
 
-        run.make(place, config, inputs, build, kind=KIND)
+        make(run, Step.of(Artefact(place, KIND, config, inputs), build))
         return _read(run.folder / place / FILE)
 
     def _verified(self, name: str, splits: tuple[str, ...]) -> TextCheck:
@@ -99,7 +103,7 @@ class _Reader:
             )
 
 
-def text_check_of_flags(run: RunFolder, name: str, store: TokenStore) -> tuple[str, bool]:
+def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
     """Say how far the flags of tokens were held to their text, and whether what was checked are these flags.
 
     Without a text: by the check of all documents that was kept, else by the sample of those who made the tokens.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.job.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from reticent.engine.index import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
+    from reticent.job.run import Run
     from reticent.trainer.recipes import Recipe
     from reticent.trainer.verify import Verdict
 
@@ -36,7 +36,7 @@ class Drawn:
 
 @contextmanager
 def training_tokens(
-    run: RunFolder, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
+    run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
     """Yield the tokens of the members for a recipe and, where they change, what gives those of each epoch; with ``of``
     those of other individuals.
@@ -64,7 +64,7 @@ def training_tokens(
         num_threads=run.job.num_threads,
     )
     maker = TokenMaker(flagged, store.tokenizer_path.read_text(encoding="utf-8"))
-    drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprint_of("spans"), str(run.job.seed))
+    drawn_for = ("reticent.surrogates", run.corpus.fingerprint(), run.fingerprints.of("spans"), str(run.job.seed))
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
     place = folder / f".surrogates-{os.environ.get('RANK', '0')}"  # processes of one training must not share it
 
@@ -94,7 +94,7 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
 
 
 def verify_training(
-    run: RunFolder,
+    run: Run,
     model_name: str,
     recipe_name: str,
     ledger: Path,
@@ -148,7 +148,7 @@ def verify_training(
 
 
 def _text_check_of_flags(
-    run: RunFolder, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
+    run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """How far the flags that a recipe goes by were held to the text, and whether nothing speaks against them."""
     from reticent.job.text_checks import text_check_of_flags

@@ -6,57 +6,54 @@ command, and a rebuild from nothing, sees the same documents; its indexes are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.job.data_stages import INDEXES
+from reticent.job.artefact import Output
+from reticent.job.maker import is_up_to_date
+from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
+from reticent.job.stages.dedup import dedup_steps
+from reticent.job.stages.detect import detect_steps
+from reticent.job.stages.index import INDEXES, index_artefact, index_config, index_steps
+from reticent.job.stages.split import split_steps
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
     from reticent.core.progress import Progress
-    from reticent.engine.index import IndexConfig
-    from reticent.job.config import Job
 
-__all__ = ["UpdatedRun", "update_run"]
+__all__ = ["update_run"]
 
 
-class UpdatedRun(Run):
-    """A run whose indexes are updates of those of the run ``before``."""
+def _count_update(
+    before: Run, run: Run, outputs: Mapping[str, Output], progress: Callable[[int], None]
+) -> Iterator[tuple[str, NgramIndex]]:
+    """Yield each index of ``outputs``, as the update of that of the run ``before``."""
+    from reticent.engine.index import open_index
+    from reticent.engine.update import update_index
 
-    def __init__(self, job: Job, before: Run, progress: Progress | None = None):
-        super().__init__(job, progress)
-        self.before = before
-
-    def _count_ngrams(
-        self, name: str, config: IndexConfig, counts: dict[str, Any], progress: Callable[[int], None]
-    ) -> NgramIndex:
-        from reticent.engine.index import open_index
-        from reticent.engine.update import update_index
-
-        before = self.before
+    for name, output in outputs.items():
         update = update_index(
             open_index(before.folder / name),
             before.corpus,
             before.individuals,
-            self.corpus,
-            self.individuals,
+            run.corpus,
+            run.individuals,
             splits=INDEXES[name],
-            k=self.job.protect.k,
-            config=config,
+            k=run.job.protect.k,
+            config=index_config(run, output.folder),
             progress=progress,
         )
-        counts["recounted"] = update.num_recounted
-        counts["moved"] = [asdict(moved) for moved in update.moved]
-        return update.index
+        output.counts["recounted"] = update.num_recounted
+        output.counts["moved"] = [asdict(moved) for moved in update.moved]
+        yield name, update.index
 
 
-def update_run(
-    before: Run, out: Path, added: Sequence[str], withdrawn: Sequence[Path], progress: Progress
-) -> UpdatedRun:
+def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence[Path], progress: Progress) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
     ``before`` stays as it is. What needs no index is left to later commands: detectors read every document again.
@@ -91,23 +88,23 @@ def update_run(
     values["out"] = str(out)
     values["corpus"]["source"] = [*sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
-    run = UpdatedRun(type(job).model_validate(values), before, progress)
+    run = Run(type(job).model_validate(values), progress)
     _require_known(before, withdrawn)
     _require_new_files(before, run, added)
     run.recover()
     run.prepare_folder()
-    run.dedup()
-    run.split()
+    stages = [Stage("dedup", dedup_steps), Stage("split", split_steps)]
     if job.detect.on_error == "quarantine":  # decides which documents there are
-        run.detect()
-    run.index()
+        stages.append(Stage("detect", detect_steps))
+    stages.append(Stage("index", partial(index_steps, count=partial(_count_update, before))))
+    run_stages(run, stages)
     run.keep_job()
     return run
 
 
 def _require_current(run: Run) -> None:
     for name in INDEXES:
-        if not run.is_index_current(name):
+        if not is_up_to_date(run, index_artefact(run, name)):
             raise ArtifactError(
                 f"{run.folder / name}: missing, or its documents have changed since it was made; run `reticent index` "
                 "again, and keep new documents apart until they are added"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reticent.audit.leakage.words import Slots
     from reticent.engine.store import TokenStore
     from reticent.engine.tokens import FlaggedWords
-    from reticent.job.run_folder import RunFolder
+    from reticent.job.run import Run
 
 __all__ = ["WordCategories", "read_categories"]
 
@@ -44,7 +44,7 @@ class WordCategories:
         return self.codes[self.doc_offsets[slots.documents] + store.word_ids[slots.starts]]
 
 
-def read_categories(run: RunFolder, splits: tuple[str, ...]) -> WordCategories:
+def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
     """Return the categories of the words of the documents of these splits, in the order of their tokens.
 
     A word in spans of several categories has the one whose name comes first. Cost: two passes over the text.

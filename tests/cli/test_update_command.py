@@ -13,7 +13,7 @@ from command import command
 from toy_models import toy_tokenizer
 
 from reticent.core.artifact import read_manifest
-from reticent.job.data_stages import INDEXES
+from reticent.job.stages.index import INDEXES
 
 SECRET = "Zyxwvut"
 #: Document, individual, text.

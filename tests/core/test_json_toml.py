@@ -16,7 +16,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError, Retice
 from reticent.core.json_toml import MAX_DEPTH, depth_of, parse_json, parse_toml, read_json, read_toml
 from reticent.engine.vocabularies import bytelevel_tokenizer_json
 from reticent.job.config import load_job, parse_job
-from reticent.job.plan import Timings
+from reticent.job.eta import Timings
 from reticent.trainer.base_files import check_base
 from reticent.trainer.budget import read_budget
 from reticent.trainer.tokenizer_json import read_tokenizer_json

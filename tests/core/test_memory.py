@@ -70,7 +70,7 @@ def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_mended(
 ) -> None:
     out = tmp_path / "run"
     script = (
-        "import reticent.job.run, reticent.job.engine_stages, reticent.engine.index\n"
+        "import reticent.job.run, reticent.job.pipeline, reticent.engine.index\n"
         "import reticent.engine.detect.rules, pyarrow.parquet\n"
         "from reticent.cli import main\n"
         f"leave({room} << 20)\nsys.argv = ['reticent', 'index', *sys.argv[1:]]\nmain()"

@@ -28,7 +28,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import SplitConfig, open_individuals, split_individuals
 from reticent.engine.update import read_ids, without_withdrawn
 from reticent.job.config import parse_job
-from reticent.job.probe_stage import run_probes
+from reticent.job.probes import run_probes
 
 #: In what two ids differ, and the two, of which no other id of these tests is a part.
 SAME = [

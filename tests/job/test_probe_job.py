@@ -14,7 +14,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
-from reticent.job.probe_stage import table_of
+from reticent.job.probes import table_of
 from reticent.job.run import Run
 from reticent.trainer.export import export_model
 

@@ -17,14 +17,19 @@ corpus is not believed but made again, and one that was interrupted goes on from
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.data_stages import REWRITTEN
-from reticent.job.run_folder import Training
+from reticent.job.artefact import Artefact, Step
+from reticent.job.auditing import audit_config, open_auditor
+from reticent.job.cost_model import shadow_work
+from reticent.job.stages.protect import REWRITTEN, digest_of
+from reticent.job.stages.train import privacy_of, training_dependencies
+from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
     from reticent.audit.scoring.forward import TokenScores
     from reticent.engine.index import NgramIndex
     from reticent.engine.split import Individuals
-    from reticent.job.audit_stage import Measurement
     from reticent.job.config import ModelSection, ShadowSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
@@ -44,8 +48,8 @@ __all__ = [
     "is_attacked",
     "shadow_config",
     "shadow_inputs",
+    "shadow_steps",
     "shadows_of",
-    "train_shadows",
 ]
 
 SCORES = "scores.parquet"
@@ -98,44 +102,36 @@ class Shadow:
         )
         return build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
 
-    def tokens_config(self) -> dict[str, Any]:
-        """What its tokens depend on beside corpus, split and spans: the draw among it."""
-        from reticent.job.data_stages import _digest
+    @property
+    def title(self) -> str:
+        return f"shadow {self.number + 1} of {self.recipe} of {self.model.name}"
 
-        job = self.run.job
-        return {
+    def tokens_artefact(self) -> Artefact:
+        """Return its tokens; beside corpus, split and spans they depend on the draw."""
+        run, job = self.run, self.run.job
+        config = {
             **job.protect.model_dump(),
             **job.index.model_dump(),
             "splits": [MEMBERS],
             "style": REWRITTEN.get(job.recipe(self.recipe).tokens),
-            "tokenizer": _digest(self.run._tokenizer_json(self.model)),
+            "tokenizer": digest_of(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
         }
+        inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
+        return Artefact(self.tokens, "tokens", config, inputs)
 
-    def tokens_inputs(self) -> dict[str, str]:
-        run = self.run
-        return {**run._corpus_input(), **{name: run.fingerprint_of(name) for name in ("split", "spans")}}
-
-    def settings_and_inputs(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """What the shadow depends on; its tokens must be there."""
-        from reticent.job.audit_stage import audit_config
-
+    def artefact(self) -> Artefact:
+        """Return the shadow; its tokens must be there."""
         run, scoring = self.run, audit_config(self.run)
-        settings, inputs = run.settings_and_inputs(self.training, self.tokens)
+        settings, inputs = training_dependencies(run, self.training, self.tokens)
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
         settings |= {"shadow": self.number, "keep_models": _section(run).keep_models}
         settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
-        return settings, {**inputs, "audit": run.text_fingerprint_of(f"tokens/{self.model.name}/audit")}
-
-    def is_done(self) -> bool:
-        """Whether it looks up to date, by the manifests alone."""
-        run, tokens = self.run, (self.tokens_config(), self.tokens_inputs())
-        return run.looks_current(self.tokens, *tokens, kind="tokens") and run.looks_current(
-            self.name, *self.settings_and_inputs(), kind="shadows"
-        )
+        inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
+        return Artefact(self.name, "shadows", settings, inputs)
 
 
 def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None = None) -> list[Shadow]:
@@ -154,63 +150,56 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
     ]
 
 
-def train_shadows(run: Run) -> None:
-    """Train and score the shadows that are not there yet."""
-    auditors: dict[str, Auditor] = {}
-
-    def score(shadow: Shadow, checkpoint: Path) -> TokenScores:
-        from reticent.audit.evaluate import ModelEntry
-        from reticent.job.audit_stage import _open_auditor
-
-        name, recipe = shadow.model.name, shadow.recipe
-        if name not in auditors:
-            auditors[name] = _open_auditor(run, shadow.model)
-        entry = ModelEntry(name=recipe, recipe=recipe, objective=shadow.model.objective, epoch=0, path=checkpoint)
-        return auditors[name].score(entry)
-
+def shadow_steps(run: Run) -> Iterator[Step]:
+    """Yield for each shadow the step of its tokens, and the one that trains and scores it."""
+    auditor_of = cache(partial(open_auditor, run))
     for shadow in shadows_of(run):
-        _make_tokens(shadow)
-        settings, inputs = shadow.settings_and_inputs()
-
-        def build(folder: Path, counts: dict[str, Any], shadow: Shadow = shadow) -> None:
-            from reticent.audit.membership.shadow import DocumentScores
-            from reticent.engine.store import open_tokens
-
-            checkpoint = _train(shadow, folder, counts)
-            said = DocumentScores.of(score(shadow, checkpoint))
-            audit = open_tokens(run.folder / f"tokens/{shadow.model.name}/audit")
-            is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
-            said.to_parquet(folder / SCORES, is_in)
-            counts["documents_in"] = int(is_in.sum())
-            if not _section(run).keep_models:
-                shutil.rmtree(checkpoint)
-
-        run.make(shadow.name, settings, inputs, build, kind="shadows", resume=not run.fresh, alone=True)
+        yield Step.of(shadow.tokens_artefact(), partial(_build_tokens, shadow))
+        yield Step.of(
+            shadow.artefact(),
+            partial(_build, shadow, auditor_of),
+            resume=not run.fresh,
+            alone=True,
+            work=partial(shadow_work, run, shadow),
+        )
 
 
-def _make_tokens(shadow: Shadow) -> None:
+def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.audit.evaluate import ModelEntry
+    from reticent.audit.membership.shadow import DocumentScores
+    from reticent.engine.store import open_tokens
+
+    checkpoint = _train(shadow, folder, counts)
+    entry = ModelEntry(
+        name=shadow.recipe, recipe=shadow.recipe, objective=shadow.model.objective, epoch=0, path=checkpoint
+    )
+    scores = DocumentScores.of(auditor_of(shadow.model.name).score(entry))
+    audit = open_tokens(shadow.run.folder / f"tokens/{shadow.model.name}/audit")
+    is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
+    scores.to_parquet(folder / SCORES, is_in)
+    counts["documents_in"] = int(is_in.sum())
+    if not _section(shadow.run).keep_models:
+        shutil.rmtree(checkpoint)
+
+
+def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.tokens import write_tokens
 
     run = shadow.run
-
-    def build(folder: Path, counts: dict[str, Any]) -> None:
-        counts.update(
-            write_tokens(
-                folder,
-                run.corpus,
-                shadow.individuals,
-                run._tokenizer_json(shadow.model),
-                splits=(MEMBERS,),
-                policy=run.policy,
-                index=shadow.index(folder),
-                spans=SpanReader(run.folder / "spans"),
-                style=REWRITTEN.get(run.job.recipe(shadow.recipe).tokens),
-                num_threads=run.job.num_threads,
-            )
-        )
-
-    run.make(shadow.tokens, shadow.tokens_config(), shadow.tokens_inputs(), build, kind="tokens")
+    written = write_tokens(
+        folder,
+        run.corpus,
+        shadow.individuals,
+        run.tokenizer_of(shadow.model),
+        splits=(MEMBERS,),
+        policy=run.policy,
+        index=shadow.index(folder),
+        spans=SpanReader(run.folder / "spans"),
+        style=REWRITTEN.get(run.job.recipe(shadow.recipe).tokens),
+        num_threads=run.job.num_threads,
+    )
+    counts.update(written)
 
 
 def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
@@ -231,12 +220,12 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
         run.progress.task(f"shadow {shadow.number + 1} of {recipe.name}", None, "steps") as advance,
     ):
         result = train(
-            load_model(run._base(model), model.objective),
+            load_model(run.base_of(model), model.objective),
             store,
             recipe,
             config,
             folder,
-            tokenizer=run._base(model),
+            tokenizer=run.base_of(model),
             progress=advance,
             epoch_store=epoch_store,
             privacy=_privacy(run, model) if recipe.private else None,
@@ -249,20 +238,7 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
 def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return replace(run._privacy(model), **unspent)  # type: ignore[arg-type]
-
-
-def delete_stale_shadows(run: Run) -> None:
-    """Delete the shadows that the job does not have any more, with their tokens."""
-    from reticent.core.artifact import delete_artifact, delete_unfinished
-
-    wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
-    found = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
-    for path in found:
-        if path not in wanted:
-            delete_artifact(path)
-    if (run.folder / "shadows").is_dir():
-        delete_unfinished(run.folder / "shadows")
+    return replace(privacy_of(run, model), **unspent)  # type: ignore[arg-type]
 
 
 def _section(run: Run) -> ShadowSection:
@@ -293,7 +269,7 @@ def shadow_config(run: Run) -> dict[str, Any]:
 def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     """Fingerprints of the shadows that attack a measurement; they must be there."""
     return {
-        shadow.name: run.fingerprint_of(shadow.name)
+        shadow.name: run.fingerprints.of(shadow.name)
         for shadow in shadows_of(run, measurement.model, measurement.recipe)
     }
 

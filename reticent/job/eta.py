@@ -1,4 +1,4 @@
-"""The plan of an experiment: trainings, classifications, scorings, what of them is done, when the rest will be.
+"""The expected end of an experiment: its trainings, classifications and scorings, and how long the rest will take.
 
 The expected end is made of what was measured on the same model, and is None until every sort of work that is left was:
 a guess that nobody measured is worse than none. Work is counted in tokens that pass through a model, so that the speed
@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from reticent.core.durations import clock_time, span_of
 from reticent.core.json_toml import parse_json
 
-__all__ = ["Plan", "Step", "Timings", "clock_time", "span_of"]
+__all__ = ["Plan", "Timings", "Work"]
 
 TIMINGS = ".timings.jsonl"
 #: A running step tells its own speed once this share of it has been seen, and this many seconds.
@@ -29,7 +30,7 @@ ENOUGH_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Work:
     """One training, classification (of all starts of a training) or scoring.
 
     Attributes
@@ -74,7 +75,7 @@ class Timings:
         return found
 
     def add(self, name: str, seconds: float, work: float | None = None) -> None:
-        """Append an entry; where that cannot be done, nobody's result is the worse for it."""
+        """Append an entry. Best effort: timings never affect results."""
         line = json.dumps({"name": name, "seconds": round(seconds, 3), "work": work}) + "\n"
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -93,7 +94,7 @@ class Plan:
 
     def __init__(
         self,
-        steps: Iterable[Step],
+        steps: Iterable[Work],
         *,
         done: Iterable[str] = (),
         earlier: dict[str, dict[str, Any]] | None = None,
@@ -101,7 +102,7 @@ class Plan:
     ):
         self.steps = {step.name: step for step in steps}
         self.done = set(done) & self.steps.keys()
-        self.running: Step | None = None
+        self.running: Work | None = None
         self._clock = clock
         self._earlier: dict[tuple[str, ...], list[float]] = {}
         self._measured: dict[tuple[str, ...], list[float]] = {}
@@ -113,7 +114,7 @@ class Plan:
         self._seen_at = self._started = self._began = self._share = 0.0
 
     @staticmethod
-    def _count(into: dict[tuple[str, ...], list[float]], step: Step, work: float, seconds: float) -> None:
+    def _count(into: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
         for key in (step.sort, step.sort[:2]):
             total = into.setdefault(key, [0.0, 0.0])
             total[0] += work
@@ -152,7 +153,7 @@ class Plan:
         if name in self.steps:
             self.done.add(name)
 
-    def speed(self, step: Step) -> float | None:
+    def speed(self, step: Work) -> float | None:
         """Tokens a second of a step like this one; None until one was measured."""
         if step is self.running and (own := self._own_speed()):
             return own
@@ -183,7 +184,7 @@ class Plan:
         return total
 
     @property
-    def left(self) -> list[Step]:
+    def left(self) -> list[Work]:
         """Steps that are not done, the running one among them."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
@@ -224,20 +225,3 @@ class Plan:
         if seconds is None:
             return f"end unknown until measured: {', '.join(self.unmeasured())}"
         return f"expected end {clock_time(now + seconds, now)} (in {span_of(seconds)})"
-
-
-def clock_time(at: float, now: float) -> str:
-    """Return a time of day, with the day where it is not today's."""
-    then = time.localtime(at)
-    today = time.strftime("%Y%j", then) == time.strftime("%Y%j", time.localtime(now))
-    return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
-
-
-def span_of(seconds: float) -> str:
-    """Return a duration in the two units that matter."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
-    if minutes < 100:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -39,7 +39,7 @@ def probe_inputs(run: Run) -> dict[str, str]:
     if run.job.probe is None:
         return {}
     files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
-    return {name: run.fingerprint_at(Path(path)) for name, path in files.items() if path is not None}
+    return {name: run.fingerprints.at(Path(path)) for name, path in files.items() if path is not None}
 
 
 def check_probes(job: Job) -> None:
@@ -102,7 +102,7 @@ def run_probes(run: Run) -> dict[str, Any]:
     models = []
     for model in job.model:
         named = f" of {model.name}" if len(job.model) > 1 else ""
-        models.append(ProbeModel(f"base{named}", run._base(model), model.objective))
+        models.append(ProbeModel(f"base{named}", run.base_of(model), model.objective))
         for recipe in model.recipes:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))

@@ -1,0 +1,90 @@
+"""An artefact is a value; a step makes one or several of them in one pass.
+
+The plan of a job is a sequence of steps (:mod:`reticent.job.pipeline`). A step says the name of each result, what it
+depends on, and how it is made. Running, the status, the expected end and the deletion of stale results are loops over
+that one plan: none of them knows what a stage does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.job.eta import Work
+
+__all__ = ["Artefact", "Output", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A folder of the run, named by all that it depends on: it is made again exactly if settings or inputs changed.
+
+    Attributes
+    ----------
+    name : str
+        Its path in the run folder.
+    kind : str
+        Kind of its manifest.
+    settings : dict
+        Settings that it depends on, as JSON holds them.
+    inputs : dict of str
+        Fingerprints of the results and files that it is made from, by name.
+    """
+
+    name: str
+    kind: str
+    settings: dict[str, Any]
+    inputs: dict[str, str]
+
+    def __post_init__(self) -> None:
+        # A manifest is JSON: tuples are lists there, and the comparison with it must not see a difference.
+        object.__setattr__(self, "settings", json.loads(json.dumps(self.settings, default=str)))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where an artefact is being written, and the counts that its manifest will hold (filled by the build)."""
+
+    folder: Path
+    counts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass of work and the artefacts that it leaves.
+
+    Attributes
+    ----------
+    outputs : tuple of Artefact
+    build : callable
+        Takes {name: Output} of the stale outputs alone, and writes them.
+    resume : bool, optional
+        As in :func:`reticent.core.artifact.write_artifact`. A step that may be resumed is built by all processes
+        together where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
+    prepare : callable, optional
+        Called before the outputs are compared with what the folder holds; never when a plan is only looked at.
+    work : callable, optional
+        Returns what the expected end counts; only of steps that are part of the experiment. `ArtifactError` where the
+        tokens that it counts are not there yet.
+    """
+
+    outputs: tuple[Artefact, ...]
+    build: Callable[[Mapping[str, Output]], None]
+    resume: bool | None = None
+    alone: bool = False
+    prepare: Callable[[], None] | None = None
+    work: Callable[[], Work] | None = None
+
+    @classmethod
+    def of(cls, artefact: Artefact, build: Callable[[Path, dict[str, Any]], None], **more: Any) -> Step:
+        """Return the step of one artefact; ``build`` takes its folder and its counts."""
+
+        def build_one(outputs: Mapping[str, Output]) -> None:
+            output = outputs[artefact.name]
+            build(output.folder, output.counts)
+
+        return cls((artefact,), build_one, **more)

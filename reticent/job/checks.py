@@ -1,0 +1,110 @@
+"""What a run checks before it spends anything: a setting that would fail hours later fails at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import PolicyError
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["check_classification", "check_run", "require_models"]
+
+
+def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits: bool) -> None:
+    """Check what the stages of a run need: of those that count n-grams, need models, classify, and audit.
+
+    Raises
+    ------
+    PolicyError
+        A setting cannot be used, or a library or a device that it needs is not there.
+    ArtifactError
+        A base model is not there.
+    CorpusError
+        The labels cannot be read.
+    """
+    if run.job.memory_limit is not None and counts:
+        from reticent.engine.index import check_memory_limit
+
+        check_memory_limit(run.job.memory_limit, run.job.num_threads)
+    if models:
+        require_models(run)
+        _require_extras(run)
+        _require_devices(run)
+        _require_bases(run)
+    if run.job.classify is not None and classifies:
+        from reticent.job.classification import check_starts, read_labels
+
+        check_starts(run)
+        read_labels(run.whole_corpus, run.job)
+    if audits:
+        _require_audit(run)
+
+
+def check_classification(run: Run) -> None:
+    """Raise for documents that cannot be classified, before the trainings; the tokens must be there."""
+    from reticent.job.classification import labelled_documents
+
+    for model in run.job.model:
+        labelled_documents(run, model)
+
+
+def require_models(run: Run) -> None:
+    """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
+    if not run.job.model:
+        raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
+
+
+def _require_extras(run: Run) -> None:
+    """Raise `PolicyError` for a library that is not installed, before the trainings that come before its own."""
+    from importlib.util import find_spec
+
+    for model in run.job.model:
+        settings = run.job.training(model)
+        private = [recipe for recipe in model.recipes if run.job.recipe(recipe).private]
+        for setting, wanted, module, extra in (
+            (f"recipe {', '.join(private)}", private, "opacus", "dp"),
+            ("train.lora", settings.lora, "peft", "dp"),
+            ("train.report_to", settings.report_to, "tensorboard", "track"),
+        ):
+            if wanted and find_spec(module) is None:
+                raise PolicyError(
+                    f"model {model.name}: {setting} needs {module}, which is not installed; "
+                    f"pip install reticent[{extra}]"
+                )
+
+
+def _require_devices(run: Run) -> None:
+    """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
+    devices = {run.job.train.device, *(run.job.training(model).device for model in run.job.model)}
+    from reticent.core.device import check_device, pick_device
+
+    for device in sorted(devices):
+        check_device(device)
+    if devices - {"auto", "cpu"}:  # importing torch takes seconds
+        for device in sorted(devices):
+            pick_device(device)
+
+
+def _require_bases(run: Run) -> None:
+    """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""
+    for model in run.job.model:
+        if model.base is not None:
+            from reticent.trainer.base_files import check_base
+
+            check_base(model.base, tokenizer=run.tokenizer_of(model))
+
+
+def _require_audit(run: Run) -> None:
+    """Raise `PolicyError` for what the audit would find out after the training: a misspelt attack, say."""
+    from reticent.audit.membership.attacks import require_attacks
+    from reticent.job.auditing import audit_config
+    from reticent.job.probes import check_probes
+    from reticent.job.stages.extraction import check_extraction
+
+    require_attacks(run.job.audit.attacks)
+    if run.job.probe is not None:
+        check_probes(run.job)
+    audit_config(run)  # the rest of it loads torch
+    check_extraction(run)

@@ -1,0 +1,81 @@
+"""Fingerprints of what a run is made from: each is computed once, however many stages ask.
+
+A plan that is only looked at (:meth:`Fingerprints.for_a_look`) believes the manifests of results and reads none of
+their bytes. A result that is not there, or is stale, has the fingerprint `TO_DO`: nothing that follows from it is
+up to date then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+__all__ = ["TO_DO", "Fingerprints"]
+
+TO_DO = "to do"
+
+
+class Fingerprints:
+    """Fingerprints by path; those of results by their names in the run folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    looking : bool
+        Believe manifests instead of reading bytes.
+    """
+
+    def __init__(self, folder: Path, *, looking: bool = False):
+        self.folder = folder
+        self.looking = looking
+        self._known: dict[Path, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def for_a_look(self) -> Fingerprints:
+        """Return a copy that believes manifests; what was computed already is kept."""
+        copy = Fingerprints(self.folder, looking=True)
+        copy._known = dict(self._known)
+        copy._texts = dict(self._texts)
+        return copy
+
+    def of(self, name: str) -> str:
+        """Return the fingerprint of a result."""
+        return self.at(self.folder / name)
+
+    def at(self, path: Path) -> str:
+        """Return the fingerprint of a file or folder."""
+        from reticent.core.artifact import fingerprint, read_manifest
+
+        if path not in self._known:
+            if self.looking and self.folder in path.parents:
+                self._known[path] = read_manifest(path).digest if path.exists() else TO_DO
+            else:
+                self._known[path] = fingerprint(path)
+        return self._known[path]
+
+    def of_text(self, name: str) -> str:
+        """Return the fingerprint of protected tokens without their flags."""
+        from reticent.engine.store import open_tokens
+
+        if name not in self._texts:
+            whole = self.of(name)  # the bytes are those that were written
+            text = TO_DO if whole == TO_DO else open_tokens(self.folder / name).text_fingerprint()
+            self._texts[name] = text
+        return self._texts[name]
+
+    def of_checkpoint(self, name: str, epoch: int) -> str:
+        """Return the fingerprint of one checkpoint of a training, from the manifest of the training."""
+        from reticent.core.artifact import read_manifest
+
+        if self.looking and self.of(name) == TO_DO:
+            return TO_DO
+        files = read_manifest(self.folder / name).files
+        own = {file: about["sha256"] for file, about in files.items() if file.startswith(f"epoch-{epoch:04d}/")}
+        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+
+    def set(self, name: str, digest: str) -> None:
+        """Keep the fingerprint of a result that was just written, or is stale (`TO_DO`)."""
+        self._known[self.folder / name] = digest
+        self._texts.pop(name, None)

@@ -1,0 +1,65 @@
+"""The gates of a job: written down before anything is trained, judged when the evidence is there."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates"]
+
+
+def gate_settings(run: Run) -> dict[str, Any]:
+    """Return the gates of a job, as they are written down."""
+    return {"gates": [gate.model_dump() for gate in run.job.gate]}
+
+
+def gate_step(run: Run) -> Step:
+    """Return the step of the artefact ``gates``, which says whether anything was trained already."""
+    return Step.of(Artefact("gates", "gates", gate_settings(run), {}), partial(_build, run))
+
+
+def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    (folder / "gates.json").write_text(json.dumps(gate_settings(run), indent=1))
+    counts["fixed_before_training"] = not any((run.folder / "models").rglob("manifest.json"))
+
+
+def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return {"verdict": …} for the evidence, or nothing where the job has no gate."""
+    from reticent.audit.gates import verdict
+    from reticent.core.artifact import read_manifest
+
+    if not run.job.gate:
+        return {}
+    found = verdict(evidence, gate_settings(run)["gates"], small_cell=run.job.audit.small_cell)
+    fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
+    return {"verdict": {"fixed_before_training": fixed, **found}}
+
+
+def judge_again(run: Run) -> None:
+    """Put the verdict of the job's gates into a finished audit that has that of others; nothing is measured again."""
+    from reticent.core.artifact import require_kind
+    from reticent.job.maker import make
+
+    gates, made = gate_settings(run) if run.job.gate else {}, require_kind(run.folder / "audit", "audit")
+    others = {name: value for name, value in made.config.items() if name != "gates"}
+    if others | gates == made.config:
+        return
+    if run.job.gate:
+        make(run, gate_step(run))
+
+    def build(folder: Path, counts: dict[str, Any]) -> None:
+        evidence = {name: value for name, value in run.evidence.items() if name != "verdict"}
+        settings = {name: value for name, value in evidence["settings"].items() if name != "gate"}
+        evidence["settings"] = settings | ({"gate": gates["gates"]} if gates else {})
+        judged = {**evidence, **judge_gates(run, evidence)}
+        (folder / "audit.json").write_text(json.dumps(judged, indent=1, allow_nan=False))
+        counts.update(made.counts)
+
+    make(run, Step.of(Artefact("audit", "audit", others | gates, made.inputs), build))

@@ -1,0 +1,107 @@
+"""Making a step of the plan: only its stale outputs, each whole or not at all; and telling which are stale."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.job.artefact import Artefact, Output, Step
+from reticent.job.fingerprints import TO_DO
+from reticent.trainer.distributed import join_world, launched
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["is_up_to_date", "look_at", "make"]
+
+
+def make(run: Run, step: Step) -> None:
+    """Build the outputs of a step that are not there with their settings and inputs; the bytes of others are checked.
+
+    Where torchrun started several processes, the first decides. The others take part in steps that may be resumed,
+    and pass over all else.
+    """
+    from reticent.core.artifact import is_up_to_date as is_whole
+    from reticent.core.artifact import read_manifest
+
+    together = step.resume is not None and not step.alone and launched().size > 1
+    if not launched().is_main:
+        if together and join_world().broadcast_from_main(False):
+            step.build({output.name: Output(_unfinished(run, output), {}) for output in step.outputs})
+        return
+    run.recover()
+    if step.prepare is not None:
+        step.prepare()
+    stale = [
+        o for o in step.outputs if not is_whole(run.folder / o.name, kind=o.kind, config=o.settings, inputs=o.inputs)
+    ]
+    if together:
+        join_world().broadcast_from_main(bool(stale))
+    for output in step.outputs:
+        if output not in stale:
+            run.progress.kept(output.name, read_manifest(run.folder / output.name).counts)
+    if stale:
+        _build(run, step, stale)
+    for output in step.outputs:
+        run.fingerprints.set(output.name, read_manifest(run.folder / output.name).digest)
+
+
+def _build(run: Run, step: Step, stale: list[Artefact]) -> None:
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        outputs = {o.name: stack.enter_context(_written(run, o, step.resume)) for o in reversed(stale)}
+        step.build(outputs)
+    work = run.progress.plan.finish() if run.progress.plan else None
+    seconds = (time.perf_counter() - started) / len(stale)
+    for output in stale:
+        run.timings.add(output.name, seconds, work)
+    run.warn_of_memory(stale[0].name)
+    run.keep_job()
+
+
+@contextmanager
+def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
+    from reticent.core.artifact import write_artifact
+
+    counts: dict[str, object] = {}
+    path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
+    with run.progress.stage(artefact.name, counts):
+        with write_artifact(path, kind=artefact.kind, **about, resume=resume) as writer:
+            yield Output(writer.path, writer.counts)
+        counts.update(writer.counts)
+
+
+def _unfinished(run: Run, artefact: Artefact) -> Path:
+    from reticent.core.artifact import unfinished_path
+
+    return unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs)
+
+
+def is_up_to_date(run: Run, artefact: Artefact) -> bool:
+    """Whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read every
+    byte. `make` does before it believes it.
+    """
+    from reticent.core.artifact import require_kind
+    from reticent.core.errors import ArtifactError
+
+    try:
+        manifest = require_kind(run.folder / artefact.name, artefact.kind)
+    except ArtifactError:
+        return False
+    return manifest.config == artefact.settings and manifest.inputs == artefact.inputs
+
+
+def look_at(run: Run, artefact: Artefact) -> str:
+    """Return the state of an artefact: "done", "to do", "out of date", or "begun" where a saved state is there to go on
+    from. One that is not done loses its fingerprint, and so does all that follows from it.
+    """
+    if is_up_to_date(run, artefact):
+        return "done"
+    run.fingerprints.set(artefact.name, TO_DO)
+    path = run.folder / artefact.name
+    if any(path.parent.glob(f".{path.name}.part-*")):
+        return "begun"
+    return "out of date" if (path / "manifest.json").exists() else TO_DO

@@ -1,0 +1,194 @@
+"""The plan of a job: which steps follow each other. Running a job and looking at it are loops over that plan.
+
+    dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
+
+A stage yields its steps lazily: a later one may depend on the bytes of an earlier one. Every step writes its artefacts
+into folders of the run folder, each whole or not at all, and one whose inputs and settings have not changed is not
+made again (:mod:`reticent.job.maker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import PolicyError, ReticentError
+from reticent.job.artefact import Step
+from reticent.job.checks import check_classification, check_run
+from reticent.job.classification import classify_steps
+from reticent.job.eta import Plan
+from reticent.job.gates import judge_again
+from reticent.job.maker import look_at, make
+from reticent.job.stages.audit import audit_steps, report_steps
+from reticent.job.stages.dedup import dedup_steps
+from reticent.job.stages.detect import detect_steps
+from reticent.job.stages.extraction import extraction_steps
+from reticent.job.stages.foundation import foundation_steps
+from reticent.job.stages.index import index_steps
+from reticent.job.stages.measure import base_steps, measure_steps
+from reticent.job.stages.protect import protect_steps
+from reticent.job.stages.shadows import shadow_steps
+from reticent.job.stages.split import canary_steps, split_steps, tell_recovered
+from reticent.job.stages.train import train_steps
+from reticent.trainer.distributed import join_world, launched, leave_world
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["STAGES", "Look", "Stage", "execute", "look_at_all", "report_again", "run_stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a job.
+
+    Attributes
+    ----------
+    steps : callable
+        Yields the steps of a run.
+    within : str
+        The stage that a user names, where this is a part of it.
+    """
+
+    name: str
+    steps: Callable[[Run], Iterator[Step]]
+    within: str = ""
+
+
+_PLAN = (
+    Stage("dedup", dedup_steps),
+    Stage("split", split_steps),
+    Stage("canaries", canary_steps, within="split"),
+    Stage("detect", detect_steps),
+    Stage("index", index_steps),
+    Stage("foundation", foundation_steps),
+    Stage("protect", protect_steps),
+    Stage("base models", base_steps, within="audit"),
+    Stage("train", train_steps),
+    Stage("classify", classify_steps),
+    Stage("shadows", shadow_steps, within="audit"),
+    Stage("measures", measure_steps, within="audit"),
+    Stage("extraction", extraction_steps, within="audit"),
+    Stage("audit", audit_steps),
+    Stage("report", report_steps),
+)
+#: Names of the stages, as a user gives them, in order.
+STAGES = tuple(stage.name for stage in _PLAN if not stage.within)
+#: From this stage on, a run is an experiment: its expected end is shown.
+EXPERIMENT = ("base models", "train", "classify", "shadows", "measures", "extraction")
+
+
+def stages_until(until: str) -> list[Stage]:
+    """Return the stages of the plan up to and including one, with the parts of all of them."""
+    wanted = STAGES[: STAGES.index(until) + 1]
+    return [stage for stage in _PLAN if (stage.within or stage.name) in wanted]
+
+
+def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
+    """Run every stage up to and including ``until``; returns the run folder.
+
+    With ``alone`` only deduplication goes before it: what looks at documents one by one needs no split, unless
+    canaries are planted in some of them.
+    """
+    if until not in STAGES:
+        raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
+    if not launched().is_main:  # the first process does all else, and these wait for its training
+        if STAGES.index(until) >= STAGES.index("train"):
+            _train(run)
+        return run.folder
+    run.recover()
+    reaches = {stage: STAGES.index(until) >= STAGES.index(stage) for stage in STAGES}
+    check_run(
+        run,
+        counts=reaches["index"],
+        models=reaches["foundation"],
+        classifies=reaches["classify"],
+        audits=reaches["audit"],
+    )
+    run.prepare_folder()
+    alone = alone and run.job.canaries is None
+    chosen = stages_until(until)
+    if alone:
+        chosen = [stage for stage in chosen if stage.name in ("dedup", until)]
+    run_stages(run, chosen)
+    if alone:
+        tell_recovered(run, {})
+    run.keep_job()
+    return run.folder
+
+
+def run_stages(run: Run, stages: Iterable[Stage]) -> None:
+    """Make the steps of these stages; from the first one of an experiment on, its expected end is shown."""
+    stages = list(stages)
+    with ExitStack() as stack:
+        is_shown = False
+        for stage in stages:
+            if stage.name in EXPERIMENT and not is_shown and any(other.name == "train" for other in stages):
+                stack.enter_context(run.progress.experiment(_plan_of(run, stages)))
+                is_shown = True
+            if stage.name == "train":
+                _train(run)
+            else:
+                for step in stage.steps(run):
+                    make(run, step)
+
+
+def report_again(run: Run) -> None:
+    """Judge the gates of the job by a finished audit, and write its report; nothing is measured."""
+    judge_again(run)
+    for step in report_steps(run):
+        make(run, step)
+
+
+def _train(run: Run) -> None:
+    """Make the trainings, in all processes together where torchrun started several."""
+    from reticent.core.artifact import delete_unfinished
+
+    world = join_world()
+    world.barrier()  # the tokens must be there
+    for step in train_steps(run):
+        make(run, step)
+    if world.is_main:
+        delete_unfinished(run.folder / "models")  # of a job before this one
+    leave_world()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One step of a plan that is only looked at: its stage, and the state of each output by name. A stage of which
+    nothing can be said before an earlier one is done has no step.
+    """
+
+    stage: Stage
+    step: Step | None
+    states: dict[str, str]
+
+    @property
+    def is_done(self) -> bool:
+        return all(state == "done" for state in self.states.values())
+
+
+def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
+    """Yield every step of the plan without making any; ``run`` must be :meth:`Run.for_a_look`."""
+    for stage in stages:
+        told = False
+        try:
+            for step in stage.steps(run):
+                told = True
+                yield Look(stage, step, {output.name: look_at(run, output) for output in step.outputs})
+        except (ReticentError, OSError):  # of what is not there
+            if not told:
+                yield Look(stage, None, {})
+
+
+def _plan_of(run: Run, stages: list[Stage]) -> Plan:
+    """Return the expected end of the experiment from here on."""
+    looked = list(look_at_all(run.for_a_look(), [stage for stage in stages if stage.name in EXPERIMENT]))
+    if any(look.stage.name == "classify" and not look.is_done for look in looked):
+        check_classification(run)
+    works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
+    done = [work.name for work, is_done in works if is_done]
+    return Plan((work for work, _ in works), done=done, earlier=run.timings.read())

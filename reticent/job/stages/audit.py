@@ -1,0 +1,146 @@
+"""Measurements -> the evidence: every number of the report, as one JSON artefact; and the page that shows it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent import __version__
+from reticent.core.json_toml import read_json
+from reticent.job.artefact import Artefact, Step
+from reticent.job.corpus_statistics import corpus_section
+from reticent.job.gates import gate_settings, judge_gates
+from reticent.job.stages.extraction import extraction_artefacts, extraction_section
+from reticent.job.stages.shadows import shadows_of
+from reticent.job.trainings import Measurement, measurements_of, trainings_of
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["audit_steps", "gather_evidence", "report_steps"]
+
+
+def audit_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``audit``."""
+    config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed}
+    names = [training.name for training in trainings_of(run.job)]
+    for model in run.job.model:
+        names.append(f"tokens/{model.name}/train")
+        names += [measurement.name for measurement in measurements_of(run.job, model)]
+    names += extraction_artefacts(run)
+    inputs = {name: run.fingerprints.of(name) for name in names}
+    if run.job.gate:
+        config |= gate_settings(run)
+    if run.job.probe is not None:
+        from reticent.job.probes import probe_inputs
+
+        config["probe"] = run.job.probe.model_dump(exclude={"subjects", "templates"})
+        inputs |= probe_inputs(run)
+    yield Step.of(Artefact("audit", "audit", config, inputs), partial(_build_audit, run))
+
+
+def report_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``report``: report.json and report.html."""
+    from reticent.audit.report.page import page_digest
+
+    config = {"small_cell": run.job.audit.small_cell, "reticent": __version__, "page": page_digest()}
+    yield Step.of(
+        Artefact("report", "report", config, {"audit": run.fingerprints.of("audit")}), partial(_build_report, run)
+    )
+
+
+def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    _delete_stale(run)
+    evidence = gather_evidence(run)
+    counts["models"] = len(evidence["models"])
+    (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
+
+
+def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.audit.report.page import write_report
+
+    write_report(folder, run.evidence)
+
+
+def _delete_stale(run: Run) -> None:
+    """Delete the shadows that the job does not have, with their tokens, and the measurements of checkpoints that are
+    gone. Those of a recipe that the job has left out stay while its models do.
+    """
+    from reticent.core.artifact import delete_artifact, delete_unfinished
+
+    wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
+    shadows = [*(run.folder / "shadows").glob("*/*/[0-9]*"), *(run.folder / "tokens").glob("*/*-shadow-[0-9]*")]
+    made = (path for kind in ("measures", "extraction") for path in (run.folder / kind).glob("*/*/*epoch-[0-9]*"))
+    stale = [path for path in shadows if path not in wanted]
+    for path in sorted([*stale, *(path for path in made if not _has_checkpoint(run, path))]):
+        delete_artifact(path)
+    if (run.folder / "shadows").is_dir():
+        delete_unfinished(run.folder / "shadows")
+
+
+def _has_checkpoint(run: Run, measured: Path) -> bool:
+    """Whether the model of a measurement is there; by its path, as the job may have left it out."""
+    seed, _, epoch = measured.name.rpartition("epoch-")
+    recipe, model = measured.parent.name, measured.parent.parent.name
+    trained = run.folder / "models" / model / recipe / seed.removesuffix("-")
+    return recipe == "base" or (trained / f"epoch-{epoch}").is_dir()
+
+
+def gather_evidence(run: Run) -> dict[str, Any]:
+    """Return report.json's structure before publication, from the pieces and the corpus section."""
+    from reticent.audit.membership.validity import judged
+
+    probe: dict[str, Any] = {}
+    if run.job.probe is not None:
+        from reticent.job.probes import run_probes
+
+        probe["probe"] = run_probes(run)
+    evidence = {
+        **probe,
+        **extraction_section(run),
+        "format": "reticent.audit/1",
+        "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "reticent": __version__,
+            **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        },
+        "settings": run.job.model_dump(
+            mode="json",
+            include={
+                *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
+                *(name for name in ("canaries", "extraction", "gate") if getattr(run.job, name)),
+            },
+        ),
+        "corpus": corpus_section(run),
+        "models": judged(
+            [_measured(run, measurement) for model in run.job.model for measurement in measurements_of(run.job, model)]
+        ),
+    }
+    return {**evidence, **judge_gates(run, evidence)}
+
+
+def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
+    """What a measurement holds, with whose model it is and what its training counted."""
+    from reticent.core.artifact import read_manifest
+
+    measured = read_json(run.folder / measurement.name / "measures.json")
+    seed: dict[str, Any] = {}
+    if measurement.training is not None:
+        counts = read_manifest(run.folder / measurement.training.name).counts
+        measured["ledger"] = {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
+        if "privacy" in counts:
+            measured["guarantee"] = counts["privacy"]
+        seed = {} if measurement.training.seed is None else {"seed": measurement.training.seed}
+    return {"model": measurement.model.name, **seed, **measured}
+
+
+def _now() -> float:
+    """Seconds since 1970, or SOURCE_DATE_EPOCH, by which who needs the same bytes twice holds the clock."""
+    return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())

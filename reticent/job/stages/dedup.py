@@ -1,0 +1,35 @@
+"""Documents -> the copies that no later stage sees, where the job asks for it. It takes 8 bytes a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["dedup_steps"]
+
+
+def dedup_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``dedup``."""
+    settings, config = run.job.dedup, run.dedup_config
+    if settings.mode == "off":
+        return
+    kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
+    artefact = Artefact("dedup", "dedup", kept, {"corpus": run.whole_corpus.fingerprint()})
+    yield Step.of(artefact, partial(_build, run))
+    run.invalidate("deduplicated", "parted", "documents", "corpus")
+
+
+def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.dedup import find_copies, write_left_out
+
+    with run.progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
+        found = find_copies(run.whole_corpus, run.dedup_config, progress=advance)
+    write_left_out(found.left_out, folder)
+    counts.update(found.counts)

@@ -1,0 +1,115 @@
+"""Documents -> spans of direct identifiers, and the documents that a detector failed on, if these are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import CorpusError
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.engine.detect import Detector
+    from reticent.job.run import Run
+
+__all__ = ["detect_steps"]
+
+
+def detect_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``spans``."""
+    from reticent.core.artifact import fingerprint
+    from reticent.engine.detect import option_files
+
+    settings = run.job.detect
+    files = dict(option_files(settings.options))
+    own = {} if run.job.canaries is None else {"canaries": run.fingerprints.of("canaries")}
+    inputs = {"corpus": run.documents.fingerprint(), **own, **{o: fingerprint(path) for o, path in files.items()}}
+    config = settings.model_dump(include={"detectors", "on_error", "propagate"})
+    config["options"] = {
+        name: {
+            key: value
+            for key, value in table.items()
+            if not any(f"{file}.".startswith(f"{name}.{key}.") for file in files)
+        }
+        for name, table in settings.options.items()
+    }
+    if settings.propagate:
+        config["scopes"] = run.job.protect.scopes
+    yield Step.of(Artefact("spans", "spans", config, inputs), partial(_build, run))
+    run.invalidate("corpus")
+
+
+def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.detect import make_detectors
+
+    job = run.job
+    detectors = make_detectors(
+        job.detect.detectors, job.detect.options, num_threads=job.num_threads, ids=job.corpus.ids
+    )
+    _find_identifiers(run, detectors, folder, counts)
+
+
+def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
+    """Write the spans of all detectors, with ``detect.propagate`` also wherever else in the corpus they stand."""
+    from reticent.engine.detect import detect_spans, quarantined_rows
+
+    settings = run.job.detect
+    for detector in detectors:
+        if detector.name == "records":
+            _check_records(run, detector, counts)
+    with run.progress.task("detect", run.documents.num_documents, "documents") as advance:
+        counts.update(detect_spans(run.documents, detectors, folder, on_error=settings.on_error, progress=advance))
+    counts.update(run.whole_corpus.reading.skipped())
+    rows = quarantined_rows(folder)
+    if len(rows):
+        run.progress.warn(
+            f"{len(rows):,} of {run.documents.num_documents:,} documents are left out of everything that follows: a "
+            f"detector failed on them; spans/quarantine.parquet lists them"
+        )
+    if settings.propagate:
+        from reticent.engine.detect.propagate import propagate
+
+        spans, united = folder / "spans.parquet", folder / "united.parquet"
+        spans.rename(united)
+        corpus = run.documents.without(rows) if len(rows) else run.documents
+        with run.progress.task("propagate", corpus.num_documents, "documents") as advance:
+            spread = propagate(
+                corpus,
+                united,
+                spans,
+                scopes=run.job.protect.scopes,
+                num_threads=run.job.num_threads,
+                progress=advance,
+            )
+        counts.update(spans=spread["spans"], propagated=spread["propagated"])
+        united.unlink()
+    if run.job.canaries is not None:
+        from reticent.engine.canaries import mark_spans, open_canaries
+
+        ids = run.documents.scan().column("doc_id").combine_chunks()
+        counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
+
+
+def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
+    """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
+    with ids of another system, or somebody has it under another spelling of the id.
+    """
+    if detector.num_skipped:
+        counts["empty_fields"] = detector.num_skipped
+    ids = run.documents.scan().column("individual_id").unique()
+    path = run.job.detect.records.get("table")
+    detector.check_ids(ids, f"{path} column individual_id")
+    missing = detector.num_without(ids)
+    if missing == len(ids):
+        raise CorpusError(
+            f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
+            f"(their column {run.job.corpus.individual_id})"
+        )
+    if missing:
+        counts["without_record"] = missing
+        run.progress.warn(
+            f"{missing:,} of {len(ids):,} individuals have no record in {path}; their names are left to the other "
+            "detectors"
+        )

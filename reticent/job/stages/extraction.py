@@ -1,0 +1,157 @@
+"""Extraction and canaries in a job: an artefact for each base model and last checkpoint, and their section of the
+evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.json_toml import read_json
+from reticent.engine.schema import MEMBERS
+from reticent.job.artefact import Artefact, Step
+from reticent.job.cost_model import work_of_extraction
+from reticent.job.stages.measure import checkpoint_of
+from reticent.job.trainings import Measurement, measurements_of
+
+if TYPE_CHECKING:
+    from reticent.job.run import Run
+
+__all__ = ["check_extraction", "extraction_artefacts", "extraction_section", "extraction_steps"]
+
+#: Kind of the artefacts.
+EXTRACTION = "extraction"
+
+
+def extraction_steps(run: Run) -> Iterator[Step]:
+    """Yield a step for each base model and last checkpoint that is asked."""
+    for measurement in _measurements(run):
+        work = partial(work_of_extraction, run, measurement)
+        yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), work=work)
+
+
+def extraction_artefacts(run: Run) -> list[str]:
+    """Return the names of the artefacts of the job."""
+    return [_name(measurement) for measurement in _measurements(run)]
+
+
+def _measurements(run: Run) -> list[Measurement]:
+    """Return what is asked: of each model section its base model and the last checkpoint of every training."""
+    if run.job.extraction is None and run.job.canaries is None:
+        return []
+    asked = []
+    for model in run.job.model:
+        own = measurements_of(run.job, model)
+        last = max(measurement.epoch for measurement in own)
+        asked += [measurement for measurement in own if measurement.training is None or measurement.epoch == last]
+    return asked
+
+
+def _name(measurement: Measurement) -> str:
+    return measurement.name.replace("measures/", "extraction/", 1)
+
+
+def _artefact(run: Run, measurement: Measurement) -> Artefact:
+    job = run.job
+    config: dict[str, Any] = {
+        "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
+        "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
+        "extraction": job.extraction and job.extraction.model_dump(),
+        "canaries": job.canaries and job.canaries.model_dump(),
+    }  # fmt: skip
+    inputs = {
+        "tokens": run.fingerprints.of(f"tokens/{measurement.model.name}/audit"),
+        **run.base_input(measurement.model),
+    }
+    if job.canaries is not None:
+        inputs["canaries"] = run.fingerprints.of("canaries")
+    if measurement.training is not None:
+        inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
+    return Artefact(_name(measurement), EXTRACTION, config, inputs)
+
+
+def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, Any]) -> None:
+    found = _measured(run, measurement)
+    (folder / "extraction.json").write_text(json.dumps(found, indent=1, allow_nan=False))
+    counts["epoch"] = measurement.epoch
+
+
+def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
+    from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+
+    path = checkpoint_of(run, measurement)
+    model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
+    special = special_ids(tokenizer, measurement.model.objective)
+    found: dict[str, Any] = {"canaries": None, "passages": None}
+    if run.job.canaries is not None:
+        from reticent.audit.extraction.canaries import audit_canaries, tokens_of_canaries
+        from reticent.engine.canaries import open_canaries
+
+        tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run.tokenizer_of(measurement.model))
+        check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
+        with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
+            found["canaries"] = audit_canaries(
+                model, measurement.model.objective, tokens, special, _canary_audit(run), progress=advance
+            )
+    if run.job.extraction is not None and measurement.model.objective == "clm":
+        from reticent.audit.extraction.passages import extraction_rates
+        from reticent.engine.store import open_tokens
+
+        store = open_tokens(run.folder / f"tokens/{measurement.model.name}/audit")
+        check_fit(model, store, tokenizer, special, run.job.train.window_length)
+        members = run.individuals.mask(MEMBERS)[store.individual]
+        with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
+            found["passages"] = extraction_rates(model, store, members, special, _config(run), progress=advance)
+    return found
+
+
+def _canary_audit(run: Run) -> Any:
+    from reticent.audit.extraction.canaries import CanaryAudit
+
+    settings = run.job.canaries
+    assert settings is not None
+    return CanaryAudit(
+        guesses=settings.guesses, delta=settings.delta, num_bootstrap=run.job.audit.num_bootstrap,
+        window_length=run.job.train.window_length, seed=run.job.seed, device=run.job.train.device,
+    )  # fmt: skip
+
+
+def _config(run: Run) -> Any:
+    from reticent.audit.extraction.passages import ExtractionConfig
+    from reticent.audit.scoring.generate import Decoding
+
+    settings = run.job.extraction
+    assert settings is not None
+    return ExtractionConfig(
+        prefix_tokens=tuple(settings.prefix_tokens), suffix_tokens=settings.suffix_tokens,
+        decoding=Decoding(temperature=settings.temperature, top_k=settings.top_k),
+        num_queries=tuple(settings.num_queries), probability=settings.probability,
+        num_passages=settings.num_passages, num_bootstrap=run.job.audit.num_bootstrap,
+        batch_size=run.job.audit.batch_size, seed=run.job.seed, device=run.job.train.device,
+    )  # fmt: skip
+
+
+def check_extraction(run: Run) -> None:
+    """Raise `PolicyError` for settings that extraction and canaries cannot be measured with."""
+    if run.job.extraction is not None:
+        _config(run)
+    if run.job.canaries is not None:
+        _canary_audit(run)
+
+
+def extraction_section(run: Run) -> dict[str, Any]:
+    """Return {"extraction": …} for the evidence, or nothing where the job asks for none."""
+    models = []
+    for measurement in _measurements(run):
+        seed = None if measurement.training is None else measurement.training.seed
+        about = {
+            "model": measurement.model.name,
+            "recipe": measurement.recipe,
+            "objective": measurement.model.objective,
+        }
+        found = read_json(run.folder / _name(measurement) / "extraction.json")
+        models.append({**about, "seed": seed, "epoch": measurement.epoch, **found})
+    return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}

@@ -1,0 +1,141 @@
+"""Text that belongs to no individual -> a small model, the stand-in for a base model, where the job asks for one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import REFERENCE
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.job.config import FoundationSection, ModelSection
+    from reticent.job.run import Run
+
+__all__ = ["foundation_steps"]
+
+
+def foundation_steps(run: Run) -> Iterator[Step]:
+    """Yield a step for the artefact ``foundation/MODEL`` of each model that has none of its own."""
+    for model in run.job.model:
+        if model.foundation is not None:
+            yield Step.of(_artefact(run, model, model.foundation), partial(_build, run, model, model.foundation))
+
+
+def _artefact(run: Run, model: ModelSection, settings: FoundationSection) -> Artefact:
+    from reticent.core.artifact import fingerprint
+    from reticent.engine.corpus import open_corpus
+
+    inputs = (
+        {**run.corpus_input(), "split": run.fingerprints.of("split")}
+        if settings.text == "reference"
+        else {"text": open_corpus(settings.text, ids="exact").fingerprint()}
+    )
+    if settings.vocabulary is not None:
+        inputs["vocabulary"] = fingerprint(settings.vocabulary)
+    config = {
+        **settings.model_dump(exclude={"text"}),
+        "vocabulary": None,  # by its content, among the inputs
+        "objective": model.objective,
+        "seed": run.job.seed,
+        "window_length": run.job.train.window_length,
+    }
+    return Artefact(f"foundation/{model.name}", "foundation", config, inputs)
+
+
+def _build(run: Run, model: ModelSection, settings: FoundationSection, folder: Path, counts: dict[str, Any]) -> None:
+    """Train a tokenizer (or take the given vocabulary) and a small model on text that belongs to no individual.
+
+    Writes ``folder/model``, a plain ``save_pretrained`` folder.
+    """
+    from reticent.engine.corpus import open_corpus
+    from reticent.engine.store import open_tokens
+    from reticent.engine.tokens import write_tokens
+    from reticent.trainer.config import TrainConfig
+    from reticent.trainer.distributed import World
+    from reticent.trainer.foundation import new_model, train_tokenizer
+    from reticent.trainer.loop import train
+    from reticent.trainer.recipes import get_recipe
+
+    reference = settings.text == "reference"
+    corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # nobody's: not counted
+    individuals = run.individuals if reference else None
+    splits = (REFERENCE,) if reference else None
+    if settings.vocabulary is not None:
+        tokenizer = _given_tokenizer(settings)
+    else:
+        tokenizer = train_tokenizer(
+            _texts(corpus, individuals, splits),
+            kind="wordpiece" if settings.kind == "bert" else "bytelevel",
+            vocab_size=settings.vocab_size,
+        )
+
+    tokens, trained = folder / "tokens", folder / "trained"
+    tokens.mkdir()
+    trained.mkdir()
+    with run.progress.task(f"tokens for {model.name}", None, "documents") as advance:
+        written = write_tokens(tokens, corpus, individuals, tokenizer, splits=splits, progress=advance)
+    network = new_model(
+        settings.kind,
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        max_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
+    config = TrainConfig(
+        num_epochs=settings.num_epochs,
+        checkpoint_epochs=(settings.num_epochs,),
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        mask_share=settings.mask_share,
+        batch_size=settings.batch_size,
+        window_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
+    with run.progress.task(f"pre-train {model.name}", None, "steps") as advance:
+        result = train(
+            network,
+            open_tokens(tokens),
+            get_recipe(model.objective),
+            config,
+            trained,
+            tokenizer=tokenizer,
+            progress=advance,
+            world=World(),
+        )
+    result.checkpoints[settings.num_epochs].rename(folder / "model")
+    for leftover in (tokens, trained):
+        shutil.rmtree(leftover)
+    counts.update(
+        documents=written["documents"],
+        tokens=written["tokens"],
+        steps=result.num_steps,
+        parameters=sum(p.numel() for p in network.parameters()),
+        final_loss=float(result.losses[-1]),
+    )
+
+
+def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:
+    for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
+        texts = batch.column("text")
+        if splits is not None:
+            texts = texts.filter(individuals.mask(*splits)[individuals.individual_codes(batch.column("individual_id"))])
+        yield texts.to_pylist()
+
+
+def _given_tokenizer(settings: FoundationSection) -> str:
+    from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
+
+    path = Path(str(settings.vocabulary))
+    if path.is_file():
+        from reticent.trainer.tokenizer_json import read_tokenizer_json
+
+        return read_tokenizer_json(path)
+    if settings.kind == "bert":
+        return wordpiece_tokenizer_json(path / "vocab.txt", lowercase="uncased" in path.name)
+    return bytelevel_tokenizer_json(path / "vocab.json", path / "merges.txt")

@@ -1,0 +1,102 @@
+"""Documents of members -> supports of words and n-grams; the same over members and held-out for the audit.
+
+Members alone shape the protection that training sees. For the audit a second, *joint* index over members and held-out
+individuals flags both sides by the same rule, so that their leak rates can be compared. One pass counts for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.job.artefact import Artefact, Output, Step
+
+if TYPE_CHECKING:
+    from reticent._rust import NgramIndex
+    from reticent.engine.index import IndexConfig
+    from reticent.job.run import Run
+
+__all__ = ["INDEXES", "Count", "count_documents", "index_artefact", "index_config", "index_steps"]
+
+#: Artefact -> the sides whose documents it counts. The first is nested in the second.
+INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
+
+#: From this share of words on that are single letters of scripts without spaces, a run warns.
+UNSPACED_SHARE = 0.01
+
+#: Takes the run, the outputs to count for and a function for progress; yields each output with its index.
+Count = Callable[["Run", Mapping[str, Output], Callable[[int], None]], "Iterator[tuple[str, NgramIndex]]"]
+
+
+def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
+    """Yield the step of both indexes; ``count`` counts otherwise than from the documents (an update, say)."""
+    yield Step(
+        tuple(index_artefact(run, name) for name in INDEXES), partial(_build, run, count or count_documents)
+    )  # fmt: skip
+
+
+def index_artefact(run: Run, name: str) -> Artefact:
+    """Return an index as the job would make it; one made before there was a choice to keep more is still good."""
+    settings = run.job.index.model_dump(exclude=set() if run.job.index.updatable else {"updatable"})
+    inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
+    return Artefact(name, "index", {**settings, "splits": list(INDEXES[name])}, inputs)
+
+
+def index_config(run: Run, spill_folder: Path) -> IndexConfig:
+    """Return how n-grams are counted; what does not fit into memory goes to ``spill_folder``."""
+    from reticent.engine.index import IndexConfig
+
+    return IndexConfig(
+        max_n=run.job.index.max_n,
+        surface=run.job.index.surface,
+        min_support=1 if run.job.index.updatable else 2,
+        num_threads=run.job.num_threads,
+        memory_limit=run.job.memory_limit,
+        spill_folder=spill_folder,
+    )
+
+
+def _build(run: Run, count: Count, outputs: Mapping[str, Output]) -> None:
+    from reticent.engine.index import write_index
+
+    sides = " and ".join(INDEXES["index-joint" if "index-joint" in outputs else "index"])
+    with run.progress.task(f"index of {sides}", run.corpus.num_documents, "documents") as advance:
+        for name, index in count(run, outputs, advance):
+            folder, counts = outputs[name].folder, outputs[name].counts
+            counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
+            counts["unspaced"] = index.num_unspaced
+            write_index(index, folder)
+            if name == "index":
+                _warn_of_unspaced(run, counts)
+
+
+def count_documents(
+    run: Run, outputs: Mapping[str, Output], progress: Callable[[int], None]
+) -> Iterator[tuple[str, NgramIndex]]:
+    """Yield each index of ``outputs``, counted in one pass over the documents."""
+    from reticent.engine.index import build_index, build_nested_indexes
+
+    (inner, within), (outer, splits) = INDEXES.items()
+    if inner in outputs and outer in outputs:
+        config = index_config(run, outputs[inner].folder)
+        nested = build_nested_indexes(
+            run.corpus, run.individuals, splits=splits, within=within, config=config, progress=progress
+        )
+        yield from zip((inner, outer), nested, strict=True)
+        return
+    for name, output in outputs.items():
+        config = index_config(run, output.folder)
+        yield name, build_index(run.corpus, run.individuals, splits=INDEXES[name], config=config, progress=progress)
+
+
+def _warn_of_unspaced(run: Run, counts: dict[str, Any]) -> None:
+    share = counts["unspaced"] / max(counts["occurrences"], 1)
+    if share > UNSPACED_SHARE:
+        run.progress.warn(
+            f"{share:.0%} of the words are single letters of scripts without spaces (Han, Hiragana, Thai, Lao, "
+            "Khmer, Burmese), where counting words protects almost nothing: rely on records and a trained NER for "
+            "names, and set protect.n to 3 or more (index.max_n too), so that rare runs of letters are counted"
+        )

@@ -1,0 +1,134 @@
+"""Every attack on every checkpoint of every training, and on the base models: a measurement each.
+
+A measurement holds the results of one checkpoint. It is an artefact of its own under ``measures/``, made from the
+checkpoint, the tokens, the base model and the settings. So a run that stops goes on at the checkpoint it was at, and
+another recipe or seed costs its own scoring only. The scores of a base model are kept beside its measurement, secret
+like the tokens: the attacks on the other models compare with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.job.artefact import Artefact, Step
+from reticent.job.auditing import audit_config, open_auditor, own_tokens
+from reticent.job.cost_model import scoring_work, work_of_measurement
+from reticent.job.stages.shadows import attack_with_shadows, is_attacked, shadow_config, shadow_inputs
+from reticent.job.trainings import Measurement, measurements_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evaluate import Auditor
+    from reticent.audit.scoring.base_model_scores import BaseModelScores
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
+
+__all__ = ["base_steps", "checkpoint_of", "measure_steps"]
+
+#: What a measurement does not depend on: where and in which portions a model is run.
+NOT_IN_A_MEASUREMENT = ("device", "batch_size")
+#: Parts of the evaluation of a model that say how far they are -> what they are called, and in what they count.
+TASKS = {
+    "documents": ("score {}", "windows"),
+    "all occurrences": ("score {}, all occurrences masked", "windows"),
+    "inversion": ("invert {}", "identifiers"),
+}
+
+
+def base_steps(run: Run) -> Iterator[Step]:
+    """Yield the steps of the base models. They come before the trainings: what does not fit into a base model is found
+    out before hours of training, and the speed of scoring is known for the expected end.
+    """
+    for model in run.job.model:
+        yield from _steps(run, model, measurements_of(run.job, model)[:1])
+
+
+def measure_steps(run: Run) -> Iterator[Step]:
+    """Yield a step for each checkpoint."""
+    for model in run.job.model:
+        yield from _steps(run, model, measurements_of(run.job, model)[1:])
+
+
+def checkpoint_of(run: Run, measurement: Measurement) -> Path:
+    """Return the folder of the model that is measured."""
+    if measurement.training is None:
+        return Path(run.base_of(measurement.model))
+    return run.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
+
+
+def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
+    # Opened for the first measurement that is stale; the stores stay open for the others.
+    auditor = cache(partial(open_auditor, run, model.name))
+    base = cache(partial(_base_scores, run, model))
+    for measurement in measurements:
+        artefact = Artefact(measurement.name, "measures", _settings(run, measurement), _inputs(run, measurement))
+        yield Step.of(
+            artefact,
+            partial(_build, run, measurement, auditor, base if measurement.training else None),
+            work=partial(work_of_measurement, run, measurement),
+        )
+
+
+def _settings(run: Run, measurement: Measurement) -> dict[str, Any]:
+    config = asdict(audit_config(run))
+    for name in NOT_IN_A_MEASUREMENT:
+        del config[name]
+    if config["bf16"] == "auto":  # as it was before there was a choice
+        del config["bf16"]
+    if is_attacked(run, measurement):
+        config["shadow"] = shadow_config(run)
+    about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
+    return {**config, **about}
+
+
+def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
+    variants = ("train", "audit", *own_tokens(run))
+    inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
+    inputs |= run.base_input(measurement.model)
+    if measurement.training is not None:
+        inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)
+    if is_attacked(run, measurement):
+        inputs |= shadow_inputs(run, measurement)
+    return inputs
+
+
+def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
+    from reticent.audit.scoring.base_model_scores import BaseModelScores
+
+    return BaseModelScores.load(run.folder / Measurement(model).name, Path(run.base_of(model)), audit_config(run))
+
+
+def _build(
+    run: Run,
+    measurement: Measurement,
+    auditor: Callable[[], Auditor],
+    base: Callable[[], BaseModelScores] | None,
+    folder: Path,
+    counts: dict[str, Any],
+) -> None:
+    from reticent.audit.evaluate import ModelEntry
+
+    entry = ModelEntry(
+        name=measurement.recipe,
+        recipe=measurement.recipe,
+        objective=measurement.model.objective,
+        epoch=measurement.epoch,
+        path=checkpoint_of(run, measurement),
+    )
+    work = scoring_work(run, measurement)
+
+    def task(part: str) -> AbstractContextManager[Callable[..., None]]:
+        title, unit = TASKS[part]
+        return run.progress.task(title.format(measurement.recipe), None, unit, work.portion(part))
+
+    shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
+    measured, scores = auditor().evaluate(entry, base, shadows, task)
+    if scores is not None:
+        scores.save(folder)
+    (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
+    counts["epoch"] = measurement.epoch

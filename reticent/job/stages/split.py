@@ -1,0 +1,105 @@
+"""Individuals -> members, held-out, reference; and members' documents -> the same with canaries, where the job plants
+some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
+from reticent.job.artefact import Artefact, Step
+
+if TYPE_CHECKING:
+    from reticent.engine.canaries import CanaryConfig
+    from reticent.job.run import Run
+
+__all__ = ["canary_steps", "split_steps", "tell_recovered"]
+
+
+def split_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``split``."""
+    settings = {**run.job.split.model_dump(), "seed": run.job.seed}
+    yield Step.of(
+        Artefact("split", "split", settings, {"corpus": run.deduplicated.fingerprint()}), partial(_build_split, run)
+    )
+    run.invalidate("individuals")
+
+
+def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent import _rust
+    from reticent.engine.split import SplitConfig, split_individuals, write_individuals
+
+    settings = run.job.split
+    config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=run.job.seed)
+    num_threads = _rust.resolve_threads(run.job.num_threads)
+    run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
+    individuals = split_individuals(run.deduplicated, config)
+    write_individuals(individuals, folder)
+    for name in (MEMBERS, HELDOUT, REFERENCE):
+        counts[name] = int(individuals.mask(name).sum())
+    counts["documents"] = run.deduplicated.num_documents
+    if settings.fresh:
+        counts["fresh"] = run.fresh_documents.num_documents
+    tell_recovered(run, counts)
+    counts.update(run.whole_corpus.reading.skipped(), reading=run.whole_corpus.reading.counts())
+    _warn_of_owners(run)
+
+
+def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
+    """Warn of what reading the documents had to repair, and count it."""
+    for name, count in run.deduplicated.mended.items():
+        counts[name] = count
+        run.progress.warn(f"{name}: {count:,}")
+
+
+def _warn_of_owners(run: Run) -> None:
+    """Warn where every document counts as another individual's: individuals with several are protected too little."""
+    corpus, settings = run.whole_corpus, run.job.corpus
+    if corpus.format in ("i2b2-2006", "meddocan", "brat") and not settings.individual:
+        run.progress.warn(
+            f"format {corpus.format} does not say whose a document is: each counts as an individual "
+            "of its own, which protects people with several too little; corpus.individual says otherwise"
+        )
+    elif (settings.individual or not settings.marked) and corpus.num_individuals == corpus.num_documents:
+        how = "corpus.individual" if settings.individual else f"column {settings.individual_id}"
+        run.progress.warn(
+            f"{how}: each of the {corpus.num_documents:,} documents has an individual of its own. If these are ids "
+            "of documents, people with several are protected too little; choose what says whose a document is"
+        )
+
+
+def canary_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the artefact ``canaries``."""
+    from reticent.engine.canaries import CanaryConfig
+
+    settings = run.job.canaries
+    if settings is None:
+        return
+    config = CanaryConfig(
+        num=settings.num,
+        arms=tuple(settings.arms),
+        repetitions=settings.repetitions,
+        num_references=settings.num_references,
+        k=run.job.protect.k,
+        seed=run.job.seed if settings.seed is None else settings.seed,
+    )
+    more = [str(column) for column in run.job.detect.records.get("columns", {}).values()]
+    kept = {**asdict(config), **({"columns": more} if more else {})}
+    inputs = {"corpus": run.remaining.fingerprint(), "split": run.fingerprints.of("split")}
+    yield Step.of(Artefact("canaries", "canaries", kept, inputs), partial(_build_canaries, run, config, more))
+    run.invalidate("documents", "corpus")
+
+
+def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.canaries import common_words, draw_canaries, plant, write_canaries
+
+    words = common_words(run.remaining, run.individuals, config)
+    canaries = draw_canaries(run.individuals, words, config)
+    write_canaries(canaries, folder)
+    planted = plant(run.remaining, run.individuals, canaries, folder, config, more_columns=more)
+    counts.update(canaries=canaries.num_rows, included=sum(canaries.column("included").to_pylist()), **planted)
+    run.progress.warn("canaries stand in the documents: what is trained on them is for measuring only")

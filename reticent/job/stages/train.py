@@ -1,0 +1,120 @@
+"""Protected tokens -> one model folder for each recipe, seed and kept epoch. It goes on where it was interrupted.
+
+The gates of the job are written down first. A threshold that was chosen when the numbers were known decides nothing,
+and the report says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reticent.core.errors import ArtifactError
+from reticent.job.artefact import Artefact, Step
+from reticent.job.cost_model import training_work
+from reticent.job.gates import gate_step
+from reticent.job.trainings import Training, trainings_of
+
+if TYPE_CHECKING:
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
+    from reticent.trainer.privacy import PrivacyConfig
+
+__all__ = ["privacy_of", "train_steps", "training_dependencies"]
+
+
+def train_steps(run: Run) -> Iterator[Step]:
+    """Yield the step of the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
+    if run.job.gate:
+        yield gate_step(run)
+    for training in trainings_of(run.job):
+        settings, inputs = training_dependencies(run, training)
+        yield Step.of(
+            Artefact(training.name, "models", settings, inputs),
+            partial(_build, run, training, settings["seed"]),
+            resume=not run.fresh,
+            prepare=partial(_make_room, run, training),
+            work=partial(training_work, run, training),
+        )
+
+
+def training_dependencies(
+    run: Run, training: Training, tokens: str | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings and inputs of a training; ``tokens`` names others than the members'.
+
+    The seed is of the training alone: the order of the windows, the masks, the new weights of the model. Split, index
+    and protection stay those of the job's seed, so that seeds differ in the training alone, on the same members. A
+    recipe that does not look at the flags does not depend on them.
+    """
+    recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
+    seed = run.job.seed if training.seed is None else training.seed
+    tokens = tokens or f"tokens/{training.model.name}/{recipe.tokens}"
+    read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
+    config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
+    return config, {**read, **run.base_input(training.model)}
+
+
+def _make_room(run: Run, training: Training) -> None:
+    """Move a training (and classification) without ``seeds`` into the place of the training with the job's seed, which
+    it is. The other way round nothing is moved: several trainings would have to go.
+    """
+    from reticent.core.artifact import nest_artifact
+
+    place = run.folder / "models" / training.model.name / training.recipe
+    if training.seed is not None:
+        for kind in ("models", "classification"):
+            nest_artifact(run.folder / kind / training.model.name / training.recipe, f"seed-{run.job.seed}")
+    elif any(place.glob("seed-*")):
+        raise ArtifactError(
+            f"{place}: holds trainings of several seeds; keep train.seeds in the job, or give another out"
+        )
+
+
+def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.core.artifact import STATE
+    from reticent.job.training_tokens import training_tokens
+    from reticent.trainer.loop import train
+    from reticent.trainer.models import load_model
+
+    model, recipe = training.model, run.job.recipe(training.recipe)
+    config = run.job.training(model).settings(seed)
+    if (folder / STATE).exists():
+        run.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
+    base = load_model(run.base_of(model), model.objective)
+    with (
+        training_tokens(run, model, recipe, folder, config.num_epochs) as (store, epoch_store),
+        run.progress.task(f"train {recipe.name}", None, "steps") as advance,
+    ):
+        result = train(
+            base,
+            store,
+            recipe,
+            config,
+            folder,
+            tokenizer=run.base_of(model),
+            progress=advance,
+            epoch_store=epoch_store,
+            privacy=privacy_of(run, model) if recipe.private else None,
+        )
+    counts.update(steps=result.num_steps, **result.ledger.to_dict())
+    if result.guarantee is not None:
+        counts["privacy"] = str(result.guarantee)
+
+
+def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
+    """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
+    from reticent.trainer.budget import BUDGET_FILE
+    from reticent.trainer.privacy import PrivacyConfig
+
+    settings, dedup = run.job.training(model).dp, run.job.dedup
+    assert settings is not None  # the job was checked
+    own_copies = dedup.scope == "individual" and settings.unit == "individual"
+    unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
+    if run.job.split.fresh and settings.unit != "individual":
+        unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
+    values = settings.model_dump()
+    values["budget_file"] = str(settings.budget_file or run.folder / BUDGET_FILE)
+    return PrivacyConfig(**values, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)
