@@ -167,7 +167,7 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
         _row("majority class", None, [majority(classes, is_train)], truth, None),
         _row("bag of words", None, [words], truth, None),
     ]
-    starts = [("base", 0, Path(run._base(model)))]
+    starts = [("base", 0, Path(run.base_of(model)))]
     starts += [(name, epoch, path) for name in model.recipes for epoch, path in run.checkpoints(model, name).items()]
     for setting, options in SETTINGS.items():
         base = None

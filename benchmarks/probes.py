@@ -177,7 +177,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
         })  # fmt: skip
         run = Run(job, progress)
         run.execute("train")
-        paths = {"base": Path(run._base(job.model[0]))}
+        paths = {"base": Path(run.base_of(job.model[0]))}
         guarantee = read_manifest(run.folder / "models" / "gpt2" / "dp-clm").counts["privacy"]
         paths |= {recipe: run.checkpoints(job.model[0], recipe)[size["epochs"]] for recipe in RECIPES}
         models = [ProbeModel(recipe, path, "clm") for recipe, path in paths.items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reticent.job.eta import Work
 
-__all__ = ["Artefact", "Output", "Step"]
+__all__ = ["Artefact", "Output", "Outputs", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class Output:
     counts: dict[str, Any]
 
 
+#: Name of each stale output -> its writer, whose folder becomes the artefact when the block ends without an error. So the
+#: outputs of one pass stand one after the other, and an interruption loses the later ones alone.
+Outputs = Mapping[str, Callable[[], AbstractContextManager[Output]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One pass of work and the artefacts that it leaves.
@@ -61,7 +67,7 @@ class Step:
     ----------
     outputs : tuple of Artefact
     build : callable
-        Takes {name: Output} of the stale outputs alone, and writes them.
+        Takes the writers of the stale outputs alone, and uses each once.
     resume : bool, optional
         As in :func:`reticent.core.artifact.write_artifact`. A step that may be resumed is built by all processes
         together where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
@@ -73,7 +79,7 @@ class Step:
     """
 
     outputs: tuple[Artefact, ...]
-    build: Callable[[Mapping[str, Output]], None]
+    build: Callable[[Outputs], None]
     resume: bool | None = None
     alone: bool = False
     prepare: Callable[[], None] | None = None
@@ -83,8 +89,8 @@ class Step:
     def of(cls, artefact: Artefact, build: Callable[[Path, dict[str, Any]], None], **more: Any) -> Step:
         """Return the step of one artefact; ``build`` takes its folder and its counts."""
 
-        def build_one(outputs: Mapping[str, Output]) -> None:
-            output = outputs[artefact.name]
-            build(output.folder, output.counts)
+        def build_one(outputs: Outputs) -> None:
+            with outputs[artefact.name]() as output:
+                build(output.folder, output.counts)
 
         return cls((artefact,), build_one, **more)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reticent.job.artefact import Artefact, Output, Step
 from reticent.job.fingerprints import TO_DO
@@ -30,7 +31,7 @@ def make(run: Run, step: Step) -> None:
     together = step.resume is not None and not step.alone and launched().size > 1
     if not launched().is_main:
         if together and join_world().broadcast_from_main(False):
-            step.build({output.name: Output(_unfinished(run, output), {}) for output in step.outputs})
+            step.build({o.name: partial(nullcontext[Output], Output(_unfinished(run, o), {})) for o in step.outputs})
         return
     run.recover()
     if step.prepare is not None:
@@ -44,34 +45,26 @@ def make(run: Run, step: Step) -> None:
         if output not in stale:
             run.progress.kept(output.name, read_manifest(run.folder / output.name).counts)
     if stale:
-        _build(run, step, stale)
+        step.build({output.name: partial(_written, run, output, step.resume) for output in stale})
     for output in step.outputs:
         run.fingerprints.set(output.name, read_manifest(run.folder / output.name).digest)
-
-
-def _build(run: Run, step: Step, stale: list[Artefact]) -> None:
-    started = time.perf_counter()
-    with ExitStack() as stack:
-        outputs = {o.name: stack.enter_context(_written(run, o, step.resume)) for o in reversed(stale)}
-        step.build(outputs)
-    work = run.progress.plan.finish() if run.progress.plan else None
-    seconds = (time.perf_counter() - started) / len(stale)
-    for output in stale:
-        run.timings.add(output.name, seconds, work)
-    run.warn_of_memory(stale[0].name)
-    run.keep_job()
 
 
 @contextmanager
 def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
     from reticent.core.artifact import write_artifact
 
-    counts: dict[str, object] = {}
+    started = time.perf_counter()
+    counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
     with run.progress.stage(artefact.name, counts):
         with write_artifact(path, kind=artefact.kind, **about, resume=resume) as writer:
             yield Output(writer.path, writer.counts)
         counts.update(writer.counts)
+    work = run.progress.plan.finish() if run.progress.plan else None
+    run.timings.add(artefact.name, time.perf_counter() - started, work)
+    run.warn_of_memory(artefact.name)
+    run.keep_job()
 
 
 def _unfinished(run: Run, artefact: Artefact) -> Path:

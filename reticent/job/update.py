@@ -6,7 +6,7 @@ command, and a rebuild from nothing, sees the same documents; its indexes are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -30,27 +30,27 @@ __all__ = ["update_run"]
 
 
 def _count_update(
-    before: Run, run: Run, outputs: Mapping[str, Output], progress: Callable[[int], None]
-) -> Iterator[tuple[str, NgramIndex]]:
-    """Yield each index of ``outputs``, as the update of that of the run ``before``."""
+    before: Run, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
+) -> dict[str, NgramIndex]:
+    """Return the first index that is wanted, as the update of that of the run ``before``."""
     from reticent.engine.index import open_index
     from reticent.engine.update import update_index
 
-    for name, output in outputs.items():
-        update = update_index(
-            open_index(before.folder / name),
-            before.corpus,
-            before.individuals,
-            run.corpus,
-            run.individuals,
-            splits=INDEXES[name],
-            k=run.job.protect.k,
-            config=index_config(run, output.folder),
-            progress=progress,
-        )
-        output.counts["recounted"] = update.num_recounted
-        output.counts["moved"] = [asdict(moved) for moved in update.moved]
-        yield name, update.index
+    name = wanted[0]
+    update = update_index(
+        open_index(before.folder / name),
+        before.corpus,
+        before.individuals,
+        run.corpus,
+        run.individuals,
+        splits=INDEXES[name],
+        k=run.job.protect.k,
+        config=index_config(run, output.folder),
+        progress=progress,
+    )
+    output.counts["recounted"] = update.num_recounted
+    output.counts["moved"] = [asdict(moved) for moved in update.moved]
+    return {name: update.index}
 
 
 def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence[Path], progress: Progress) -> Run:

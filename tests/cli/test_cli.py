@@ -29,7 +29,8 @@ from reticent.cli import app
 from reticent.core import errors
 from reticent.core.progress import Progress
 from reticent.job.demo import NUM_INDIVIDUALS
-from reticent.job.run import STAGES, Run
+from reticent.job.pipeline import STAGES
+from reticent.job.run import Run
 
 COMMANDS = ("demo", "synth", "run", "detect", "dedup", "guard", "scrub")
 COMMANDS += ("index", "update", "protect", "train", "classify", "audit", "report", "stats")

@@ -14,6 +14,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.run import Run
+from reticent.job.stages.train import privacy_of
 from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
 
@@ -82,7 +83,7 @@ def test_deduplication_leaves_an_epsilon_only_within_the_unit(
 ) -> None:
     dedup = {"mode": "exact", "scope": scope}
     job = parse_job(values(hospital, tmp_path, ["dp-clm"], {"noise_multiplier": 1.0, "unit": unit}, dedup=dedup))
-    assert (Run(job)._privacy(job.model[0]).unaccounted == ()) == has_epsilon
+    assert (privacy_of(Run(job), job.model[0]).unaccounted == ()) == has_epsilon
 
 
 def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_the_job(

@@ -16,11 +16,11 @@ import reticent.trainer.loop
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import measurements_of
 from reticent.job.config import parse_job
 from reticent.job.experiment import SIZES, experiment_job
 from reticent.job.run import Run
 from reticent.job.status import job_status
+from reticent.job.trainings import measurements_of
 from reticent.trainer.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -207,7 +207,7 @@ def test_a_training_without_seeds_becomes_that_of_the_jobs_seed_and_not_the_othe
         Run(parse_job(values)).execute("train")
 
 
-def test_measures_of_checkpoints_that_are_gone_are_wiped(finished: Path, hospital: Path, tmp_path: Path) -> None:
+def test_measures_of_checkpoints_that_are_gone_are_deleted(finished: Path, hospital: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
     values = values_of(hospital, tmp_path / "run")
     values["model"][0]["recipes"] = ["clm"]
@@ -215,7 +215,7 @@ def test_measures_of_checkpoints_that_are_gone_are_wiped(finished: Path, hospita
     run = Run(parse_job(values))
     run.execute("audit")
     kept = {str(p.parent.relative_to(run.folder)) for p in run.folder.glob("measures/*/clm/*/manifest.json")}
-    assert kept == {p.name for p in measurements_of(run, run.job.model[0]) if p.training}
+    assert kept == {p.name for p in measurements_of(run.job, run.job.model[0]) if p.training}
     assert len(list(run.folder.glob("measures/*/ppclm/*/manifest.json"))) == 4  # its checkpoints are still there
 
 

@@ -32,10 +32,13 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import Measurement, gather_evidence
 from reticent.job.config import Job, load_job, parse_job
-from reticent.job.engine_stages import corpus_section
-from reticent.job.run import STAGES, Run
+from reticent.job.corpus_statistics import corpus_section
+from reticent.job.pipeline import STAGES
+from reticent.job.pipeline import report_again as write_again
+from reticent.job.run import Run
+from reticent.job.stages.audit import gather_evidence
+from reticent.job.trainings import Measurement
 from reticent.trainer.recipes import RECIPES
 
 Values = dict[str, Any]
@@ -517,7 +520,7 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
         asked.append(measurement.name)
         return {"recipe": measurement.recipe, "objective": measurement.model.objective, "epoch": measurement.epoch}
 
-    monkeypatch.setattr("reticent.job.audit_stage._measured", measured)
+    monkeypatch.setattr("reticent.job.stages.audit._measured", measured)
     entries = gather_evidence(Run(parse_job(values)))["models"]
     assert len(entries) == 6
     assert asked == [
@@ -544,7 +547,7 @@ def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def report_again(folder: Path) -> list[str]:
     recorder = Recorder()
-    Run(parse_job({**VALID, "out": str(folder)}), recorder).report()
+    write_again(Run(parse_job({**VALID, "out": str(folder)}), recorder))
     return recorder.made
 
 

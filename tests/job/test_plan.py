@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from reticent.core.durations import clock_time, span_of
 from reticent.core.progress import Progress
-from reticent.job.plan import TIMINGS, Plan, Step, Timings, clock_time, span_of
+from reticent.job.eta import TIMINGS, Plan, Timings, Work
 
 
 class Clock:
@@ -27,8 +28,8 @@ class Clock:
         return self.now
 
 
-def step(name: str, kind: str = "train", model: str = "bert", recipe: str = "mlm", work: float = 1000.0) -> Step:
-    return Step(name=name, title=f"{kind} {name}", kind=kind, model=model, recipe=recipe, work=work)  # type: ignore[arg-type]
+def step(name: str, kind: str = "train", model: str = "bert", recipe: str = "mlm", work: float = 1000.0) -> Work:
+    return Work(name=name, title=f"{kind} {name}", kind=kind, model=model, recipe=recipe, work=work)  # type: ignore[arg-type]
 
 
 def run(plan: Plan, clock: Clock, name: str, seconds: float) -> float | None:

@@ -16,12 +16,14 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
-from reticent.job.audit_stage import Measurement, audit_config, measurements_of, plan_steps
+from reticent.job.auditing import audit_config
 from reticent.job.config import parse_job
 from reticent.job.cost_model import Workload, extraction_work, scoring_work
-from reticent.job.plan import Plan
+from reticent.job.eta import Plan, Work
+from reticent.job.pipeline import look_at_all
 from reticent.job.run import Run
 from reticent.job.status import job_status
+from reticent.job.trainings import Measurement, measurements_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -136,8 +138,14 @@ def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_referen
     assert extraction_work(run, masked) > canaries  # a word at a time
 
 
+def works_of(run: Run) -> list[tuple[Work, bool]]:
+    """What the expected end counts, and whether it is done."""
+    looked = look_at_all(run.for_a_look())
+    return [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
+
+
 def test_every_artefact_of_the_audit_is_a_step_that_is_done_at_the_end(run: Run) -> None:
-    steps = {step.name: is_done for step, is_done in plan_steps(run, scoring=True, classifying=True)}
+    steps = {step.name: is_done for step, is_done in works_of(run)}
     made = [path.parent for path in run.folder.rglob("manifest.json")]
     names = {str(path.relative_to(run.folder)) for path in made}
     assert set(steps) == {name for name in names if name.split("/")[0] in ("models", "measures", "extraction")}
@@ -157,7 +165,7 @@ def test_extraction_that_is_left_adds_to_the_expected_end(run: Run, folder: Path
 
 
 def test_extraction_goes_by_the_speed_of_scoring_until_it_has_its_own(run: Run) -> None:
-    steps = [step for step, _ in plan_steps(run, scoring=True, classifying=False)]
+    steps = [step for step, _ in works_of(run)]
     scoring = [step for step in steps if step.name.startswith("measures/clm")]
     extraction = [step for step in steps if step.name.startswith("extraction/clm")]
     clock = iter([0.0, 10.0, 10.0, 14.0])
@@ -181,7 +189,7 @@ def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
 def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: str) -> None:
     """All but what takes the categories of words, which a job alone knows."""
-    (base, measurement) = measurements_of(run, next(model for model in run.job.model if model.name == objective))
+    (base, measurement) = measurements_of(run.job, next(model for model in run.job.model if model.name == objective))
     stores = {name: open_tokens(run.folder / f"tokens/{objective}/{name}") for name in ("train", "audit", "fresh")}
     path = run.checkpoints(measurement.model, measurement.recipe, None)[measurement.epoch]
     found = audit_models(
@@ -189,7 +197,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         audit_store=stores["audit"],
         members=run.individuals.mask(MEMBERS)[stores["audit"].individual],
         models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=measurement.epoch, path=path)],
-        bases={objective: Path(run._base(measurement.model))},
+        bases={objective: Path(run.base_of(measurement.model))},
         config=replace(audit_config(run), inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         fresh_store=stores["fresh"],

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent import __version__
+import reticent
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.corpus_statistics import corpus_section
@@ -50,7 +50,7 @@ def report_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``report``: report.json and report.html."""
     from reticent.audit.report.page import page_digest
 
-    config = {"small_cell": run.job.audit.small_cell, "reticent": __version__, "page": page_digest()}
+    config = {"small_cell": run.job.audit.small_cell, "reticent": reticent.__version__, "page": page_digest()}
     yield Step.of(
         Artefact("report", "report", config, {"audit": run.fingerprints.of("audit")}), partial(_build_report, run)
     )
@@ -108,7 +108,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         "format": "reticent.audit/1",
         "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {
-            "reticent": __version__,
+            "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
         "settings": run.job.model_dump(

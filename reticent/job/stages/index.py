@@ -6,13 +6,13 @@ individuals flags both sides by the same rule, so that their leak rates can be c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Artefact, Output, Step
+from reticent.job.artefact import Artefact, Output, Outputs, Step
 
 if TYPE_CHECKING:
     from reticent._rust import NgramIndex
@@ -27,8 +27,9 @@ INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
 #: From this share of words on that are single letters of scripts without spaces, a run warns.
 UNSPACED_SHARE = 0.01
 
-#: Takes the run, the outputs to count for and a function for progress; yields each output with its index.
-Count = Callable[["Run", Mapping[str, Output], Callable[[int], None]], "Iterator[tuple[str, NgramIndex]]"]
+#: Takes the run, the names of the indexes that are wanted, where the first of them is written, and a function for
+#: progress. Returns that index, and others of the same pass.
+Count = Callable[["Run", Sequence[str], Output, Callable[[int], None]], "dict[str, NgramIndex]"]
 
 
 def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
@@ -59,37 +60,39 @@ def index_config(run: Run, spill_folder: Path) -> IndexConfig:
     )
 
 
-def _build(run: Run, count: Count, outputs: Mapping[str, Output]) -> None:
+def _build(run: Run, count: Count, outputs: Outputs) -> None:
     from reticent.engine.index import write_index
 
-    sides = " and ".join(INDEXES["index-joint" if "index-joint" in outputs else "index"])
-    with run.progress.task(f"index of {sides}", run.corpus.num_documents, "documents") as advance:
-        for name, index in count(run, outputs, advance):
-            folder, counts = outputs[name].folder, outputs[name].counts
+    counted: dict[str, NgramIndex] = {}
+    for number, (name, writer) in enumerate(outputs.items()):
+        title = f"index of {' and '.join(INDEXES[name])}"
+        with writer() as output, run.progress.task(title, run.corpus.num_documents, "documents") as advance:
+            if name not in counted:
+                counted |= count(run, list(outputs)[number:], output, advance)
+            index, counts = counted.pop(name), output.counts
             counts.update(words=index.num_words, occurrences=index.num_occurrences, individuals=index.num_units)
             counts["unspaced"] = index.num_unspaced
-            write_index(index, folder)
+            write_index(index, output.folder)
             if name == "index":
                 _warn_of_unspaced(run, counts)
 
 
 def count_documents(
-    run: Run, outputs: Mapping[str, Output], progress: Callable[[int], None]
-) -> Iterator[tuple[str, NgramIndex]]:
-    """Yield each index of ``outputs``, counted in one pass over the documents."""
+    run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
+) -> dict[str, NgramIndex]:
+    """Count n-grams of the documents; where both indexes are wanted, in one pass."""
     from reticent.engine.index import build_index, build_nested_indexes
 
     (inner, within), (outer, splits) = INDEXES.items()
-    if inner in outputs and outer in outputs:
-        config = index_config(run, outputs[inner].folder)
+    config = index_config(run, output.folder)
+    if set(wanted) == {inner, outer}:
         nested = build_nested_indexes(
             run.corpus, run.individuals, splits=splits, within=within, config=config, progress=progress
         )
-        yield from zip((inner, outer), nested, strict=True)
-        return
-    for name, output in outputs.items():
-        config = index_config(run, output.folder)
-        yield name, build_index(run.corpus, run.individuals, splits=INDEXES[name], config=config, progress=progress)
+        return dict(zip((inner, outer), nested, strict=True))
+    (name,) = wanted
+    index = build_index(run.corpus, run.individuals, splits=INDEXES[name], config=config, progress=progress)
+    return {name: index}
 
 
 def _warn_of_unspaced(run: Run, counts: dict[str, Any]) -> None:

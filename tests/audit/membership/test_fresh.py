@@ -30,6 +30,7 @@ from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 from reticent.job.scrub import scrub_documents
+from reticent.job.stages.train import privacy_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -317,7 +318,7 @@ def test_a_guarantee_per_record_ends_where_documents_decide_which_others_are_tra
     values = job_values(people, "dp")
     values["train"]["dp"] = {"unit": unit, "noise_multiplier": 1.0}
     run = Run(parse_job(values))
-    assert run._privacy(run.job.model[0]).unaccounted == unaccounted
+    assert privacy_of(run, run.job.model[0]).unaccounted == unaccounted
 
 
 @pytest.mark.parametrize(
