@@ -54,8 +54,8 @@ class Output:
     counts: dict[str, Any]
 
 
-#: Name of each stale output -> its writer, whose folder becomes the artefact when the block ends without an error. So the
-#: outputs of one pass stand one after the other, and an interruption loses the later ones alone.
+#: Name of each stale output -> its writer, whose folder becomes the artefact when the block ends without an error. So
+#: the outputs of one pass stand one after the other, and an interruption loses the later ones alone.
 Outputs = Mapping[str, Callable[[], AbstractContextManager[Output]]]
 
 

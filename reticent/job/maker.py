@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ def make(run: Run, step: Step) -> None:
     together = step.resume is not None and not step.alone and launched().size > 1
     if not launched().is_main:
         if together and join_world().broadcast_from_main(False):
-            step.build({o.name: partial(nullcontext[Output], Output(_unfinished(run, o), {})) for o in step.outputs})
+            step.build({output.name: partial(_helping, run, output) for output in step.outputs})
         return
     run.recover()
     if step.prepare is not None:
@@ -65,6 +65,12 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
     run.timings.add(artefact.name, time.perf_counter() - started, work)
     run.warn_of_memory(artefact.name)
     run.keep_job()
+
+
+@contextmanager
+def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
+    """The output as a process that helps sees it: the main one opens and ends it."""
+    yield Output(_unfinished(run, artefact), {})
 
 
 def _unfinished(run: Run, artefact: Artefact) -> Path:
