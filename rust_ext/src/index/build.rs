@@ -1,20 +1,30 @@
 //! IndexBuilder: from documents to the tables of an index.
 //!
-//! Each call of `add` works with a worker of its own, so that many threads can add at once: it cuts the texts into words and
-//! writes their ids down. At the end the workers' dictionaries become one vocabulary, documents are put in the order of their
-//! unit (individual or household), words are counted, and level after level of pairs (`levels`). The result depends on the
-//! documents alone: not on threads, batches, their order, or the memory limit.
+//! The *unit* of support is the individual, or the household where one is given. DESIGN.md in this folder follows ten words
+//! through every phase and shows each table:
 //!
-//! A unit whose documents all come in one call, next to each other, counts for the support of its words while they are looked
-//! up; the others' are counted from the stream at the end. So for words alone (`max_n` 1) only those others' are written
-//! down, and once for each stretch of neighbours.
+//! 1. `add` (many threads): texts become words, and words become ids of the worker's own dictionary (`worker`).
+//! 2. `unite` (once): the dictionaries become one vocabulary in byte order.
+//! 3. `Documents` (once): the documents are put in the order of their unit and cut into shares, one a thread.
+//! 4. `count_rest`: support of words, for the units that phase 1 could not count.
+//! 5. `count_levels`: for n = 2 to `max_n`, support of pairs of neighbouring (n-1)-grams (`levels`).
 //!
-//! Units may be told to form a *subset*, whose own index is then made of the same pass (`subset`): its documents have workers of
+//! **The result depends on the documents alone**: not on threads, batches, their order, or the memory limit. Ids of a worker
+//! depend on all of these, so no such id reaches a table: words get their number from the byte order of their surface, and
+//! n-grams from the order of their keys.
+//!
+//! **Support is counted early where a unit is complete.** A unit whose documents all come in one call, next to each
+//! other, is counted in phase 1, while its words are looked up anyway. The others may come back in any later call, so their
+//! words are counted in phase 4, when all documents of a unit stand next to each other. So for words alone (`max_n` 1) only
+//! the documents of these others are written down, and each word once for each stretch of neighbours.
+//!
+//! Units may form a *subset*, whose own index is then made in the same pass (`subset`): its documents have workers of
 //! their own, and come first wherever units are walked.
 //!
-//! Memory: 4 bytes a word of text, 6 more while a level is counted, and the tables. With a limit, pages of these go to disk,
-//! dictionaries that have grown too large are closed and merged at the end, and what cannot go to disk is held or refused
-//! (`limit`).
+//! Time: linear in the words of the text, but for the sorting of distinct words, of documents, and of the distinct pairs of each
+//! partition. Memory: 4 bytes a word of text, 6 more while a level is counted (10 where its keys are wide), and the tables. With a limit, pages of the streams go to disk,
+//! dictionaries that have grown too large are closed and merged at the end, and the memory that cannot go to disk is held or
+//! refused (`limit`).
 
 mod documents;
 mod memory;
@@ -41,10 +51,12 @@ use crate::text::surface::Surface;
 use crate::text::texts::Texts;
 use crate::text::words::check_length;
 
-/// The unit of a document that is not to be counted.
+/// The unit of a document that is not to be counted. It keeps its row, so that callers need not copy a column of texts to
+/// leave some of them out.
 pub const LEFT_OUT: u32 = u32::MAX;
 
-/// Dictionaries that had grown too large, and how many words they have together.
+/// Dictionaries that had grown too large, and how many words they have together. A word that several of them hold counts
+/// several times: an upper bound of the vocabulary, which is all that the check in `close` needs.
 #[derive(Default)]
 struct Closed {
     parts: Vec<(Sorted, Run)>,
@@ -54,17 +66,23 @@ struct Closed {
 pub struct IndexBuilder {
     max_n: usize,
     surface: Surface,
-    /// How many documents each unit has in all, and how many came; empty where nobody knows.
+    /// By unit: how many documents it has in all, and how many came. Empty where the caller does not know; then no unit is
+    /// known to be complete, and phase 4 counts all of them. `finish` refuses numbers that did not come true, because a
+    /// unit taken for complete by mistake would count twice.
     documents_of: Vec<(u32, AtomicU32)>,
-    /// Which units form the subset; empty where there is none.
+    /// By unit: whether it belongs to the subset. Empty where there is none.
     subset: Vec<bool>,
     limit: Option<Limit>,
+    /// Pages of the streams, and of closed dictionaries.
     store: Arc<Store>,
-    /// Workers of the subset, and of the other units.
+    /// Workers that no call of `add` holds, by side: of the subset (0) and of the other units (1). A worker has documents of
+    /// one side alone, so that a count for the whole can be split at one point (`Dictionary::end_subset`).
     idle: [Mutex<Vec<Worker>>; 2],
+    /// Workers in being: on each side at most as many as calls of `add` ran at once. A closed one is replaced.
     num_workers: AtomicUsize,
     num_words: AtomicUsize,
-    /// Calls of `add` that have begun and not succeeded.
+    /// Calls of `add` that have begun and not succeeded. After an error or a panic it stays above 0 for ever: the worker of
+    /// that call is lost, with documents of earlier calls, and an index without them would show too low supports.
     num_unfinished: AtomicUsize,
     closed: Mutex<Closed>,
 }
@@ -84,7 +102,7 @@ impl IndexBuilder {
         }
         let store = match &limit {
             None => Store::in_memory(),
-            // The rest is for dictionaries while documents come, and for the tables of partitions afterwards.
+            // Half for pages. The rest is for dictionaries while documents come, and for the tables of partitions afterwards.
             Some(limit) => Store::limited(limit.num_bytes / 2, &limit.folder)?,
         };
         Ok(Self {
@@ -103,13 +121,13 @@ impl IndexBuilder {
     }
 
     /// Add documents; `units[d]` owns document `d`, which is left out where that is [`LEFT_OUT`]. Returns the number of words
-    /// added. Uses the calling thread alone;
-    /// many may call at once. An error of the disk or a panic takes documents along that were added before: the builder
-    /// cannot be finished then.
+    /// added. Uses the calling thread alone; many may call at once. An error of the disk or a panic loses documents that were
+    /// added before, too: the builder cannot be finished then.
     pub fn add(&self, texts: &Texts, units: &[u32]) -> Result<usize> {
         if units.len() != texts.len() {
             return Err(Error::Corpus(format!("{} units were given for {} documents", units.len(), texts.len())));
         }
+        // Before anything is counted: an error here leaves the builder as it was.
         let mut taken = (0..texts.len()).filter(|&row| units[row] != LEFT_OUT);
         taken.try_for_each(|row| check_length(texts.get(row), row))?;
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
@@ -121,6 +139,8 @@ impl IndexBuilder {
             if unit[0] == LEFT_OUT {
                 continue;
             }
+            // Support is counted by spelling here and by surface later. Two spellings of one surface in one unit would count
+            // twice, so a unit is counted here only where its texts are spelled as their surface.
             let only = self.note_arrival(unit) && rows.clone().all(|row| self.surface.keeps(texts.get(row)));
             let side = usize::from(!self.is_of_subset(unit[0]));
             let worker = workers[side].get_or_insert_with(|| self.worker(side));
@@ -142,7 +162,7 @@ impl IndexBuilder {
         self.subset.get(unit as usize).copied().unwrap_or(false)
     }
 
-    /// A worker of the subset (side 0) or of the other units.
+    /// A worker of the subset (side 0) or of the other units. The one that came back last: its dictionary is in the cache.
     fn worker(&self, side: usize) -> Worker {
         let idle = self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.unwrap_or_else(|| {
@@ -151,7 +171,8 @@ impl IndexBuilder {
         })
     }
 
-    /// Note that these documents of one unit have come; returns whether they are all it has.
+    /// Note that these documents of one unit have come; returns whether they are all it has, and so come in one call. A unit
+    /// that comes in several calls, the last of which completes it, is not meant: workers may hold parts of it.
     fn note_arrival(&self, unit: &[u32]) -> bool {
         self.documents_of.get(unit[0] as usize).is_some_and(|(all, came)| {
             came.fetch_add(unit.len() as u32, Ordering::Relaxed);
@@ -159,7 +180,7 @@ impl IndexBuilder {
         })
     }
 
-    /// Count every level; the builder is used up. Returns the index of the subset if there is one, and that of all units.
+    /// Phases 2 to 5; the builder is used up. Returns the index of the subset if there is one, and that of all units.
     pub fn finish(self, min_support: u32) -> Result<(Option<NgramIndex>, NgramIndex)> {
         check_min_support(min_support)?;
         if self.num_unfinished.load(Ordering::Relaxed) > 0 {
@@ -172,7 +193,7 @@ impl IndexBuilder {
         }
         let United { runs, mut numbers, mut counted, working } = self.unite(min_support)?;
         let documents = Documents::new(runs);
-        // A share counts words in a table of its own, of 8 bytes a word.
+        // A share counts words in a table of its own, of 8 bytes a word: an eighth of the memory for all of them.
         let affordable = working.num_bytes / 64 / counted.words.len().max(1);
         let at_once = rayon::current_num_threads().min(affordable.max(1));
         let (shares, num_of_subset) = documents.shares(at_once);
@@ -209,8 +230,8 @@ impl IndexBuilder {
         Ok((part, index))
     }
 
-    /// Count the words of the documents that no support was counted of while they came, so many shares at once; the first
-    /// `num_of_subset` are the subset's.
+    /// Phase 4: add the support of words in the documents that were not counted while they came, `at_once` shares at a time.
+    /// The first `num_of_subset` shares are the subset's. Shares hold whole units, so their supports add up.
     fn count_rest(
         &self,
         documents: &Documents,
@@ -237,7 +258,10 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Count the pairs of shares of documents, level by level; so many of the first shares are the subset's.
+    /// Phase 5: count the pairs of shares of documents, level by level; the first `num_of_subset` shares are the subset's.
+    ///
+    /// Level n reads streams of ids of (n-1)-grams and leaves streams of ids of n-grams. The first streams are the words'
+    /// own; they are used up with the first level, so that there are never more than two generations of streams.
     #[allow(clippy::too_many_arguments)]
     fn count_levels(
         &self,
@@ -254,6 +278,8 @@ impl IndexBuilder {
         let mut weights = Spool::from_slice(&weights)?;
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
+            // Only words have names: their numbers among the kept ones are not their numbers in the vocabulary, which the
+            // index lists whole. Levels list just n-grams whose parts are kept, and name these parts by their rank.
             let plan = Plan::new(&weights, std::mem::take(&mut names), max_partitions)?;
             let settings = Settings { min_support: index.min_support, num_of_subset, next: n < self.max_n };
             let counted = if n == 2 {

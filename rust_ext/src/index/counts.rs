@@ -1,16 +1,19 @@
 //! Counts: how often words were seen and by how many units, by number of the word.
+//!
+//! Columns and not rows: an index keeps the two as columns of its table, and they go there without a copy.
 
 use crate::storage::buffer::prefetch;
 use crate::storage::strings::Strings;
 
-/// How often one word was seen, and how many visits of it were counted.
+/// How often one word was seen, and how many units are known to use it so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Count {
     pub occurrences: u64,
     pub support: u32,
 }
 
-/// The counts of words by number; what is past the end is 0.
+/// The counts of words by number. The two columns are equally long. Words past their end have counts of 0: where nothing is
+/// counted (no subset), there is nothing to allocate.
 #[derive(Clone, Default)]
 pub struct Counts {
     pub occurrences: Vec<u64>,
@@ -51,7 +54,8 @@ impl Counts {
     }
 }
 
-/// Words, what was counted of each in all, and in the documents of the subset of units alone.
+/// Words, and the counts of each: in all documents, and in those of the subset of units alone. `subset` may be shorter than
+/// `whole`, and is empty where there is no subset.
 #[derive(Clone, Default)]
 pub struct Counted {
     pub words: Strings,
@@ -67,7 +71,8 @@ impl Counted {
         Self { words: Strings::with_capacity(words.len(), words.as_str().len()), whole: counts(words.len()), subset }
     }
 
-    /// Add a word, or add to the last one where it is the same; returns its number.
+    /// Add a word, or add to the last one where it is the same; returns its number. Words must come in order: that is how
+    /// equal surfaces of one sorted dictionary, and of several that are merged, become one word.
     pub fn take(&mut self, word: &str, whole: Count, subset: Count) -> usize {
         if self.words.is_empty() || self.words.get(self.words.len() - 1) != word {
             self.words.push(word);

@@ -1,10 +1,22 @@
 //! Dictionary: distinct words to dense ids, with how often each was seen. One a worker of the index builder.
 //!
-//! A visit is what one unit's neighbouring documents are. Where a unit has no others, its visit raises the support of each of
-//! its words by one, here and now.
+//! Ids are given in the order in which words come, from 0. They depend on threads and batches, so they never leave the
+//! builder (`vocabulary` gives words their numbers).
 //!
-//! Words of up to 15 bytes are told apart by their keys (`key`), longer ones byte for byte in an arena. Words are looked up
-//! one by one, while the places of the next `AHEAD` are fetched into the cache.
+//! A *visit* is a stretch of neighbouring documents of one unit. Where a unit has no other documents, its visit raises the
+//! support of each of its words by one, here and now; each word remembers the last visit, so a repeat raises nothing.
+//!
+//! **Why not a `HashMap<String, …>`.** This is the hottest loop of the index: one look-up for each word of the text. Its cost is
+//! not arithmetic but waiting for memory, as the words of the long tail are in no cache. So:
+//!
+//! - A word of up to 15 bytes *is* its key, an integer of 16 bytes (`key`). It is compared without a visit to the arena, and
+//!   identity never rests on a hash: a collision would merge two words and raise their support, which protects too little.
+//! - All that is known of a short word lies in one slot of 32 bytes: one line of the cache for each look-up.
+//! - Words are looked up one by one, while the slots of the next `AHEAD` are fetched into the cache.
+//!
+//! Longer words are rare. They are compared byte for byte in the arena.
+//!
+//! The table is filled to three quarters at most, with linear probing, and grows by half where it stands (`grow`).
 
 #[cfg(test)]
 mod tests;
@@ -19,19 +31,23 @@ use crate::storage::buffer::{Buffer, Zero, prefetch};
 use crate::storage::key::Key;
 use crate::storage::strings::Strings;
 
+/// Words whose slots are on their way into the cache. Enough that memory answers in time, and few enough that a slot is not
+/// pushed out before it is its turn.
 const AHEAD: usize = 16;
-/// Slots that a table can grow to without moving: 32 MiB, of which those in use take memory.
+/// Slots that a table can grow to without moving: 32 MiB of addresses, of which the slots in use take memory.
 const ROOM: usize = 1 << 20;
 
-/// A short word. 32 bytes: half a line of the cache.
+/// A short word. 32 bytes, aligned: half a line of the cache, and never on two lines.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(32))]
 struct Slot {
     key: Key,
-    /// Times seen since the last `settle`; 0: the slot is free.
+    /// Times seen since the last `settle`. A taken slot has 1 or more (`settle` leaves 1 behind); 0: the slot is free. It says so
+    /// instead of the key, so that the zeroed memory of a new table is a table of free slots.
     count: u32,
-    /// Visits counted.
+    /// Visits that were the only one of their unit and held the word. At most the number of visits, which is 32 bits wide.
     support: u32,
+    /// Number of the word in `Dictionary::words`.
     id: u32,
     /// The visit that saw it last.
     visit: u32,
@@ -40,6 +56,7 @@ struct Slot {
 // SAFETY: integers all the way down, of which zero is a value; a zeroed slot has count 0 and so reads as free.
 unsafe impl Zero for Slot {}
 
+/// A word of 16 bytes or more; as [`Slot`], but its bytes are in `Dictionary::words`.
 struct Long {
     id: u32,
     visit: u32,
@@ -51,19 +68,25 @@ struct Long {
 #[derive(Clone, Copy, Default)]
 pub struct Visit {
     pub number: u32,
-    /// Whether it is the only one of its unit, and raises the support of its words.
+    /// Whether it is the only one of its unit, and raises the support of its words. Where it is not, the unit's documents are
+    /// counted when all have come: a word in two visits of a unit must count once.
     pub only: bool,
 }
 
 pub struct Dictionary {
+    /// Short words, by key. Never full: three quarters at most are taken before a chunk of words is looked up.
     slots: Buffer<Slot>,
+    /// Slots that are taken.
     num_short: usize,
+    /// Longer words, by a hash of their bytes.
     long: HashTable<Long>,
+    /// All words by id. `long` and `slots` together hold each id once.
     words: Strings,
-    /// Words seen since the last `settle`.
+    /// Words seen since the last `settle`: an upper bound of every `Slot::count`, and kept below 2^32.
     num_seen: u64,
-    /// What is known of words beside what the tables say.
+    /// Counts by id that come on top of those in the tables: from before the last `settle`, and from absorbed dictionaries.
     known: Counts,
+    /// The counts by id when `end_subset` was called. Words that came later have none.
     subset: Counts,
 }
 
@@ -107,7 +130,7 @@ impl Dictionary {
         });
     }
 
-    /// Append the ids of the words that this visit has not seen.
+    /// Append the ids of the words that this visit has not seen: its distinct words, over all its documents.
     pub fn intern_new(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit, ids: &mut Vec<u32>) {
         let first = ids.len();
         ids.resize(first + bounds.len(), 0);
@@ -121,12 +144,14 @@ impl Dictionary {
         ids.truncate(first + num_new);
     }
 
-    /// Count words and support; nobody asks for the ids.
+    /// Count words and support, without ids.
     pub fn count(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit) {
         self.each(text, bounds, visit, |_, _| ());
     }
 
     /// Call `found` with the id of each word and whether this visit has not seen it.
+    ///
+    /// `found` is inlined three times, so that each caller's loop does no more than it needs: to `count`, ids are nothing.
     #[inline(always)]
     fn each(&mut self, text: &str, bounds: &[(u32, u32)], visit: Visit, mut found: impl FnMut(u32, bool)) {
         self.num_seen += bounds.len() as u64;
@@ -134,9 +159,11 @@ impl Dictionary {
             self.settle();
             self.num_seen += bounds.len() as u64;
         }
+        // A ring: entry `at % AHEAD` is key and first place of word `at`, until it is looked up; then of word `at + AHEAD`.
         let mut fetched = [(Key::default(), 0u32); AHEAD];
         for chunk in bounds.chunks(1 << 10) {
-            // Each chunk may add words: grow before places are computed.
+            // Each word of a chunk may be new. Grow before places are computed: they depend on the length of the table, and the
+            // ring holds places.
             while self.num_short + chunk.len() > self.slots.len() / 4 * 3 {
                 self.grow();
             }
@@ -163,11 +190,13 @@ impl Dictionary {
                         let id = self.words.len() as u32;
                         self.words.push(&text[start as usize..end as usize]);
                         self.num_short += 1;
+                        // Of any visit but this one; the count becomes 1 below, and the slot taken.
                         *slot = Slot { key, count: 0, support: 0, id, visit: visit.number.wrapping_sub(1) };
                         break slot;
                     }
                     place = after(place, self.slots.len());
                 };
+                // Additions instead of branches: which words repeat within a document is what a processor guesses wrong.
                 let is_new = slot.visit != visit.number;
                 slot.count += 1;
                 slot.support += u32::from(is_new & visit.only);
@@ -177,7 +206,8 @@ impl Dictionary {
         }
     }
 
-    /// Write down how often words were seen, before the numbers in the slots run over; a slot that is taken stays so.
+    /// Move counts from the slots to `known`, before they could run over 32 bits. A taken slot keeps a count of 1, as 0 would
+    /// free it; hence `count - 1`, and one word seen. Once in four billion words: 32 bits keep a slot at half a line.
     #[cold]
     fn settle(&mut self) {
         self.known.resize(self.words.len());
@@ -188,10 +218,10 @@ impl Dictionary {
         self.num_seen = 1;
     }
 
-    /// Key of a word, and where the table is looked at first, which is fetched into the cache.
+    /// Key of a word, and the place where the table is looked at first, which is fetched into the cache.
     #[inline(always)]
     fn fetch(&self, text: &str, (start, end): (u32, u32)) -> (Key, u32) {
-        // A longer word has nobody's key.
+        // A longer word has the default key, which no string has.
         let key = Key::of(text.as_bytes(), start as usize, end as usize).unwrap_or_default();
         let place = home(key, self.slots.len());
         prefetch(&self.slots[place]);
@@ -218,14 +248,19 @@ impl Dictionary {
     }
 
     /// Make the table larger by half, in its place: two tables at a time would be the most memory that counting takes.
+    ///
+    /// The memory behind the table is there (`Buffer::growing_table`), so slots move within one table. A slot's first place is
+    /// its hash, scaled to the length (`home`), so slots stand about in the order of their hashes, and in the longer table
+    /// nearly every slot moves up. `waiting` has a bit for each slot that still stands where the old length put it; such a
+    /// slot is in no other's way, since the one that needs its place takes it, and moves it on (`put`).
     #[cold]
     fn grow(&mut self) {
         let num_old = self.slots.len();
         let len = num_old + num_old / 2;
         self.slots.grow(len, ROOM.max(len * 2));
         let mut waiting = Bits::of(self.slots[..num_old].iter().map(|slot| slot.count > 0));
-        // Run after run from the last, as nearly every slot moves up; in a run from the first, as words that came early are
-        // the frequent ones, and stay where they are looked for first.
+        // Run after run of taken slots, from the last run to the first: what moves up then finds free places. Within a run
+        // from the first slot: words that came early are the frequent ones, and they keep the places that are looked at first.
         let mut end = num_old;
         while end > 0 {
             let first = (0..end).rev().find(|&place| !waiting.has(place)).map_or(0, |before| before + 1);
@@ -239,7 +274,8 @@ impl Dictionary {
         }
     }
 
-    /// Put a slot where it belongs; one that waits there moves on.
+    /// Put a slot at the first place from its home on that is free or waiting. A slot that waited there is put next in the same
+    /// way, so the loop ends: each swap clears a bit of `waiting`, and the table is never full.
     fn put(&mut self, mut slot: Slot, waiting: &mut Bits) {
         let len = self.slots.len();
         let mut place = home(slot.key, len);
@@ -259,6 +295,9 @@ impl Dictionary {
     }
 
     /// Take another dictionary in, which has no subset; returns what its ids are here.
+    ///
+    /// Its words are looked up as if they were one text, a few thousand at a time. This counts each once too often, with the
+    /// default visit, which raises no support.
     pub fn absorb(&mut self, other: Self) -> Vec<u32> {
         let Counted { words, whole, .. } = other.into_counted();
         let mut ids = Vec::with_capacity(words.len());
@@ -270,6 +309,7 @@ impl Dictionary {
             for word in (first..words.len()).take(4096).map(|id| words.get(id)) {
                 let start = end;
                 end += word.len();
+                // Bounds are 32 bits wide; the next stretch begins with this word.
                 if end > u32::MAX as usize {
                     break;
                 }
@@ -286,7 +326,8 @@ impl Dictionary {
         ids
     }
 
-    /// All that was counted so far was of the subset; what comes is not.
+    /// All that was counted so far was of the subset; the documents to come are not. A copy of the counts at this point is all
+    /// that is needed: they only grow from here on.
     pub fn end_subset(&mut self) {
         self.subset = self.counts();
     }
@@ -310,6 +351,7 @@ impl Dictionary {
     }
 }
 
+/// A set of places.
 struct Bits(Vec<u64>);
 
 impl Bits {
@@ -333,7 +375,8 @@ impl Bits {
     }
 }
 
-/// Where a key is looked for first in a table of so many slots: keys stand about in the order of their hashes.
+/// Where a key is looked for first in a table of so many slots: its hash, as a fraction of all hashes, times the length. So the
+/// length need not be a power of two, and keys stand about in the order of their hashes, whatever the length.
 #[inline(always)]
 fn home(key: Key, num_slots: usize) -> usize {
     ((u128::from(key.hash()) * num_slots as u128) >> 64) as usize

@@ -1,7 +1,13 @@
 //! Joined: the partitions of a level, one after the other, whichever is counted first.
 //!
-//! A very frequent left id makes a partition that takes as long as many others. These do not wait for it: what was counted of
-//! them is laid by on pages of the store, and one thread at a time appends whatever has its turn.
+//! A very frequent left id makes a partition that takes as long as many others. These must not wait for it, nor stay in memory
+//! until it is done: their counts are laid by on pages of the store. One thread at a time holds the joined level and appends
+//! every partition whose turn it is; a thread that finds it taken lays its partition by and goes on counting.
+//!
+//! Why nothing is forgotten: `Queue` is one lock for the joined level and for the list of the waiting. The holder gives the level
+//! back only when, under that lock, the next partition is not waiting. A thread that lays a partition by looks, under the
+//! same lock, whether the level is there, and if so takes it. So a partition whose turn has come never waits while no
+//! thread holds the level.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,29 +17,35 @@ use crate::index::ngram_index::Level;
 use crate::storage::packing::Number;
 use crate::storage::spool::{Reader, Spool, Store};
 
-/// What was counted of one partition.
+/// The counts of one partition.
 pub struct Partition {
+    /// Ascending, and above those of every partition before.
     pub keys: Vec<u64>,
+    /// By key.
     pub support: Vec<u32>,
-    /// Support in the subset, if there is one.
+    /// By key: support in the subset. Empty where there is no subset.
     pub support_of_subset: Vec<u32>,
-    /// Occurrences of each kept pair.
+    /// Occurrences of each kept pair, in the order of keys. Empty without a next level, as are the results.
     pub weights: Vec<u32>,
-    /// By share: rank + 1 of each pair in order, or 0.
+    /// By share: rank + 1 of the pair of each entry, or 0, in the order of entries.
     pub results: Vec<Spool<u32>>,
 }
 
+/// The partitions that have had their turn.
 pub struct Joined {
     pub level: Level,
+    /// As long as the level, or empty.
     pub support_of_subset: Spool<u32>,
+    /// By rank in the level: occurrences of the kept pairs.
     pub weights: Spool<u32>,
-    /// By share, then partition; ranks count from the first kept pair of the partition, which is this one of the level.
+    /// By share, then partition. Ranks count from the first kept pair of the partition.
     pub results: Vec<Vec<Reader<u32>>>,
+    /// Partition -> rank in the level of its first kept pair. Its length is the number of partitions that were appended.
     pub first_rank: Vec<u32>,
 }
 
 impl Joined {
-    /// The partition whose turn it is.
+    /// The number of the partition whose turn it is.
     fn next(&self) -> usize {
         self.first_rank.len()
     }
@@ -53,17 +65,20 @@ impl Joined {
     }
 }
 
-/// What one thread laid by, in the order it came: with an open page each, many partitions would take many.
+/// The partitions that one thread laid by, one after the other in the same spools. (Spools of their own would take an open page
+/// for each partition and column, and many may wait.)
 struct LaidBy {
     level: Level,
     support_of_subset: Spool<u32>,
     weights: Spool<u32>,
+    /// Partitions in the spools that have not been taken up.
     num_waiting: usize,
 }
 
 /// A partition that was laid by: by which thread, and where.
 struct Waiting {
     thread: usize,
+    /// Where it begins and ends in the level, in the support of the subset and in the weights.
     starts: [usize; 3],
     ends: [usize; 3],
     results: Vec<Spool<u32>>,
@@ -108,21 +123,25 @@ impl LaidBy {
         };
         self.num_waiting -= 1;
         if self.num_waiting == 0 {
-            *self = Self::new(store); // a page that was begun to be read before it was full is not given back
+            // A page that was read in part while it was open never counts as read to its end. New spools give it back.
+            *self = Self::new(store);
         }
         Ok(partition)
     }
 }
 
 struct Queue {
-    /// None while a thread appends to it.
+    /// None while a thread appends to it, and for ever after an error in that thread.
     joined: Option<Joined>,
+    /// By number of the partition.
     waiting: BTreeMap<usize, Waiting>,
 }
 
-/// What many threads add partitions to.
+/// The level that many threads add partitions to.
 pub struct Joining<'a> {
     queue: Mutex<Queue>,
+    /// By thread of the pool. Locked, because the holder of the level takes up the partitions of other threads. Never locked
+    /// while the queue is: appending does not keep other threads from adding.
     laid_by: Vec<Mutex<LaidBy>>,
     store: &'a Arc<Store>,
 }
@@ -144,8 +163,9 @@ impl<'a> Joining<'a> {
         Self { queue: Mutex::new(Queue { joined: Some(joined), waiting: BTreeMap::new() }), laid_by, store }
     }
 
-    /// Add the partition of this number; each is added once, and none is left out.
+    /// Add the partition of this number. Each number from 0 on must be added once, in any order and by any thread.
     pub fn add(&self, number: usize, partition: Partition) -> Result<()> {
+        // Its turn already: no detour over the store. Not its turn: the level stays for the thread whose turn it is.
         let mut taken = lock(&self.queue).joined.take_if(|joined| joined.next() == number);
         if let Some(joined) = &mut taken {
             joined.append(partition)?;
@@ -156,7 +176,7 @@ impl<'a> Joining<'a> {
             queue.waiting.insert(number, waiting);
             taken = queue.joined.take();
         }
-        // Whoever has it looks what waits before giving it back, so what is laid by meanwhile is seen.
+        // The holder looks for the next partition before it gives the level back, so one that was laid by meanwhile is seen.
         let Some(mut joined) = taken else { return Ok(()) };
         loop {
             let waiting = {

@@ -1,15 +1,29 @@
 //! Levels: how many units use each pair of neighbouring ids, counted partition by partition.
 //!
-//! Documents stand in the order of their unit. One thread walks one share of the units and writes the key of each pair to the
-//! partition that its left id belongs to (*scatter*). Then each partition is counted by itself in tables that fit the
-//! cache: an entry is a key, a count and the last unit that raised it, so no set of owners is kept. The keys of a partition are
-//! sorted; partitions are ranges of keys, so one after the other they are the level in order. What became of each pair
-//! (its rank, or nothing) is written down in the order the pairs came, and walked once more with the order of partitions
-//! kept from the scatter, which makes the stream of the next level (*gather*).
+//! An n-gram is a pair of (n-1)-grams that overlap in all but one word. So level n is the same task for every n: given for each
+//! position the id of the (n-1)-gram that begins there (plus 1; 0 where that is not kept), count the units of each pair of
+//! neighbouring ids. Keys are exact by recursion, and never hold more than two ids, whatever n.
 //!
-//! Every pass is sequential but for the tables of one partition: that is why it runs at the same speed from memory and disk.
-//! A key is `(left - first left of the partition) * number of ids + right`: exact, and 31 bits wide wherever that holds it;
-//! the bit below it says that a unit begins (above it would make every entry wide on disk).
+//! Documents stand in the order of their unit. Three passes:
+//!
+//! 1. **Scatter**, a thread for each share of the units: write the key of each pair to the partition that its left id belongs
+//!    to (`plan`). For the next level, write down the partition of each position too.
+//! 2. **Count**, a thread for each partition at a time: a table of the distinct keys, each with a count and the last unit that
+//!    raised it (`tables`). The distinct keys are sorted. Partitions are ranges of left ids, so one after the other they are
+//!    the level in order (`joined`). Then replace each entry by the rank of its pair among the kept ones, or 0, in the order
+//!    in which the entries came.
+//! 3. **Gather**, a thread for each share: walk the partitions of the positions once more, and take the next rank of each.
+//!    That is the stream of ids for the next level.
+//!
+//! **Why not one hash table.** It would be as large as the level, and each pair of the text would wait for memory once. The
+//! table of one partition fits the cache. **Why not sort all pairs.** A sort moves each pair of the text log(pairs) times;
+//! here each is written once and read once, and only distinct pairs are sorted. **Why write the order of partitions.** The
+//! ranks lie by partition, and the next level needs them by position; to carry positions with the entries would double them.
+//!
+//! Every pass is sequential but for the tables of one partition: so it runs at nearly the same speed from memory and disk.
+//!
+//! Precondition: a share holds whole units and names them in order. Postcondition: the level is the same however units are
+//! cut into shares and keys into partitions, as its order is that of the keys and its counts are over units.
 
 mod entry;
 mod plan;
@@ -31,40 +45,50 @@ use crate::index::limit::Room;
 use crate::index::ngram_index::Level;
 use crate::storage::spool::{Reader, Spool, Store};
 
-/// What the pairs of a stream cost: entries a partition, and at most partitions (twice as many where that makes keys
-/// narrow).
+/// Entries that a partition should have: few enough that its tables fit the cache.
 const ENTRIES_PER_PARTITION: u64 = 1 << 17;
+/// Partitions at most, or twice as many where that makes keys narrow: scatter has a page open for each.
 pub const MAX_PARTITIONS: usize = 1 << 11;
+/// The partition of a position at which no pair begins: one of the two ids is 0, or the document ends.
 const NO_PAIR: u16 = u16::MAX;
-/// Entries of a partition whose pairs are kept in mind as they come; those of a very frequent left id go to the store.
+/// Entries of a partition whose pairs are kept in memory as they come. A partition cannot be cut within one left id, so the
+/// pairs of a very frequent left id may be many more; the numbers beyond this go to the store.
 const ENTRIES_IN_MIND: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
-/// One thread's documents, in the order of units.
+/// One thread's documents, in the order of units. `self` is used up, as streams give their pages back while they are read.
 pub trait Share: Send {
-    /// Call `visit(unit number, ids + 1)` for each document; 0 is no id. Units are numbered from 0 as they come.
+    /// Call `visit(unit number, ids + 1)` for each document; 0 is no id. Units are numbered from 0 as they come, all documents
+    /// of a unit one after the other: the number tells a unit from its neighbours, and nothing more.
     fn documents(self, visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()>;
 }
 
-/// A level, and the streams (one a share) and weights of the next.
+/// A level, and what the next one is counted from.
 pub struct Counted {
     pub level: Level,
-    /// Support of each pair in the subset of the units, where it has shares.
+    /// Support of each pair of the level in the subset of the units; empty where the subset has no shares.
     pub support_of_subset: Spool<u32>,
+    /// By share: for each position the id + 1 of the kept n-gram that begins there, or 0. As long as the share's documents, so
+    /// documents stand at the same places on every level. Empty without a next level.
     pub streams: Vec<Spool<u32>>,
+    /// By id of a kept n-gram: its occurrences. Empty without a next level.
     pub weights: Spool<u32>,
 }
 
 /// What to count of a level's pairs.
 #[derive(Clone, Copy)]
 pub struct Settings {
+    /// Pairs of at least so many units are kept. All pairs are listed; only kept ones have ids on the next level.
     pub min_support: u32,
-    /// So many of the first shares are the subset's.
+    /// So many of the first shares are the subset's. First, so that the counts after them are the subset's counts.
     pub num_of_subset: usize,
     /// Whether to make the streams of the next level too: rank + 1 where the pair has at least `min_support` units, else 0.
     pub next: bool,
 }
 
-/// Count the pairs of each share's documents; the tables of partitions take no more than their `room`.
+/// Count the pairs of each share's documents; the tables of partitions take no more than their `room`, or it is an error.
+///
+/// Time: linear in the positions, and d log d for the d distinct pairs of each partition. Memory or disk: an entry (4 or 8 bytes)
+/// and, with a next level, 2 bytes of order for each position; entries are given back while ranks of 4 bytes replace them.
 pub fn count_level<S: Share>(
     shares: Vec<S>,
     plan: &Plan,
@@ -90,7 +114,7 @@ fn count<E: Entry, S: Share>(
     let num_partitions = plan.num_partitions();
     let scattered: Vec<(Vec<Spool<E>>, Spool<u16>)> =
         shares.into_par_iter().map(|share| scatter(share, plan, next, store)).collect::<Result<_>>()?;
-    // Entries of each partition by share, and the partition of each position by share.
+    // From by share to by partition: the entries of each partition, share after share.
     let mut lists: Vec<Vec<Spool<E>>> = (0..num_partitions).map(|_| Vec::new()).collect();
     let mut orders = Vec::new();
     for (entries, order) in scattered {
@@ -99,6 +123,7 @@ fn count<E: Entry, S: Share>(
         }
         orders.push(order);
     }
+    // One by one and not in stretches: partitions differ in size, and a thread that is done takes the next one.
     let joining = Joining::new(orders.len(), store);
     lists.into_iter().enumerate().par_bridge().try_for_each(|(number, lists)| {
         let counted = Tables::new(room).count_partition(lists, plan, number, settings, store)?;
@@ -117,7 +142,10 @@ fn count<E: Entry, S: Share>(
     Ok(Counted { level, support_of_subset, streams, weights })
 }
 
-/// Write the key of each pair of one share to its partition; with `next` also the partition + 1 of each position, or 0.
+/// Pass 1: write the key of each pair of one share to its partition; with `next` also the partition + 1 of each position, or 0.
+///
+/// The first entry of a unit in a partition is marked, so that the counting pass sees where units change without a number for
+/// each entry. The first entry of a list is always marked: no unit has the number that `last_unit` begins with.
 fn scatter<E: Entry, S: Share>(
     share: S,
     plan: &Plan,
@@ -131,6 +159,7 @@ fn scatter<E: Entry, S: Share>(
     share.documents(|unit, ids| {
         numbers.clear();
         numbers.extend(ids.windows(2).map(|pair| plan.partition_of(pair[0], pair[1])));
+        // At the last position no pair begins; an empty document has no positions.
         numbers.resize(ids.len(), NO_PAIR);
         for (pair, &number) in ids.windows(2).zip(&numbers) {
             if number == NO_PAIR {
@@ -152,7 +181,10 @@ fn scatter<E: Entry, S: Share>(
     Ok((lists, order))
 }
 
-/// The stream of the next level of one share: one id + 1, or 0, for each position.
+/// Pass 3: the stream of the next level of one share, one id + 1, or 0, for each position.
+///
+/// Scatter wrote the entries of a partition in the order of positions, and counting kept that order. So the next rank of the
+/// partition that a position names is that of the position's pair. Ranks count within a partition; `first_rank` makes ids.
 fn gather(
     order: Spool<u16>,
     mut results: Vec<Reader<u32>>,

@@ -124,7 +124,7 @@ impl Lookup {
         for first in (0..from.len()).step_by(AHEAD) {
             let range = first..from.len().min(first + AHEAD);
             for (word, key) in range.clone().zip(&mut keys) {
-                // A longer word has nobody's key.
+                // A longer word has the default key, which no string has.
                 *key = Key::of(text.as_bytes(), from[word] as usize, to[word] as usize).unwrap_or_default();
                 prefetch(&self.slots[first_place(self.slots.len(), *key)]);
             }

@@ -1,9 +1,13 @@
 //! NgramIndex: how many individuals use each word and each n-gram.
 //!
-//! Words stand in byte order with their supports; level n as pairs sorted by (left, right), where left and right are ranks of
-//! the (n-1)-grams whose support is `min_support` or more: the key of an n-gram is exact by recursion, and level n
-//! lists just the n-grams both of whose (n-1)-grams are kept. Both orders depend on nothing but the documents. One index
-//! pruned at 2 answers every k from 2 to 255, since both (n-1)-subgrams of a minimal identifying n-gram have support >= k >= 2.
+//! Words stand in byte order with their supports. Level n stands as pairs sorted by (left, right): the two (n-1)-grams that the
+//! n-gram begins and ends with. On level 2 they are numbers of words; above, they are ranks among the (n-1)-grams whose
+//! support is `min_support` or more (the *kept* ones). So the key of an n-gram is exact by recursion, and level n lists just
+//! the n-grams both of whose (n-1)-grams are kept. Both orders depend on nothing but the documents.
+//!
+//! **Why pruning loses nothing.** Support never grows from an n-gram to a longer one. A minimal identifying n-gram has support
+//! under k, and both its (n-1)-grams have k or more. So it is listed wherever `min_support <= k`, and its own support is
+//! stored, however small. One index pruned at 2 answers every k from 2 to 255.
 //!
 //! `build` makes an index from documents, `update` from another index.
 
@@ -91,8 +95,9 @@ pub struct NgramIndex {
     pub num_documents: u64,
     /// Distinct words in byte order.
     pub words: Strings,
-    /// Individuals (units) that use each word.
+    /// Individuals (units) that use each word; as long as `words`. 1 or more for every word that is listed.
     pub support: Vec<u32>,
+    /// How often each word stands in the documents; as long as `words`.
     pub occurrences: Vec<u64>,
     /// `levels[n - 2]` holds the n-grams.
     pub levels: Vec<Level>,

@@ -79,7 +79,7 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
     words.check(texts.len())?;
     let lookup = index.lookup()?;
     let (mut flags, mut starts) = (vec![0u8; words.starts.len()], vec![0u8; words.starts.len()]);
-    // One memo a thread, not one a share: rows are shared out finely, so that a slow thread holds nobody up.
+    // One memo a thread, not one a share: rows are shared out finely, so that a slow thread delays no other.
     let scratch = Mutex::new(Vec::new());
     shares(words, &mut flags, &mut starts).into_par_iter().with_max_len(1).for_each(|share| {
         let spare = scratch.lock().unwrap_or_else(PoisonError::into_inner).pop();

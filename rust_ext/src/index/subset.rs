@@ -1,8 +1,13 @@
 //! Subset: the index of some of the units, out of that of all.
 //!
-//! What the subset keeps the whole keeps too, since no support is larger in a part. So every n-gram that the subset's index
-//! lists is one of the whole's, in the same order: its level is the whole's, less what is not listed, with the counts of the
-//! subset and its own numbers.
+//! A training run needs two indexes: of the members, whose supports decide what is protected, and of all individuals. The
+//! members' words would be read, cut and counted twice. But no support is larger in a part than in the whole. So an n-gram
+//! that the subset keeps, the whole keeps too, and every n-gram that the subset's index lists is one of the whole's, in the
+//! same order. It takes one more count for each pair to make the second index: its level is the whole's level, less the
+//! n-grams that it does not list, with the counts of the subset and its own numbers.
+//!
+//! An n-gram is listed for the subset where the subset has it (count > 0) and both its parts are kept there. The parts are
+//! known by their ids among the n-grams that the *whole* keeps; `Kept` turns these into the subset's numbers.
 
 use std::sync::Arc;
 
@@ -12,12 +17,17 @@ use crate::index::ngram_index::{Level, NgramIndex};
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;
 
-/// Which ids of the whole the subset keeps, and what number they have among those.
+/// Which ids of the whole the subset keeps, and their numbers among those.
+///
+/// A bitmap with ranks: a bit and a half for each id, and a number costs one access and a count of bits. A table of numbers would
+/// take 32 bits for each id, and level 2 may have as many as there are words of text.
 #[derive(Default)]
 pub struct Kept {
+    /// Bit `id % 64` of entry `id / 64`: the id is kept.
     bits: Vec<u64>,
-    /// Ids that are kept before each 64.
+    /// By entry of `bits`: how many ids before it are kept.
     before: Vec<u32>,
+    /// Ids so far, and how many of them are kept.
     len: usize,
     num_kept: u32,
 }
@@ -35,6 +45,7 @@ impl Kept {
         self.num_kept += u32::from(kept);
     }
 
+    /// The number of an id among the kept ones, or None where it is not kept.
     #[inline(always)]
     fn number(&self, id: u32) -> Option<u32> {
         let (at, bit) = (id as usize / 64, id % 64);
@@ -46,9 +57,11 @@ impl Kept {
 /// The index of the subset, as far as it is made.
 pub struct Subset {
     pub index: NgramIndex,
-    /// Which ids of the whole's next level the subset keeps.
+    /// Of the ids that make the keys of the whole's next level: which the subset keeps. (For level 2: of all words of the whole,
+    /// since keys name words by their number in the vocabulary. For level n > 2: of the (n-1)-grams that the whole keeps.)
     kept: Kept,
-    /// What these are called in the subset's keys, if that is something else than their number among themselves.
+    /// Number among the kept ones -> number in the subset's keys; empty where they are the same. Only words need it: the subset's
+    /// vocabulary lists words that it does not keep, too.
     names: Vec<u32>,
 }
 
@@ -72,7 +85,8 @@ impl Subset {
         Self { index, kept, names }
     }
 
-    /// Add the next level, given the whole's and the support of its n-grams in the subset, which is used up.
+    /// Add the next level, given the whole's and the support of its n-grams in the subset, which is used up. One pass in order,
+    /// so nothing is sorted.
     pub fn add_level(&mut self, whole: &Level, of_subset: &Spool<u32>, store: &Arc<Store>) -> Result<()> {
         let (mut level, mut next) = (Level::new(store), Kept::default());
         let (mut keys, mut found, mut counts, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -90,6 +104,7 @@ impl Subset {
                     keys.push(u64::from(left) << 32 | u64::from(right));
                     found.push(count);
                 }
+                // Ids of the next level number the n-grams that the whole keeps, in order, whether the subset has them or not.
                 if support >= min_support {
                     next.push(count >= min_support);
                 }
@@ -101,7 +116,7 @@ impl Subset {
         Ok(())
     }
 
-    /// What an id of the whole is called in the subset's keys.
+    /// The number in the subset's keys of an id of the whole, or None where the subset does not keep it.
     #[inline(always)]
     fn number(&self, id: u32) -> Option<u32> {
         self.kept.number(id).map(|number| self.names.get(number as usize).copied().unwrap_or(number))

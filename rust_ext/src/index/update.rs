@@ -207,7 +207,7 @@ fn less(count: u64, removed: u64) -> Result<u64> {
     count.checked_sub(removed).ok_or_else(not_part)
 }
 
-/// The number of an n-gram that nobody has any more.
+/// The number of an n-gram that no individual has any more.
 const GONE: u32 = u32::MAX;
 
 fn renumber(key: u64, numbers: &[u32]) -> u64 {

@@ -1,7 +1,15 @@
 //! Vocabulary: the dictionaries of many workers as one list of words in byte order.
 //!
-//! A dictionary holds words as they were written; here each gets its surface, once a distinct word. Dictionaries are sorted
-//! one by one and merged, so that one of them at a time is in memory when memory is short.
+//! A dictionary holds words as they were written; here each gets its surface, once a distinct word and not once an occurrence.
+//! Several spellings may come to one surface; they become one word, and their counts are added.
+//!
+//! Each dictionary is sorted by itself (`sorted`), and the sorted ones are merged with a heap. Closed dictionaries are read from
+//! disk a page at a time. So the memory of the merge is the result and a few pages for each dictionary: the inputs need not
+//! fit. The order is that of bytes, as it depends on no locale and no order of arrival.
+//!
+//! A number goes two ways. A word's id in its dictionary gives its *place* among the sorted surfaces of that dictionary; the
+//! place gives its *number* in the vocabulary ([`Merged`]). The second table is written in ascending order while merging, so
+//! it can go to disk; the first one is known when a dictionary is closed.
 
 mod sorted;
 #[cfg(test)]
@@ -21,9 +29,10 @@ use crate::index::counts::{Count, Counted};
 use crate::storage::spool::{Reader, Spool, Store};
 use crate::storage::strings::Strings;
 
-/// Bytes that say how long a spooled surface is.
+/// Bytes that say how long a spooled surface is, in front of it. Surfaces may hold any byte, so none can part them.
 const LENGTH_BYTES: usize = size_of::<u64>();
-/// Whether there is room is asked each time so many words have come.
+/// `make_room` is called each time so many words have come: often enough that a limit is not left behind by more than a few
+/// MB, and seldom enough that the call costs nothing beside the merge.
 const ASK_EACH: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 
 /// How many words, and how many bytes they have together.
@@ -39,7 +48,7 @@ impl Size {
     }
 }
 
-/// How often words stand in the text.
+/// How often words stand in the text: what bounds the number of pairs, before any pair is counted.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Frequency {
     /// Words that stand there twice or more.
@@ -61,7 +70,8 @@ impl Frequency {
     }
 }
 
-/// The first eight bytes, so that numbers compare as the words do.
+/// The first eight bytes, so that numbers compare as the words do. (Zeros fill up a shorter word: words that differ in zeros
+/// alone have equal prefixes, and are compared as words.)
 fn prefix(word: &[u8]) -> u64 {
     let mut first = [0u8; 8];
     let len = word.len().min(8);
@@ -75,10 +85,11 @@ pub struct Vocabulary {
     pub merged: Vec<Merged>,
 }
 
-/// What is left of a dictionary: how to find the numbers of its words.
+/// A dictionary after the merge: how to find the numbers of its words. Its words and counts are in the vocabulary.
 pub struct Merged {
+    /// Word id in the dictionary -> place among its sorted surfaces.
     places: Numbers,
-    /// Number of a surface there -> number in the vocabulary.
+    /// Place -> number in the vocabulary, ascending.
     global: Numbers,
 }
 
@@ -92,14 +103,20 @@ impl Merged {
 }
 
 impl Vocabulary {
-    /// `make_room(size so far)` is called now and then, and says whether the words can be kept; where they cannot, the error
-    /// is `refusal(size and frequency of all)`.
+    /// Merge sorted dictionaries; `merged` has one entry for each, in their order.
+    ///
+    /// `make_room(size so far)` is called now and then, and says whether the words can be kept. Where they cannot, the words
+    /// are dropped and the rest is only counted, so that the error can name a limit that would do: it is
+    /// `refusal(size and frequency of all)`.
+    ///
+    /// Cost: w log p comparisons for w words in p dictionaries, most of which are decided by the first eight bytes.
     pub fn merge(
         mut parts: Vec<Sorted>,
         store: &Arc<Store>,
         mut make_room: impl FnMut(Size) -> Result<bool>,
         refusal: impl FnOnce(Size, Frequency) -> Error,
     ) -> Result<Self> {
+        // The usual case, without a limit: one dictionary is the vocabulary already.
         match parts.pop() {
             Some(Sorted { names: Names::Memory(counted), places }) if parts.is_empty() => {
                 let global = Numbers::Memory((0..counted.words.len() as u32).collect());
@@ -115,11 +132,13 @@ impl Vocabulary {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
         }
         let (mut counted, mut asked, mut has_room) = (Counted::default(), 0, true);
+        // The top of the heap is replaced by the next word of the same dictionary: one sift instead of a pop and a push.
         while let Some(mut first) = heap.peek_mut() {
             let Reverse((Next { word, whole, subset, .. }, number)) = &*first;
             let number = *number;
             // The bytes were a `str` when they went in.
             let last = counted.take(&String::from_utf8_lossy(word), *whole, *subset);
+            // The greatest u32 is no number: streams hold ids + 1, and 0 for none.
             let last = u32::try_from(last).ok().filter(|&last| last < u32::MAX);
             let last = last.ok_or_else(|| Error::Corpus("more than 4 294 967 295 distinct words".into()))?;
             merged[number].global.push(last)?;
@@ -145,7 +164,8 @@ impl Vocabulary {
 
 type Waiting<'a> = BinaryHeap<Reverse<(Next<'a>, usize)>>;
 
-/// What the vocabulary would be of which these words have been merged; the last one, which comes again, not to its end.
+/// Size and frequency of the whole vocabulary, of which `counted` has been merged; the words are not kept. The last word of
+/// `counted` is not complete: the dictionary at the top of the heap gave it, and still stands there.
 fn size_of_all<'a>(
     mut counted: Counted,
     mut heap: Waiting<'a>,
@@ -177,17 +197,18 @@ fn size_of_all<'a>(
     Ok((size, frequency))
 }
 
-/// A word that is yet to be merged.
+/// The next word of a dictionary. Ordered by its fields from the first on: by the word, in effect. Counts break no tie that
+/// matters, as equal words are added up.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Next<'a> {
-    /// Decides most comparisons without a look at the word.
+    /// The first bytes of the word. Decides most comparisons without a look at the word.
     prefix: u64,
     word: Cow<'a, [u8]>,
     whole: Count,
     subset: Count,
 }
 
-/// The words of one dictionary.
+/// The words of one dictionary: what a cursor borrows from.
 enum Source {
     Memory(Counted),
     Spooled(Reader<u8>, Reader<u64>, Reader<u32>, bool),

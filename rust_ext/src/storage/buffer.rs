@@ -63,7 +63,7 @@ impl<T: Zero> Buffer<T> {
         buffer
     }
 
-    /// A table that `grow` makes longer where it stands, up to `room` values: memory that nobody touched is nobody's.
+    /// A table that `grow` makes longer where it stands, up to `room` values: memory that was never touched takes no room.
     pub fn growing_table(len: usize, room: usize) -> Self {
         let mut buffer = Self::new(room);
         buffer.len = 0;

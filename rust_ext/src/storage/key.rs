@@ -3,7 +3,7 @@
 //! A string of 1 to 15 bytes *is* its key (its bytes, and its length in the last byte), so that identity never rests on a
 //! hash. Whoever keeps strings by key keeps longer ones in another way.
 
-/// A string of 1 to 15 bytes; the default is nobody's.
+/// A string of 1 to 15 bytes; the default is the key of none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Key(u128);
 

@@ -1,7 +1,8 @@
 //! Packing: the numbers of a page in as few bits each as the greatest of them needs.
 //!
-//! Each stands as its distance from the least of the page, all of one width, lowest bits first. So where a number begins
-//! follows from its place, and a range is read without what stands before it.
+//! Each stands as its distance from the least of the page, all of one width, lowest bits first. So the place of a number gives the
+//! bit where it begins, and a range is read without the numbers before it. A code of variable length might take fewer
+//! bits, but documents are read at random, and a page would have to be decoded from its beginning for each.
 
 /// Numbers a page can hold.
 ///
@@ -44,11 +45,14 @@ pub fn bytes_of_mut<T: Number>(numbers: &mut [T]) -> &mut [u8] {
 /// How the numbers of one page are packed.
 #[derive(Clone, Copy)]
 pub struct Packing {
+    /// The least number, from which the others count.
     least: u64,
+    /// Bits of each number, 1 to `MAX_BITS`.
     bits: u32,
 }
 
-/// A number of this width lies within eight bytes, wherever in the first of them it begins.
+/// A number of this width lies within eight bytes, wherever in the first of them it begins (7 bits before it at most): one load
+/// and a shift read it. Wider numbers are not worth packing.
 const MAX_BITS: u32 = 57;
 /// What `unpack` reads at once, and so may read past the last number.
 const READ_BYTES: usize = 8;
@@ -79,10 +83,12 @@ impl Packing {
         num_bytes + READ_BYTES
     }
 
-    /// Two numbers at once where a word holds them: each step waits for the one before.
+    /// Fill `packed` from its beginning; the bits past the last number are 0 up to the end of its word. Two numbers at once where
+    /// a word of 64 bits holds them: each step waits for the one before, so half the steps take half the time.
     pub fn pack<T: Number>(self, numbers: &[T], packed: &mut [u64]) {
         let (mut word, mut filled) = (0u64, 0);
         let mut packed = packed.iter_mut();
+        // `word` holds the next `filled` bits, fewer than 64. A number may cross into the next word with its highest bits.
         let mut put = |number: u64, bits: u32| {
             word |= number << filled;
             filled += bits;

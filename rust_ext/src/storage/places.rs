@@ -1,15 +1,19 @@
-//! Places: stretches of files that nobody uses, to be used again.
+//! Places: free stretches of files, to be used again.
 //!
-//! Neighbours become one place; of a place that is too long, what is left over stays.
+//! Best fit: the shortest place that is long enough. Of a longer place the rest stays free, and free neighbours become one place.
+//! Lengths are those of packed pages in blocks, a few dozen different ones at most, so exact fits are common.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Both tables hold the same places, no two of which overlap or touch within a file.
 #[derive(Default)]
 pub struct Places {
-    /// Length, start and file: equal ones come of every file in turn.
+    /// Length, start and file, to find the best fit. The start comes before the file, so that of equally long places those near
+    /// the beginnings come first, of all files alike.
     by_length: BTreeSet<(u64, u64, usize)>,
-    /// File and start to length.
+    /// File and start to length, to find neighbours.
     by_start: BTreeMap<(usize, u64), u64>,
+    /// The sum of the lengths.
     num_bytes: u64,
 }
 

@@ -1,12 +1,14 @@
 //! Spill: the pages of a store that do not fit into memory, in files, packed once there are many.
 //!
-//! The files are made in the folder given, readable by their owner alone, and have no name: whatever ends the process, the
-//! system gives their blocks back, and nobody finds them.
+//! The files hold words of confidential texts, and their ids. They are made in the folder given, readable by their owner alone, and
+//! have no name: whatever ends the process, the system gives their blocks back, and no other program finds them.
 //!
-//! What the system's cache is likely to hold is not worth packing: it costs a third more time, and half the bytes.
-//! Packed pages differ in length. A place that was freed is used again, for any pages that fit there; what is free becomes
-//! holes at the end alone. (To make them at once holds less of the disk for a while, but a disk may take its time to discard
-//! blocks: a third of that of the last level of ten million documents.)
+//! Pages are packed (`packing`) to write fewer bytes. Pages that the system's cache is likely to hold are not worth it: packing
+//! them costs a third more time for half the bytes. So packing begins when the files have grown past that (`pack_from`).
+//!
+//! Packed pages differ in length. A place that was freed is used again, for any page that fits there (`places`). Free places
+//! become holes of the files at the end alone. (To punch them at once would take less of the disk for a while, but a disk may
+//! take its time to discard blocks: a third of the time of the last level of ten million documents.)
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -18,15 +20,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::storage::packing::{Number, Packing, bytes_of, bytes_of_mut};
 use crate::storage::places::Places;
 
-/// While a file is written, the system lets nobody else write to it.
+/// A system locks a file while it is written. With several files, as many threads write at once.
 const NUM_FILES: usize = 8;
 
 /// Places begin and end where blocks of the disk do: the system reads no part of one to write the rest.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Where a page stands in which file, and how.
+/// Where a page stands in which file, and how. Not `Clone`: it is freed once.
 pub struct Place {
     file: usize,
+    /// `start` and `num_bytes` are multiples of `BLOCK_BYTES`.
     start: u64,
     num_bytes: usize,
     /// None: as in memory.
@@ -34,19 +37,22 @@ pub struct Place {
 }
 
 pub struct Spill {
+    /// Read and written at given places, so threads share them without a common position.
     files: Vec<File>,
     /// Pages are packed once so many bytes of the files have been in use.
     pack_from: u64,
+    /// Locked while places are chosen, never while bytes are read or written.
     state: Mutex<State>,
 }
 
+/// Every byte of a file up to its end belongs to the place of one page or to one free place.
 #[derive(Default)]
 struct State {
     /// Where each file ends, and the one that is made longer next.
     ends: [u64; NUM_FILES],
     next: usize,
     free: Places,
-    /// Whether pages are packed.
+    /// Whether pages are packed. Once true it stays so, even if pages are freed: the files have grown past the cache.
     packs: bool,
 }
 
@@ -58,7 +64,7 @@ impl State {
 }
 
 thread_local! {
-    /// One packed page: it is not worth a page of the store, which others wait for.
+    /// Room for one packed page, a thread. Not a page of the store: pages are written when its limit is reached.
     static PACKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -76,7 +82,7 @@ fn with_room<R>(num_bytes: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
 impl Spill {
     pub fn new(folder: &Path, pack_from: u64) -> io::Result<Self> {
         let files = (0..NUM_FILES).map(|_| nameless_file(folder)).collect::<io::Result<Vec<_>>>()?;
-        // What stands next to a page is another spool's, or nobody's: the system reads what it is asked for and no more.
+        // The neighbours of a page in the file are pages of other spools: the system should read ahead no more than it is told.
         #[cfg(target_os = "linux")]
         files.iter().for_each(|file| advise(file, 0, 0, libc::POSIX_FADV_RANDOM));
         Ok(Self { files, pack_from, state: Mutex::default() })
@@ -90,7 +96,7 @@ impl Spill {
         let _ = place;
     }
 
-    /// The most bytes that the files held.
+    /// The most bytes that the files held at once: they never become shorter.
     pub fn num_bytes(&self) -> u64 {
         self.state().num_bytes()
     }
@@ -99,7 +105,7 @@ impl Spill {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Write a page.
+    /// Write a page, packed if that saves a block of the disk or more.
     pub fn write<T: Number>(&self, numbers: &[T]) -> io::Result<Place> {
         let num_bytes = size_of_val(numbers);
         let packs = {
@@ -113,7 +119,7 @@ impl Spill {
         });
         match packing.filter(|packing| packing.1 < num_bytes) {
             None => self.write_bytes(bytes_of(numbers), None),
-            // To the end of the last block, which is then not read before it is written.
+            // To the end of the last block: to write a part of a block, the system would have to read it first.
             Some((packing, num_bytes)) => with_room(num_bytes, |packed| {
                 packing.pack(numbers, packed);
                 self.write_bytes(bytes_of(packed), Some(packing))
@@ -127,6 +133,7 @@ impl Spill {
         let place = Place { file, start, num_bytes, packing };
         match self.files[file].write_all_at(bytes, start) {
             Ok(()) => Ok(place),
+            // A full disk. The place is kept for a page that can be written, once others are freed.
             Err(error) => {
                 self.free(place);
                 Err(error)
@@ -134,7 +141,7 @@ impl Spill {
         }
     }
 
-    /// File and start of a place of so many bytes.
+    /// File and start of a place of so many bytes: a free one, else at the end of the files in turn.
     fn take(&self, num_bytes: u64) -> (usize, u64) {
         let mut state = self.state();
         state.free.take(num_bytes).unwrap_or_else(|| {
@@ -145,7 +152,8 @@ impl Spill {
         })
     }
 
-    /// Read a page's numbers from `from` on.
+    /// Read a page's numbers from `from` on, as many as there is room for. Of a packed page just the bytes that hold them: all
+    /// numbers of a page have one width, so their place is known.
     pub fn read<T: Number>(&self, place: &Place, from: usize, numbers: &mut [T]) -> io::Result<()> {
         let Some(packing) = place.packing else {
             let start = place.start + (from * size_of::<T>()) as u64;
@@ -160,6 +168,7 @@ impl Spill {
         })
     }
 
+    /// The page is not read again.
     pub fn free(&self, place: Place) {
         self.state().free.add(place.file, place.start, place.num_bytes as u64);
     }
@@ -184,7 +193,7 @@ fn advise(file: &File, start: u64, num_bytes: usize, advice: libc::c_int) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), start as _, num_bytes as _, advice) };
 }
 
-/// A file that has no name in the folder it is made in.
+/// A file that has no name in the folder it is made in, from the first moment where the system can do that.
 fn nameless_file(folder: &Path) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {

@@ -1,9 +1,19 @@
 //! Spool: a sequence that grows in pages, in memory up to a limit and on disk beyond it.
 //!
-//! Everything the index builder writes down is a spool: the ids of words in the order they were read, the keys of each
-//! partition, what became of them. All is written at the end and read in order (documents: at random, by range), so a
-//! page that does not fit into memory costs one write and one read. Pages of one store have one size in memory and are used
-//! again; on disk they are packed (`spill`).
+//! Everything that the index builder writes down is a spool: the ids of words in the order they were read, the entries of each
+//! partition, the ranks that replace them. A spool is written at its end and read in order (documents: at random, by range,
+//! but nearly in order), so a page that does not fit into memory costs one write and one read.
+//!
+//! **Why not a `Vec`.** A growing `Vec` is in memory twice while it moves, and there are thousands of these sequences, whose
+//! lengths are not known before. Pages waste half a page for each, and a page that was read can be used by the next spool.
+//! **Why not a memory-mapped file.** The system would decide what stays in memory, and the process could not hold a limit.
+//!
+//! A spool holds one *open* page, which it fills, and *sealed* pages. When the open page is full, the store is asked for
+//! another one. If its limit allows that, the full page stays in memory; else it is written to disk, and its memory is the next
+//! open page. So a spool always has a page to write to, and the limit of a store is passed by the open pages alone, whose
+//! number the builder plans for (`index::limit`).
+//!
+//! Pages of one store have one size in memory, so that any free one will do. On disk they are packed (`spill`).
 
 mod reader;
 mod store;
@@ -20,7 +30,9 @@ use store::{AHEAD, Block, Page, numbers_of};
 use crate::error::{Error, Result};
 use crate::storage::packing::Number;
 
-/// A page that is full, and how many of its numbers nobody has used up yet.
+/// A page that is full, and how many of its numbers no last reading (`read` with `last`) has used up yet. Shares read the
+/// documents of a page in stretches, at different times and by different threads, each number once: at 0 the page is
+/// needed no more, and is given back.
 struct Sealed {
     page: Page,
     left: usize,
@@ -28,11 +40,16 @@ struct Sealed {
 
 /// A growing sequence of numbers. Appending is for one owner; ranges can be read by many threads.
 pub struct Spool<T: Number> {
+    /// Keeps the memory of all pages alive.
     store: Arc<Store>,
+    /// Number `i` is in page `i / page_len`. A lock for each page: threads that read different pages do not wait.
     sealed: Vec<Mutex<Sealed>>,
+    /// None until the first number comes.
     open: Option<Block>,
-    /// Start of the open page as numbers, how many it holds and has room for.
+    /// Start of the open page as numbers (null where there is none). A copy of what `open` says, so that `push` costs a
+    /// comparison and a write.
     numbers: *mut T,
+    /// How many numbers the open page holds, and how many it has room for: `filled <= room`, and both are 0 without a page.
     filled: usize,
     room: usize,
     kind: PhantomData<T>,
@@ -58,6 +75,7 @@ impl<T: Number> Spool<T> {
         }
     }
 
+    /// A spool in a store of its own.
     pub fn from_slice(numbers: &[T]) -> Result<Self> {
         let mut spool = Self::new(&Store::in_memory());
         spool.extend(numbers)?;
@@ -103,7 +121,8 @@ impl<T: Number> Spool<T> {
         Ok(())
     }
 
-    /// Seal the full page, in memory if the limit allows a next one, else on disk.
+    /// Seal the full page, in memory if the limit allows a next one, else on disk. Afterwards the open page is empty. After an
+    /// error (a full disk) the spool is as it was, and the number that was to come is not in it.
     #[cold]
     fn turn_page(&mut self) -> Result<()> {
         let next = match self.open.take() {
@@ -131,7 +150,8 @@ impl<T: Number> Spool<T> {
         Ok(())
     }
 
-    /// Write full pages to disk until the store holds no more than it may.
+    /// Write full pages to disk until the store holds no more than it may. Through `&self`: others may hold the spool while room
+    /// is made. Pages that were used up, or are on disk, stay as they are.
     pub fn evict(&self) -> Result<()> {
         for sealed in &self.sealed {
             let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,8 +166,8 @@ impl<T: Number> Spool<T> {
         Ok(())
     }
 
-    /// Append the numbers `start..start + len` to `out`. With `last` they are not read again, and a page that is read to
-    /// its end is given back.
+    /// Append the numbers `start..start + len` to `out`. With `last` no thread reads these numbers again, and a page all of whose
+    /// numbers were so read is given back. (The open page stays: it counts no readings.)
     pub fn read(&self, start: usize, len: usize, out: &mut Vec<T>, last: bool) -> Result<()> {
         let page_len = self.page_len();
         let (mut at, end) = (start, start.saturating_add(len));
@@ -196,7 +216,7 @@ impl<T: Number> Spool<T> {
         Ok(all)
     }
 
-    /// Read it once, from the front, giving its pages back on the way.
+    /// Read it once, from the front, giving its pages back on the way. Without locks: a reader has the pages alone.
     pub fn into_reader(mut self) -> Reader<T> {
         let mut pages: Vec<(Page, usize)> = std::mem::take(&mut self.sealed)
             .into_iter()

@@ -1,4 +1,11 @@
 //! Documents: those that were written down, in the order of their unit, as shares that threads walk.
+//!
+//! **Why in the order of units.** Support counts a unit once for an n-gram, however often its documents hold it. The obvious
+//! way keeps a set of owners for each n-gram, which takes memory for every (n-gram, unit) pair. Where all documents of a unit
+//! stand next to each other, one number for each n-gram is enough: the last unit that raised its count. That needs nothing
+//! to be moved but this list of places; the streams stay where they are.
+//!
+//! **Why shares hold whole units.** Then no unit is counted by two threads, and supports of shares add up.
 
 use rayon::prelude::*;
 
@@ -7,7 +14,7 @@ use crate::error::Result;
 use crate::index::levels::Share;
 use crate::storage::spool::{Reader, Spool};
 
-/// A document in the order of units.
+/// A document in the order of units: [`Document`] and the run that it stands in.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     unit: u32,
@@ -17,15 +24,19 @@ pub(super) struct Placed {
     counted: bool,
 }
 
-/// The table of a run; the last runs have one together.
+/// The table of a run: id in the run's stream -> number of the word. The runs of closed dictionaries, which are the last ones,
+/// share the last table: `unite` has rewritten their streams, as a table for each could not be held.
 pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
     &numbers[run.min(numbers.len() - 1)]
 }
 
-/// All documents that were written down, in the order of their unit; those of the subset are the first.
+/// All documents that were written down.
 pub(super) struct Documents {
+    /// By run.
     pub(super) streams: Vec<Spool<u32>>,
+    /// All documents of a unit are neighbours, and the units of the subset come before the others.
     order: Vec<Placed>,
+    /// How many of the first documents are the subset's.
     num_of_subset: usize,
     /// Units and documents of which nothing was written down: of the subset, and of the others.
     num_gone: [(u64, u64); 2],
@@ -47,7 +58,9 @@ impl Documents {
             num_gone[side].0 += run.num_gone.0;
             num_gone[side].1 += run.num_gone.1;
         }
-        // Units may come in any order; that of their first documents reads the streams nearly from front to back.
+        // Two sorts. The first brings the documents of a unit together. The second orders the units of each side, and any
+        // order would do for the counts: that of their first documents reads the streams nearly from front to back, which a disk likes, and
+        // the tables of partitions do not care.
         order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
         let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
         units.par_sort_unstable_by_key(|unit| (sides[unit[0].run as usize], unit[0].run, unit[0].start));
@@ -77,7 +90,8 @@ impl Documents {
     }
 }
 
-/// Cut documents into at most `num_shares` stretches of about as many words, each with whole units.
+/// Cut documents into at most `num_shares` stretches of about as many words, each with whole units. (An empty document counts
+/// as a word, so that a stretch of them ends too.)
 pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
     let target = words(order).div_ceil(num_shares.max(1));
@@ -85,6 +99,7 @@ pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed
     let (mut first, mut at, mut held) = (0, 0, 0);
     for unit in order.chunk_by(|a, b| a.unit == b.unit) {
         (at, held) = (at + unit.len(), held + words(unit));
+        // Each share but the last has `target` words or more, so there are no more shares than were asked for.
         if held >= target {
             shares.push(&order[first..at]);
             (first, held) = (at, 0);
@@ -100,8 +115,11 @@ pub(super) fn add(support: &mut [u32], more: &[u32]) {
     support.iter_mut().zip(more).for_each(|(support, more)| *support += more);
 }
 
-/// For each share, how many of its units use each word, of those whose documents have not been counted (empty: none); no
-/// unit is in two shares.
+/// For each share, how many of its units use each word, of the units whose documents have not been counted. An empty list
+/// stands for none. `last`: the streams are not needed afterwards.
+///
+/// A unit is counted as a whole or not at all: `counted` is the same for all its documents, as it is set only where they come
+/// in one stretch and are all it has.
 pub(super) fn count_words(
     num_words: usize,
     streams: &[Spool<u32>],
@@ -114,7 +132,7 @@ pub(super) fn count_words(
         if share.is_empty() {
             return Ok(Vec::new());
         }
-        // Last unit that raised the count, and the count.
+        // Last unit that raised the count, plus 1, and the count. Both in one place: a word costs one access to memory.
         let mut counts = vec![(0u32, 0u32); num_words];
         Numbered { share: &share, words: Words { streams, numbers, last } }.documents(|unit, ids| {
             let unit = unit + 1;
@@ -131,7 +149,7 @@ pub(super) fn count_words(
     shares.par_iter().with_max_len(1).map(count).collect()
 }
 
-/// The words of documents as numbers; with `last` they are not read again.
+/// How the words of documents become numbers. With `last` the streams are not read again, and give their pages back.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub(super) streams: &'a [Spool<u32>],
@@ -139,7 +157,7 @@ pub(super) struct Words<'a> {
     pub(super) last: bool,
 }
 
-/// Documents as numbers of words.
+/// One share's documents as numbers of words: read at random from the streams of all runs, but nearly in order.
 pub(super) struct Numbered<'a> {
     pub(super) share: &'a [Placed],
     pub(super) words: Words<'a>,
@@ -163,7 +181,8 @@ impl Share for Numbered<'_> {
     }
 }
 
-/// Documents as ids of (n-1)-grams, for level n.
+/// One share's documents as ids of (n-1)-grams, for level n > 2. `gather` has written them in the order of `share`, so they
+/// are read once, from the front.
 pub(super) struct Stream<'a> {
     pub(super) share: &'a [Placed],
     pub(super) ids: Reader<u32>,

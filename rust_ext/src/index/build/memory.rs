@@ -1,4 +1,9 @@
-//! Memory: what the builder holds, and whether its limit holds that.
+//! Memory: how much the builder holds, and whether its limit allows that.
+//!
+//! Streams and closed dictionaries can go to disk; the vocabulary, the list of documents and the tables of the partitions at
+//! work cannot. Their size is not known before the documents have come. So the limit is asked at four points: a dictionary is
+//! full (`close`), the vocabulary grows (`make_room`), the vocabulary is complete (`working`), a partition is counted
+//! (`Room`). A limit that cannot be held is refused at the first point that can tell, with the limit that would do.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -12,14 +17,17 @@ use crate::index::vocabulary::{Frequency, Size, Sorted};
 use crate::storage::spool::Store;
 
 impl IndexBuilder {
-    /// Whether a dictionary takes more than its share of an eighth of the limit: a table that has no room
-    /// to grow is there twice for a moment, and a closing one is sorted.
+    /// Whether a dictionary takes more than its share of an eighth of the limit. An eighth, because a table that has no room
+    /// to grow is in memory twice for a moment, and a dictionary that is closed is sorted beside itself.
     pub(super) fn is_full(&self, dictionary: &Dictionary) -> bool {
         let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
         self.limit.as_ref().is_some_and(|limit| dictionary.num_bytes() > limit.num_bytes / 8 / num_workers)
     }
 
     /// Make room: a dictionary that has grown too large is sorted, and goes to the pages of the store.
+    ///
+    /// Each closed dictionary needs open pages when all are merged. Where these alone take a quarter of the limit, more
+    /// dictionaries would make the merge impossible: the limit is refused now, and not after all documents were read.
     pub(super) fn close(&self, worker: Worker) -> Result<()> {
         let of_subset = worker.run.of_subset;
         let sorted = Sorted::new(worker.dictionary, self.surface).spool(of_subset, &self.store)?;
@@ -31,7 +39,8 @@ impl IndexBuilder {
         let bytes_of_open_pages = bytes_of_open_pages(closed.parts.len(), &self.store);
         match &self.limit {
             Some(limit @ Limit { used: Some(_), .. }) if bytes_of_open_pages > limit.num_bytes / 4 => {
-                // The rest of the documents has as many words as these at most.
+                // The rest of the documents has as many words as these at most, in proportion: distinct words come ever more
+                // slowly. So this reckons with more than is needed, and the limit that it names will do.
                 let (came, all) = self.num_documents();
                 let scale = |number: usize| (number as f64 * (all as f64 / came.max(1) as f64).max(1.0)) as usize;
                 let Size { num, num_bytes } = closed.size;
@@ -45,7 +54,8 @@ impl IndexBuilder {
         }
     }
 
-    /// The pairs of so many words, at most.
+    /// The pairs of so many words, at most: each word begins one. The most frequent word bounds the pairs that begin alike,
+    /// and so do the words that can stand second.
     pub(super) fn pairs(&self, limit: &Limit, num_words: usize, frequency: Frequency) -> Pairs {
         let num = if self.max_n > 1 { num_words } else { 0 };
         let num_sides = if self.subset.is_empty() { 1 } else { 2 };
@@ -54,7 +64,7 @@ impl IndexBuilder {
         Pairs { num, most_of_one, num_shares }
     }
 
-    /// Documents that came, and those that will have come.
+    /// Documents that came, and those that will have come in all.
     pub(super) fn num_documents(&self) -> (usize, usize) {
         let sum = |sum: (usize, usize), (all, came): &(u32, AtomicU32)| {
             (sum.0 + came.load(Ordering::Relaxed) as usize, sum.1 + *all as usize)
@@ -72,7 +82,8 @@ impl IndexBuilder {
         }
     }
 
-    /// Write more of the runs to disk, the more words the vocabulary has; returns whether the limit holds them.
+    /// Write more of the runs to disk, the more words the vocabulary has; returns whether the limit still holds. The vocabulary
+    /// and the pages share the memory: as one grows, the other must shrink.
     pub(super) fn make_room(&self, limit: &Limit, held: &Held, runs: &[Run]) -> Result<bool> {
         let rest = limit.rest(held);
         if rest < limit.num_bytes / 8 * 7 {
@@ -83,7 +94,10 @@ impl IndexBuilder {
         Ok(limit.holds(held))
     }
 
-    /// Where levels are counted, with what the vocabulary leaves of the limit.
+    /// Where levels are counted, with the memory that the vocabulary leaves of the limit.
+    ///
+    /// Scatter keeps a page open for each partition of each share. Large pages are faster, but allow few partitions, whose
+    /// tables are then large. So pages are made smaller until the tables of the partitions that are counted at once fit.
     pub(super) fn working(&self, held: &Held, runs: &[Run], frequency: Frequency) -> Result<Working> {
         let Some(limit) = &self.limit else {
             return Ok(Working { num_bytes: usize::MAX, store: self.store.clone(), room: Room::unlimited() });
@@ -99,7 +113,7 @@ impl IndexBuilder {
         let at_most = Store::page_bytes_of(num_bytes / 2).min(store.page_bytes());
         let page_bytes = pairs.page_bytes(num_bytes, at_most, limit.num_threads);
         if limit.used.is_some() && page_bytes < store.page_bytes() {
-            // Pages as large as before would be too few.
+            // Pages of two sizes cannot share a store: the streams go to disk, and a new store holds the levels.
             store.hold_at_most(0);
             runs.iter().try_for_each(|run| run.stream.evict())?;
             store.release_idle();
@@ -116,7 +130,7 @@ impl IndexBuilder {
     }
 }
 
-/// What levels are counted with.
+/// The memory that levels are counted with.
 pub(super) struct Working {
     /// Bytes that a limit leaves.
     pub(super) num_bytes: usize,

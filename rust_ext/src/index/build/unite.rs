@@ -1,4 +1,11 @@
 //! Unite: from the dictionaries of all workers to one vocabulary.
+//!
+//! Before: each run's stream holds ids of its own dictionary. After: one vocabulary in byte order, and for each run a table
+//! from the ids in its stream to the numbers in that vocabulary. The streams of dictionaries in memory are not rewritten: a
+//! table of 4 bytes a distinct word is much smaller than a stream of 4 bytes a word of text.
+//!
+//! Dictionaries in memory are united first, by looking the words of one up in another, and sorted once: sorting costs more
+//! than looking up. Closed dictionaries were sorted when they were closed, and are merged with the result (`vocabulary`).
 
 use std::cmp::Reverse;
 use std::sync::PoisonError;
@@ -17,7 +24,7 @@ use crate::index::vocabulary::{Frequency, Merged, Size, Sorted, Vocabulary};
 use crate::storage::spool::Spool;
 
 impl IndexBuilder {
-    /// One vocabulary from all dictionaries.
+    /// One vocabulary from all dictionaries; `min_support` tells how many pairs a limit must be able to hold afterwards.
     pub(super) fn unite(&self, min_support: u32) -> Result<United> {
         let (united, mut runs, mut numbers) = self.unite_workers();
         self.release_memory();
@@ -34,7 +41,7 @@ impl IndexBuilder {
             Some(limit) => self.make_room(limit, &held(size), &runs),
             None => Ok(true),
         };
-        // Words that are not kept are in no pair, and one individual's word may be kept where every one is.
+        // A word that stands in the text once has support 1: it is in no pair, unless words of support 1 are kept too.
         let kept = |size: Size, frequency: Frequency| match min_support {
             0..=1 => Frequency { num_repeated: size.num, ..frequency },
             _ => frequency,
@@ -49,11 +56,13 @@ impl IndexBuilder {
         let Vocabulary { counted, mut merged } = Vocabulary::merge(sorted, &self.store, make_room, refusal)?;
         let size = Size::of(&counted.words);
         let working = self.working(&held(size), &runs, kept(size, Frequency::of(&counted.whole.occurrences)))?;
+        // `sorted` began with the united dictionary, and the merge keeps the order of its parts.
         let spooled = merged.split_off(1);
         let numbers_of_united = merged.into_iter().map(Merged::numbers).next().unwrap_or_else(|| Ok(Vec::new()))?;
         numbers.par_iter_mut().flatten().for_each(|id| *id = numbers_of_united[*id as usize]);
         if !spooled.is_empty() {
-            // Many dictionaries: their words get their numbers now, and have one table together.
+            // Closed dictionaries may be many, and a table for each would not fit into memory. One at a time is read (one for
+            // each thread), and the run's stream is rewritten with it; after that the runs share the identity as their table.
             numbers.push((0..counted.words.len() as u32).collect());
             let runs = runs[num_in_memory..].par_iter_mut();
             runs.zip(spooled).with_max_len(1).try_for_each(|(run, merged)| self.renumber(run, &merged.numbers()?))?;
@@ -63,7 +72,8 @@ impl IndexBuilder {
 
     /// One dictionary from those that are in memory; the runs of their workers, and by run its ids in that dictionary.
     fn unite_workers(&self) -> (Dictionary, Vec<Run>, Vec<Vec<u32>>) {
-        // One dictionary takes the words of the others in: sorting is what costs most, and is done once.
+        // The subset's dictionaries come first, so that at `end_subset` the counts are those of the subset alone. On each
+        // side the largest comes first: the words of the smaller ones are looked up in it, and not the other way round.
         let (mut united, mut runs) = (Dictionary::default(), Vec::new());
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         for (side, idle) in self.idle.iter().enumerate() {
@@ -85,6 +95,7 @@ impl IndexBuilder {
         (united, runs, numbers)
     }
 
+    /// Replace the ids of a run's stream by the numbers of the words; pages of the old stream are used for the new one.
     pub(super) fn renumber(&self, run: &mut Run, numbers: &[u32]) -> Result<()> {
         let mut stream = std::mem::replace(&mut run.stream, Spool::new(&self.store)).into_reader();
         let mut ids = Vec::new();
@@ -97,18 +108,22 @@ impl IndexBuilder {
     }
 }
 
-/// What all dictionaries came to.
+/// The result of phase 2.
 pub(super) struct United {
+    /// Those of dictionaries in memory first, then those of closed ones.
     pub(super) runs: Vec<Run>,
-    /// What the ids of runs are in the vocabulary.
+    /// By run, but one table for all closed ones: id in the stream -> number in the vocabulary.
     pub(super) numbers: Vec<Vec<u32>>,
-    /// The words, and what was counted of them so far.
+    /// The words, their occurrences, and their support as far as dictionaries have counted it.
     pub(super) counted: Counted,
     pub(super) working: Working,
 }
 
-/// Blank the words under the least support, and give the others the number they have among themselves, plus 1. Returns how
-/// often each of these stands there, and which word it is.
+/// Turn numbers of the vocabulary into ids + 1 of the kept words, and 0 for words under `min_support`. Returns, by id, how often
+/// the word stands in the text and its number in the vocabulary.
+///
+/// This is the Apriori step: support never grows from an n-gram to a longer one, so a pair with a rare part is identifying
+/// through that part already, and need not be counted. Dense ids make the keys of pairs short.
 pub(super) fn keep_words(index: &NgramIndex, numbers: &mut [Vec<u32>]) -> (Vec<u32>, Vec<u32>) {
     let mut kept = vec![0u32; index.words.len()];
     let (mut weights, mut names) = (Vec::new(), Vec::new());

@@ -1,4 +1,8 @@
-//! Worker: one thread's dictionary, and the documents it has written down.
+//! Worker: one dictionary, and the documents whose words it has turned into ids.
+//!
+//! A call of `add` takes a worker, uses it alone and gives it back. So nothing here is shared or locked, and there are as many
+//! workers as calls ran at once. The price: a word that several workers meet is in several dictionaries, and has another id
+//! in each. `unite` pays it once, for each distinct word and not for each occurrence.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,22 +14,25 @@ use crate::text::classes::InstructionSet;
 use crate::text::texts::Texts;
 use crate::text::words::{Bounds, Scanner};
 
-/// Where one document's words stand in the stream of its run.
+/// Where one document's words stand in the stream of its run. 24 bytes a document stay in memory, whatever the limit.
 #[derive(Clone, Copy)]
 pub(super) struct Document {
     pub(super) unit: u32,
+    /// Number of its words in the stream. Where only words are counted, these are the words that its visit had not seen.
     pub(super) len: u32,
     pub(super) start: u64,
-    /// Whether its words have been counted for support.
+    /// Whether the dictionary has counted its words for support; if so, phase 4 must not.
     pub(super) counted: bool,
 }
 
-/// What one dictionary holds the words of.
+/// The documents whose words one dictionary holds.
 pub(super) struct Run {
     pub(super) of_subset: bool,
+    /// Ids of the words of all documents, one document after the other. The ids are the dictionary's until `unite`.
     pub(super) stream: Spool<u32>,
+    /// In the order they came: `start` ascends.
     pub(super) documents: Vec<Document>,
-    /// Units and documents of which nothing had to be written down.
+    /// Units and documents that left nothing in the stream, as all there was to count of them has been counted.
     pub(super) num_gone: (u64, u64),
 }
 
@@ -33,9 +40,11 @@ pub(super) struct Worker {
     pub(super) dictionary: Dictionary,
     pub(super) run: Run,
     pub(super) scanner: Scanner,
+    /// Room for the words of the document at hand, and for their ids.
     pub(super) bounds: Vec<Bounds>,
     pub(super) ids: Vec<u32>,
-    /// Number of the visit: neighbouring documents of one unit.
+    /// Number of the last visit (a stretch of neighbouring documents of one unit), from 1 on. 0 is the visit of a slot that
+    /// no visit has seen.
     pub(super) visit: u32,
 }
 
@@ -51,7 +60,8 @@ impl Worker {
         }
     }
 
-    /// Add the neighbouring documents `rows`, all of one unit; `only`: it has no others. Returns the number of words.
+    /// Add the neighbouring documents `rows`, all of one unit; `only`: it has no others, so its support can be counted here.
+    /// `words_alone`: no pairs will be asked for, so the order of words is not needed. Returns the number of words.
     pub(super) fn add(
         &mut self,
         texts: &Texts,
@@ -70,6 +80,8 @@ impl Worker {
             self.scanner.words(text, &mut self.bounds);
             num_words += self.bounds.len();
             self.ids.clear();
+            // Pairs need every word in its place. For words alone, the visit's distinct words are enough, and not even
+            // those where the dictionary counts the support itself.
             match words_alone {
                 true if only => {
                     self.dictionary.count(text, &self.bounds, visit);

@@ -1,13 +1,20 @@
 //! Entry: a pair of one position, as a partition holds it.
+//!
+//! One is written and read for each position of the text, so it is 4 bytes wide wherever a key of 31 bits will do (`plan`).
 
 use crate::storage::packing::Number;
 
 /// An entry of a partition: a key, and whether it is the first of its unit there.
+///
+/// The mark is the lowest bit. As the highest bit it would make the numbers of every page as wide as the type, and packing
+/// (`storage::packing`) would save nothing on disk.
 pub(super) trait Entry: Number + Ord {
+    /// Keys are below `1 << KEY_BITS`: one bit is the mark's.
     const KEY_BITS: u32;
     fn new(key: u64, first: bool) -> Self;
-    /// 1 for the first of a unit, else 0; and the entry without that.
+    /// 1 for the first of a unit, else 0; and the key, still in the narrow type, in which tables hold it.
     fn split(self) -> (u32, Self);
+    /// A key that `split` gave, as a number.
     fn key(self) -> u64;
 }
 

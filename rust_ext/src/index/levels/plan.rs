@@ -1,4 +1,12 @@
 //! Plan: which partition a pair belongs to, and how wide its key is there.
+//!
+//! A partition is a range of left ids. So all occurrences of a pair are in one partition, partitions one after the other are the
+//! level in order, and a key need not hold the whole left id: it is `(left - first left of the partition) * number of ids +
+//! right`, which is exact, and ascends with (left, right).
+//!
+//! Two wishes pull in opposite directions. Few wide partitions need few open pages in scatter. Many narrow ones have small tables,
+//! and keys of 31 bits: entries of half the size. The plan takes as many partitions as the pairs are worth, and more where
+//! that makes keys narrow and is still allowed.
 
 use super::{ENTRIES_PER_PARTITION, Entry, MAX_PARTITIONS, NO_PAIR};
 use crate::error::Result;
@@ -6,32 +14,42 @@ use crate::storage::spool::Spool;
 
 /// What one level needs to know of the one before.
 pub struct Plan {
+    /// Ids of the level before are 0 to this, exclusive. The radix of keys.
     pub(super) num_ids: u64,
+    /// Left ids are told apart by `left >> shift`: a *bin*. Chosen so that bins are 2^15 at most, and `partitions` fits the cache,
+    /// as scatter looks there for each pair.
     pub(super) shift: u32,
-    /// `left >> shift` -> partition.
+    /// Bin -> partition, ascending. Below `NO_PAIR`.
     pub(super) partitions: Vec<u16>,
+    /// Partition -> its first left id, ascending; a multiple of the width of a bin.
     pub(super) first_left: Vec<u32>,
+    /// Whether every key fits 31 bits, and entries 32.
     pub(super) narrow: bool,
-    /// Id here -> id in the level's keys; empty where they are the same.
+    /// Id here -> number in the level's table, ascending, so that the order stays; empty where they are the same.
     pub(super) names: Vec<u32>,
 }
 
 impl Plan {
-    /// Ranges of left ids that hold about as many pairs each; `weights[left]` bounds the pairs of one. `names` (ascending)
-    /// are what the ids are called in the level's keys, if that is something else.
+    /// Ranges of left ids that hold about as many pairs each; `weights[left]` (its occurrences) bounds the pairs that begin with
+    /// it. `names` (ascending) are the ids' numbers in the level's table, if these differ from the ids.
+    ///
+    /// Postconditions (tests check them for weights of many shapes): at most `2 * max_partitions` partitions, ranges in order,
+    /// and every key fits its entry.
     pub fn new(weights: &Spool<u32>, names: Vec<u32>, max_partitions: usize) -> Result<Self> {
         let num_ids = weights.len() as u64;
         let shift = (64 - num_ids.leading_zeros()).saturating_sub(15);
         let bins = sums(weights, 1 << shift)?;
         let total: u64 = bins.iter().sum();
         let wanted = total.div_ceil(ENTRIES_PER_PARTITION).clamp(1, max_partitions.clamp(1, MAX_PARTITIONS) as u64);
-        // The widest range of left ids whose keys fit an entry: a narrow one, if ranges that narrow are still few enough.
+        // The widest range of left ids whose keys fit an entry, in whole bins: a narrow one, if ranges that narrow are still few
+        // enough. (0 where not even one bin fits; then keys cannot be narrow.)
         let fitting = |key_bits: u32| ((1 << key_bits) / num_ids.max(1)) >> shift << shift;
         let at_most = 2 * max_partitions.clamp(1, MAX_PARTITIONS);
         let narrow = num_ids.checked_div(fitting(u32::KEY_BITS)).is_some_and(|more| wanted + more <= at_most as u64);
         let width = fitting(if narrow { u32::KEY_BITS } else { u64::KEY_BITS });
         let target = total / wanted + 1;
         let mut plan = Self { num_ids, shift, partitions: Vec::new(), first_left: Vec::new(), narrow, names };
+        // A partition ends where its keys would become too wide, or where it has its share of pairs, to the nearest bin.
         let (mut held, mut first) = (0, 0);
         for (bin, &weight) in bins.iter().enumerate() {
             let left = (bin as u64) << shift;
@@ -52,11 +70,13 @@ impl Plan {
         if left == 0 || right == 0 { NO_PAIR } else { self.partitions[((left - 1) >> self.shift) as usize] }
     }
 
+    /// The key of two ids + 1, neither of which is 0, in the partition of the left one.
     #[inline(always)]
     pub(super) fn key(&self, partition: usize, left: u32, right: u32) -> u64 {
         u64::from(left - 1 - self.first_left[partition]) * self.num_ids + u64::from(right - 1)
     }
 
+    /// The number in the level's table of an id here.
     pub(super) fn name(&self, id: u64) -> u64 {
         self.names.get(id as usize).map_or(id, |&name| u64::from(name))
     }
@@ -66,7 +86,7 @@ impl Plan {
     }
 }
 
-/// The sums of so many numbers each.
+/// The sums of each `len` numbers (a power of two), a stretch of the spool in memory at a time.
 fn sums(numbers: &Spool<u32>, len: usize) -> Result<Vec<u64>> {
     let (mut sums, mut some) = (Vec::with_capacity(numbers.len().div_ceil(len)), Vec::new());
     let step = len.max(1 << 16); // both are powers of two

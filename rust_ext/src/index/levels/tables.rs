@@ -1,4 +1,10 @@
 //! Tables: the pairs of one partition, counted.
+//!
+//! Distinct pairs are numbered from 0 as they come, and known under these numbers until they are sorted. Numbers cost a second
+//! access for each entry, but the hash table then holds keys and numbers alone and is small, and what is known of a pair
+//! lies in the order in which pairs first came, which is nearly that in which they come back.
+//!
+//! Support needs no set of owners: entries come in the order of units, so a pair remembers the last unit that raised its count.
 
 use std::sync::Arc;
 
@@ -11,21 +17,27 @@ use crate::storage::spool::{Spool, Store};
 /// What is known of a distinct pair while its partition is counted.
 #[derive(Clone, Copy)]
 struct Pair {
+    /// The unit that raised `support` last; units are numbered from 1 in the partition, over all shares. 0: none yet.
     last_unit: u32,
     support: u32,
+    /// Stays at the greatest u32 where there are more: it is a weight for the next plan, and no result.
     occurrences: u32,
 }
 
-/// Tables of one partition. They begin small: to wipe the largest so far for each would cost more.
+/// Tables of one partition. They begin small and are dropped with it: most partitions are small, and clearing the largest table
+/// so far for each of them would cost more than growing.
 pub(super) struct Tables<'a, E> {
+    /// The memory that all partitions at work share.
     room: &'a Room,
-    /// Bytes that were taken of it.
+    /// Bytes that were taken of it, and are given back on drop.
     taken: usize,
-    /// (key, number of the pair + 1); 0: free.
+    /// (key, number of the pair + 1); 0: free. A power of two, at most half full; open addressing with linear probing.
     slots: Vec<(E, u32)>,
+    /// By number of the pair.
     pairs: Vec<Pair>,
+    /// Distinct keys and the numbers of their pairs; ascending by key once all entries have been counted.
     order: Vec<(E, u32)>,
-    /// Number of the pair of each entry, in order.
+    /// Number of the pair of each entry, in the order of entries: the last ones, where `Entries::stored` has the first.
     numbers: Vec<u32>,
     /// Number of the pair -> rank + 1 among the kept pairs of the partition, or 0.
     ranks: Vec<u32>,
@@ -60,7 +72,9 @@ impl<'a, E: Entry> Tables<'a, E> {
         }
     }
 
-    /// Take what is known of each pair so far, and what its slots take, of the room.
+    /// Take the memory of all tables so far from the room, and, before they are made, that of the columns that the pairs will need:
+    /// the order, the keys (8 bytes), support, support in the subset (twice), weights and ranks (4 bytes each). While the
+    /// slots grow, the old table of half their length is there too.
     fn take_room(&mut self) -> Result<()> {
         let per_pair = size_of::<Pair>() + size_of::<(E, u32)>() + 7 * size_of::<u32>();
         let slots = self.slots.len() * 3 / 2 * size_of::<(E, u32)>();
@@ -72,7 +86,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         Ok(())
     }
 
-    /// Count the pairs of one partition, given its entries by share.
+    /// Count the pairs of one partition, given its entries by share (those of the subset first).
     pub(super) fn count_partition(
         mut self,
         lists: Vec<Spool<E>>,
@@ -84,7 +98,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         let counted = self.count_entries(lists, settings, store)?;
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
         self.order.sort_unstable_by_key(|pair| pair.0);
-        // Pairs are numbered as they come: those that the subset has not are the last.
+        // Pairs are numbered as they come, and the subset's entries came first: the pairs that it does not have are the last.
         let of_subset = |pair: u32| counted.in_subset.get(pair as usize).copied().unwrap_or(0);
         let support_of_subset = match settings.num_of_subset {
             0 => Vec::new(),
@@ -95,7 +109,8 @@ impl<'a, E: Entry> Tables<'a, E> {
         Ok(Partition { keys, support, support_of_subset, weights, results })
     }
 
-    /// One pass over the entries.
+    /// One pass over the entries, which gives their pages back. Afterwards `slots` and `pairs` hold every distinct pair, and, with
+    /// a next level, `numbers` and the result tell which pair each entry is.
     fn count_entries(&mut self, lists: Vec<Spool<E>>, settings: Settings, store: &Arc<Store>) -> Result<Entries> {
         let Settings { num_of_subset, next, .. } = settings;
         let num_entries: usize = lists.iter().map(Spool::len).sum();
@@ -110,6 +125,7 @@ impl<'a, E: Entry> Tables<'a, E> {
             while let Some(entries) = list.next_page()? {
                 for &entry in entries {
                     let (first, key) = entry.split();
+                    // The first entry of each list is marked, so units of two shares get two numbers.
                     unit += first;
                     let pair = self.find(key);
                     let found = &mut self.pairs[pair as usize];
@@ -134,7 +150,8 @@ impl<'a, E: Entry> Tables<'a, E> {
         Ok(counted)
     }
 
-    /// Keys and support of the pairs in order; occurrences of those that are kept, which get their ranks.
+    /// Keys and support of the pairs in order; occurrences of the kept ones. These get their ranks, in the same order, which is
+    /// what makes the ids of the next level ascend with the keys of this one.
     fn rank_pairs(&mut self, plan: &Plan, number: usize, settings: Settings) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
         let Settings { min_support, next, .. } = settings;
         let (mut keys, mut support, mut weights) =
@@ -154,7 +171,8 @@ impl<'a, E: Entry> Tables<'a, E> {
         (keys, support, weights)
     }
 
-    /// By share, the rank + 1 of each entry's pair, or 0, in the order the entries came.
+    /// By share, the rank + 1 of each entry's pair, or 0, in the order in which the entries came. Numbers are replaced by ranks
+    /// where they stand: 4 bytes in, 4 bytes out.
     fn rank_entries(&mut self, counted: Entries, store: &Arc<Store>) -> Result<Vec<Spool<u32>>> {
         let mut results = Vec::new();
         let mut in_mind = std::mem::take(&mut self.numbers);
@@ -218,6 +236,8 @@ impl<'a, E: Entry> Tables<'a, E> {
     }
 }
 
+/// The highest bits of a product with 2^64 / golden ratio: they depend on all bits of the key. Keys are regular numbers, so
+/// to spread them is enough, and one multiplication is all it costs.
 #[inline(always)]
 fn place_of<E: Entry>(key: E, num_slots: usize) -> usize {
     (key.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - num_slots.trailing_zeros())) as usize

@@ -1,4 +1,8 @@
 //! Sorted: one dictionary, its surfaces in byte order.
+//!
+//! What is sorted is not the words but a head of each: its first 16 bytes as an integer, and its id. Nearly all comparisons are
+//! decided by two integers that lie in the array that is sorted. A sort of ids, with the words elsewhere, would wait for
+//! memory twice for each comparison.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -17,13 +21,14 @@ use crate::text::surface::Surface;
 /// Words whose counts are fetched into the cache before they are needed.
 const AHEAD: usize = 16;
 
-/// A closed dictionary: its distinct surfaces in byte order, and where each of its words went.
+/// A dictionary that takes no more words: its distinct surfaces in byte order, and the place of each of its words among them.
 pub struct Sorted {
     pub(super) names: Names,
-    /// Word id in the dictionary -> number of its surface here.
+    /// Word id in the dictionary -> place of its surface here. Not a permutation where spellings share a surface.
     pub(super) places: Numbers,
 }
 
+/// A table of numbers, read whole or not at all.
 pub(super) enum Numbers {
     Memory(Vec<u32>),
     Spooled(Spool<u32>),
@@ -48,8 +53,9 @@ impl Numbers {
 
 pub(super) enum Names {
     Memory(Counted),
-    /// Length and bytes of each surface, one after the other; how often each was seen; its support so far; and whether
-    /// the subset, or else nothing of it, was counted.
+    /// Length and bytes of each surface, one after the other; how often each was seen; its support so far; and whether all of
+    /// it was counted in the subset. (A closed dictionary has documents of one side alone, so its counts in the subset are
+    /// its counts, or 0, and need not be stored.)
     Spooled(Spool<u8>, Spool<u64>, Spool<u32>, bool),
 }
 
@@ -64,6 +70,7 @@ impl Sorted {
             Some(_) => order.par_sort_unstable_by(compare),
             None => order.sort_unstable_by(compare),
         }
+        // From sorted heads back to columns by id: reads at random, so the counts of the words to come are fetched ahead.
         let mut sorted = Counted::with_capacity(&words, !subset.support.is_empty());
         let mut places = vec![0u32; words.len()];
         for (at, head) in order.iter().enumerate() {
@@ -106,7 +113,7 @@ impl Sorted {
     }
 }
 
-/// Words by id, as their surfaces.
+/// Words by id, as their surfaces. The whole arena is tested at once: with the exact surface, text is nearly always in NFC.
 fn surfaces(words: Strings, surface: Surface) -> Strings {
     if surface.keeps(words.as_str()) {
         return words;
@@ -118,10 +125,11 @@ fn surfaces(words: Strings, surface: Surface) -> Strings {
     changed
 }
 
-/// A word as it is sorted: most are decided, and taken, without a look at where the words are.
+/// A word as it is sorted. Most words are compared, and copied to the sorted list, without a look at the arena.
 struct Head {
-    /// The first 16 bytes, zeros after a shorter word.
+    /// The first 16 bytes, most significant first, so that integers compare as the bytes do; zeros after a shorter word.
     first: u128,
+    /// Length in bytes. Tells a word from one that has zero bytes more, which `first` cannot.
     len: u32,
     id: u32,
 }

@@ -1,4 +1,7 @@
 //! Reader: a spool that is read once, from the front.
+//!
+//! At any time one page is in memory for it. A page that was read is given back before the next one is needed, so a pass that
+//! reads one spool and writes another needs little more memory than the larger of the two.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,8 +13,9 @@ use crate::storage::packing::Number;
 /// A spool that is read once.
 pub struct Reader<T: Number> {
     pub(super) store: Arc<Store>,
-    /// Pages to come, the next one last, and how many numbers each holds.
+    /// Pages to come, the next one last, so that taking it is a `pop`; and how many numbers each holds.
     pub(super) pages: Vec<(Page, usize)>,
+    /// The page at hand, of which `at` numbers of `len` have been read. After an error, and at the end, `at == len`.
     pub(super) block: Option<Block>,
     pub(super) at: usize,
     pub(super) len: usize,
@@ -33,7 +37,7 @@ impl<T: Number> Reader<T> {
         Ok(Some(number))
     }
 
-    /// What is left of this page, or the next one.
+    /// The remaining numbers of this page, or else the next page, without a copy. None at the end.
     pub fn next_page(&mut self) -> Result<Option<&[T]>> {
         if self.at == self.len && !self.turn_page()? {
             return Ok(None);
@@ -42,7 +46,7 @@ impl<T: Number> Reader<T> {
         Ok(self.block.as_ref().map(|block| &numbers_of(block)[at..self.len]))
     }
 
-    /// Append the next `len` numbers, or what is left of them, to `out`.
+    /// Append the next `len` numbers to `out`, or all that remain.
     pub fn read(&mut self, mut len: usize, out: &mut Vec<T>) -> Result<()> {
         while len > 0 && (self.at < self.len || self.turn_page()?) {
             let Some(block) = &self.block else { break };

@@ -1,4 +1,8 @@
 //! Store: the memory and the files that the pages of many spools live in.
+//!
+//! A page moves between four states: *idle* (in `State::idle`), *held* by one spool or reader, *on disk*, and gone. The store counts
+//! the held ones against its limit. Memory is taken from the system in slabs and never returned to the allocator before the
+//! store is dropped; `release_idle` gives the memory behind idle pages back, and keeps their addresses.
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -9,7 +13,8 @@ use crate::storage::buffer::{Buffer, forget};
 use crate::storage::packing::Number;
 use crate::storage::spill::{Place, Spill};
 
-/// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder.
+/// A page of memory. It lives as long as its store, which the spool that holds it keeps alive, and has one holder: a block is
+/// neither `Clone` nor `Copy`. Not a borrow of the slab, as it outlives every lock on the store.
 pub(super) struct Block {
     pub(super) start: NonNull<u64>,
     len: usize,
@@ -24,7 +29,7 @@ unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
 const SLAB_BYTES: usize = 2 << 20;
-/// While a page is read from the disk, the one so many pages later is asked for.
+/// While a page is read from the disk, the one so many pages later is asked for: enough that a disk has time to answer.
 pub(super) const AHEAD: usize = 3;
 
 /// Where the pages of many spools live.
@@ -36,11 +41,14 @@ pub struct Store {
 
 #[derive(Default)]
 pub(super) struct State {
+    /// All memory. Only ever grows, so that blocks stay valid.
     slabs: Vec<Buffer<u64>>,
+    /// Blocks without a holder. Their words have no meaning, and the system may have taken them back.
     idle: Vec<Block>,
-    /// Pages in use.
+    /// Blocks with a holder.
     pub(super) num_pages: usize,
-    /// Pages in memory before full ones go to disk; the open page of each spool comes on top.
+    /// Pages in memory before full ones go to disk. No bound of `num_pages`: the first page of each spool, and the page that a
+    /// reader needs, are handed out in any case.
     max_pages: usize,
 }
 
@@ -68,12 +76,13 @@ impl Store {
 
     pub const LEAST_PAGE_BYTES: usize = 4 << 10;
 
-    /// Bytes of a page of a store that keeps so much in memory.
+    /// Bytes of a page of a store that keeps so much in memory: about 4,096 pages, of 4 to 256 KiB. Smaller ones cost a system call
+    /// for too few bytes; with larger ones the open pages of many spools would be most of the memory.
     pub fn page_bytes_of(max_bytes: usize) -> usize {
         (max_bytes >> 12).next_power_of_two().clamp(Self::LEAST_PAGE_BYTES, 256 << 10)
     }
 
-    /// Keep at most so much in memory from here on; `Spool::evict` makes room at once.
+    /// Keep at most so much in memory from here on. That holds for pages to come; `Spool::evict` makes room at once.
     pub fn hold_at_most(&self, max_bytes: usize) {
         self.state().max_pages = max_bytes / self.page_bytes();
     }
@@ -120,14 +129,15 @@ impl Store {
         state.idle.push(block);
     }
 
-    /// Give the memory and the disk of pages that nobody uses back to the system; they stay as addresses.
+    /// Give the memory and the disk of pages without a holder back to the system; they stay as addresses. A phase that is over
+    /// leaves idle pages behind, and the next one may need the memory for tables instead.
     pub fn release_idle(&self) {
         self.spill.iter().for_each(Spill::release_free);
         let mut state = self.state();
         state.idle.sort_unstable_by_key(|block| block.start);
         for run in state.idle.chunk_by(|a, b| numbers_of::<u8>(a).as_ptr_range().end == b.start.as_ptr().cast()) {
             // SAFETY: the run is one stretch of one slab: its blocks touch, and two slabs never do, as each allocation has bytes
-            // beside its values. The blocks are idle, so nobody borrows them, and the lock on the state keeps it so. What
+            // beside its values. The blocks are idle, so nothing borrows them, and the lock on the state keeps it so. What
             // they hold may go: a taken page is written before it is read, as `filled` and `len` begin at 0.
             unsafe { forget(run[0].start.as_ptr().cast(), run.len() * self.page_bytes()) };
         }
@@ -174,6 +184,7 @@ pub(super) fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), block.len * 8 / size_of::<T>()) }
 }
 
+/// Where the numbers of a full page are. `Gone`: they were used up.
 pub(super) enum Page {
     Memory(Block),
     Disk(Place),
