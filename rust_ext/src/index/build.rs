@@ -28,6 +28,8 @@
 
 mod documents;
 mod memory;
+#[cfg(test)]
+mod tests;
 mod unite;
 mod worker;
 

@@ -5,6 +5,8 @@
 
 pub mod build;
 pub mod counts;
+#[cfg(test)]
+mod design;
 pub mod dictionary;
 pub mod joined;
 pub mod levels;

@@ -17,11 +17,11 @@ use crate::storage::spool::{Reader, Spool};
 /// A document in the order of units: [`Document`] and the run that it stands in.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
-    unit: u32,
-    run: u32,
-    start: u64,
-    len: u32,
-    counted: bool,
+    pub(super) unit: u32,
+    pub(super) run: u32,
+    pub(super) start: u64,
+    pub(super) len: u32,
+    pub(super) counted: bool,
 }
 
 /// The table of a run: id in the run's stream -> number of the word. The runs of closed dictionaries, which are the last ones,

@@ -1,7 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
 use super::*;
 use crate::error::Error;
+use crate::index::design;
 use crate::storage::spool::tests::packing_store;
 
 /// Documents of ids + 1 (0: no id), by unit, by share.
@@ -203,4 +205,80 @@ fn plans_hold_for_any_weights() {
     let nothing = plan_of(&[], Vec::new(), usize::MAX);
     assert_eq!(nothing.num_partitions(), 0);
     check(&vec![vec![vec![vec![0, 0], vec![]]]], &nothing, &[], 1, &Store::in_memory());
+}
+
+/// Phase 5 of the worked example, from the ids of the page, which a test of the builder holds to its own.
+#[test]
+fn phase_5_of_the_design_is_what_levels_are_counted_by() {
+    let mut shares: Vec<Vec<Vec<Vec<u32>>>> = vec![Vec::new(), Vec::new()];
+    let mut names: Vec<Vec<&str>> = vec![Vec::new(), Vec::new()];
+    for line in design::block("ids-1").lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let share: usize = fields[1].parse().unwrap();
+        let ids = fields[4..].iter().map(|id| id.parse().unwrap()).collect();
+        // The letter of a document is its individual's.
+        match names[share].last() {
+            Some(before) if before[..1] == fields[3][..1] => shares[share].last_mut().unwrap().push(ids),
+            _ => shares[share].push(vec![ids]),
+        }
+        names[share].push(fields[3]);
+    }
+    let store = Store::in_memory();
+    let weights = [2, 4, 4, 4, 2];
+    let mut plan = plan_of(&weights, vec![1, 2, 4, 5, 9], usize::MAX);
+    assert_eq!((plan.num_ids, plan.num_partitions(), plan.shift, plan.narrow), (5, 1, 0, true));
+    // So few pairs are one partition; the page shows two.
+    (plan.partitions, plan.first_left) = (vec![0, 0, 0, 1, 1], vec![0, 3]);
+
+    let mut made = String::new();
+    let mut lists: Vec<Vec<Spool<u32>>> = vec![Vec::new(), Vec::new()];
+    let mut orders = Vec::new();
+    for (share, units) in shares.iter().enumerate() {
+        let (entries, order) = scatter::<u32, _>(Given(units), &plan, true, &store).unwrap();
+        for (number, entries) in entries.into_iter().enumerate() {
+            let shown = entries.to_vec().unwrap().into_iter().map(|entry| {
+                let (first, key) = entry.split();
+                format!("{key}{}", if first > 0 { "*" } else { "" })
+            });
+            writeln!(made, "share {share}  partition {number}  {}", design::row(shown)).unwrap();
+            lists[number].push(entries);
+        }
+        writeln!(made, "share {share}  order        {}", design::row(order.to_vec().unwrap())).unwrap();
+        orders.push(order);
+    }
+    design::check("scatter", &made);
+
+    made.clear();
+    let settings = Settings { min_support: 2, num_of_subset: 0, next: true };
+    let (mut results, mut first_rank) = (vec![Vec::new(), Vec::new()], Vec::new());
+    let mut num_kept = 0;
+    for (number, lists) in lists.into_iter().enumerate() {
+        let room = Room::unlimited();
+        let counted = Tables::new(&room).count_partition(lists, &plan, number, settings, &store).unwrap();
+        writeln!(made, "partition {number}  first rank {num_kept}").unwrap();
+        let mut weights = counted.weights.iter();
+        for (key, &support) in counted.keys.iter().zip(&counted.support) {
+            let weight = if support >= 2 { weights.next().unwrap().to_string() } else { "-".into() };
+            writeln!(made, "  left {}  right {}  support {support}  weight {weight}", key >> 32, *key as u32).unwrap();
+        }
+        for (share, result) in counted.results.into_iter().enumerate() {
+            writeln!(made, "  share {share}  ranks + 1: {}", design::row(result.to_vec().unwrap())).unwrap();
+            results[share].push(result.into_reader());
+        }
+        first_rank.push(num_kept);
+        num_kept += counted.weights.len() as u32;
+    }
+    design::check("count", &made);
+
+    made.clear();
+    for (share, (order, results)) in orders.into_iter().zip(results).enumerate() {
+        let stream = gather(order, results, &first_rank, &store).unwrap().to_vec().unwrap();
+        let mut at = 0;
+        for (name, ids) in names[share].iter().zip(shares[share].iter().flatten()) {
+            writeln!(made, "share {share}  document {name}  {}", design::row(&stream[at..at + ids.len()])).unwrap();
+            at += ids.len();
+        }
+        assert_eq!(at, stream.len());
+    }
+    design::check("ids-2", &made);
 }
