@@ -22,6 +22,6 @@ def test_a_panic_says_where_it_happened_and_quotes_nothing() -> None:
     result = subprocess.run([sys.executable, "-c", PANICKING], capture_output=True, text=True, check=False)
     place, caught = result.stderr.splitlines()
     assert caught == "PanicException"
-    assert place.startswith("reticent: the core panicked at rust_ext/src/py/index.rs:")
+    assert place.startswith("reticent: the core panicked at rust_ext/src/py/words.rs:")
     assert place.endswith("; its message is withheld")
     assert SECRET not in result.stdout + result.stderr

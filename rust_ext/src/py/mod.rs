@@ -12,6 +12,7 @@ pub mod scrub;
 pub mod synth;
 pub mod tokenizer;
 pub mod tokens;
+pub mod words;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray, ffi};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError};
@@ -108,6 +109,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<ArrowBatch>()?;
     columns::register(module)?;
+    words::register(module)?;
     index::register(module)?;
     tokenizer::register(module)?;
     tokens::register(module)?;

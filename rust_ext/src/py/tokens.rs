@@ -6,9 +6,9 @@ use arrow_array::LargeStringArray;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use super::index::{PyWords, batch};
 use super::panic::survive;
 use super::{ArrowBatch, to_py_err};
+use super::{index::batch, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
