@@ -1,6 +1,7 @@
-"""Reticent: language models that learned the domain and were never taught who the people are.
+"""Reticent: language models that learn a domain and are never taught who the individuals are.
 
-The public API, loaded on first use so that importing the package costs nothing and never imports torch.
+The public API. A name is loaded on first use, so that importing the package costs nothing and never imports torch; type
+checkers see every name with its type.
 
 >>> import reticent
 >>> reticent.get_recipe("ppclm").never_target   # direct and indirect identifiers
@@ -9,58 +10,106 @@ The public API, loaded on first use so that importing the package costs nothing 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Final
+
+    from reticent.audit.evaluate import AuditConfig as AuditConfig
+    from reticent.audit.evaluate import ModelEntry as ModelEntry
+    from reticent.audit.evaluate import audit_models as audit_models
+    from reticent.audit.report.page import write_report as write_report
+    from reticent.core.errors import ArtifactError as ArtifactError
+    from reticent.core.errors import CorpusError as CorpusError
+    from reticent.core.errors import PolicyError as PolicyError
+    from reticent.core.errors import ReticentError as ReticentError
+    from reticent.core.errors import TrainingError as TrainingError
+    from reticent.engine.corpus import Columns as Columns
+    from reticent.engine.corpus import Corpus as Corpus
+    from reticent.engine.corpus import open_corpus as open_corpus
+    from reticent.engine.detect import detect_spans as detect_spans
+    from reticent.engine.detect import make_detectors as make_detectors
+    from reticent.engine.index import IndexConfig as IndexConfig
+    from reticent.engine.index import build_index as build_index
+    from reticent.engine.index import open_index as open_index
+    from reticent.engine.index import write_index as write_index
+    from reticent.engine.protect import Policy as Policy
+    from reticent.engine.split import Individuals as Individuals
+    from reticent.engine.split import SplitConfig as SplitConfig
+    from reticent.engine.split import split_individuals as split_individuals
+    from reticent.engine.store import TokenStore as TokenStore
+    from reticent.engine.store import open_tokens as open_tokens
+    from reticent.engine.synthetic import SynthConfig as SynthConfig
+    from reticent.engine.synthetic import synthesize as synthesize
+    from reticent.engine.tokens import write_tokens as write_tokens
+    from reticent.job.config import Job as Job
+    from reticent.job.config import load_job as load_job
+    from reticent.job.run import Run as Run
+    from reticent.trainer.classes import label_documents as label_documents
+    from reticent.trainer.classify import ClassifyConfig as ClassifyConfig
+    from reticent.trainer.classify import classify as classify
+    from reticent.trainer.config import TrainConfig as TrainConfig
+    from reticent.trainer.export import export_model as export_model
+    from reticent.trainer.loop import train as train
+    from reticent.trainer.recipes import RECIPES as RECIPES
+    from reticent.trainer.recipes import Recipe as Recipe
+    from reticent.trainer.recipes import get_recipe as get_recipe
 
 __version__ = "0.1.0"
 
-_EXPORTS = {
-    "Columns": "engine.corpus",
-    "open_corpus": "engine.corpus",
-    "SplitConfig": "engine.split",
-    "split_individuals": "engine.split",
-    "IndexConfig": "engine.index",
-    "build_index": "engine.index",
-    "open_index": "engine.index",
-    "write_index": "engine.index",
-    "Policy": "engine.protect",
-    "detect_spans": "engine.detect",
-    "make_detectors": "engine.detect",
-    "write_tokens": "engine.tokens",
-    "open_tokens": "engine.store",
-    "TokenStore": "engine.store",
-    "SynthConfig": "engine.synthetic",
-    "synthesize": "engine.synthetic",
-    "Recipe": "trainer.recipes",
-    "RECIPES": "trainer.recipes",
-    "get_recipe": "trainer.recipes",
-    "TrainConfig": "trainer.config",
-    "train": "trainer.loop",
-    "ClassifyConfig": "trainer.classify",
-    "classify": "trainer.classify",
-    "label_documents": "trainer.classes",
-    "export_model": "trainer.export",
-    "audit_models": "audit.evaluate",
-    "AuditConfig": "audit.evaluate",
-    "ModelEntry": "audit.evaluate",
-    "write_report": "audit.report.page",
-    "Job": "job.config",
-    "load_job": "job.config",
-    "Run": "job.run",
-    "ReticentError": "core.errors",
-    "CorpusError": "core.errors",
-    "PolicyError": "core.errors",
+#: Public name -> its module. A test holds this table to the imports above, which type checkers read.
+_EXPORTS: Final = {
     "ArtifactError": "core.errors",
+    "AuditConfig": "audit.evaluate",
+    "ClassifyConfig": "trainer.classify",
+    "Columns": "engine.corpus",
+    "Corpus": "engine.corpus",
+    "CorpusError": "core.errors",
+    "IndexConfig": "engine.index",
+    "Individuals": "engine.split",
+    "Job": "job.config",
+    "ModelEntry": "audit.evaluate",
+    "Policy": "engine.protect",
+    "PolicyError": "core.errors",
+    "RECIPES": "trainer.recipes",
+    "Recipe": "trainer.recipes",
+    "ReticentError": "core.errors",
+    "Run": "job.run",
+    "SplitConfig": "engine.split",
+    "SynthConfig": "engine.synthetic",
+    "TokenStore": "engine.store",
+    "TrainConfig": "trainer.config",
     "TrainingError": "core.errors",
+    "audit_models": "audit.evaluate",
+    "build_index": "engine.index",
+    "classify": "trainer.classify",
+    "detect_spans": "engine.detect",
+    "export_model": "trainer.export",
+    "get_recipe": "trainer.recipes",
+    "label_documents": "trainer.classes",
+    "load_job": "job.config",
+    "make_detectors": "engine.detect",
+    "open_corpus": "engine.corpus",
+    "open_index": "engine.index",
+    "open_tokens": "engine.store",
+    "split_individuals": "engine.split",
+    "synthesize": "engine.synthetic",
+    "train": "trainer.loop",
+    "write_index": "engine.index",
+    "write_report": "audit.report.page",
+    "write_tokens": "engine.tokens",
 }
 
-__all__ = ["__version__", *sorted(_EXPORTS)]
+__all__ = ["__version__", *_EXPORTS]
 
+if not TYPE_CHECKING:  # a name that is not there is an error of the type checker
 
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'reticent' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"reticent.{_EXPORTS[name]}"), name)
+    def __getattr__(name: str) -> object:
+        if name not in _EXPORTS:
+            raise AttributeError(f"module 'reticent' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"reticent.{_EXPORTS[name]}"), name)
 
 
 def __dir__() -> list[str]:

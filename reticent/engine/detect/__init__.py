@@ -6,7 +6,7 @@ what they failed on. The union is loaded on first use: every command checks the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.engine.detect.choose import DETECTORS, check_options, make_detectors, option_files
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
@@ -28,9 +28,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "detect_spans":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from reticent.engine.detect.union import detect_spans
+if not TYPE_CHECKING:
 
-    return detect_spans
+    def __getattr__(name: str) -> object:
+        if name != "detect_spans":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from reticent.engine.detect.union import detect_spans
+
+        return detect_spans
