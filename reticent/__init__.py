@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reticent.engine.index import build_index as build_index
     from reticent.engine.index import open_index as open_index
     from reticent.engine.index import write_index as write_index
+    from reticent.engine.ngrams import NgramIndex as NgramIndex
     from reticent.engine.protect import Policy as Policy
     from reticent.engine.split import Individuals as Individuals
     from reticent.engine.split import SplitConfig as SplitConfig
@@ -69,6 +70,7 @@ _EXPORTS: Final = {
     "Individuals": "engine.split",
     "Job": "job.config",
     "ModelEntry": "audit.evaluate",
+    "NgramIndex": "engine.ngrams",
     "Policy": "engine.protect",
     "PolicyError": "core.errors",
     "RECIPES": "trainer.recipes",

@@ -24,7 +24,8 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.kernels import _hash, _mix
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex, Words
+    from reticent._rust import Words
+    from reticent.engine.ngrams import NgramIndex
 
 __all__ = ["WordIds", "WordStream", "count_distinct", "ngram_supports", "unicity"]
 

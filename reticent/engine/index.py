@@ -19,11 +19,12 @@ import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.memory import resident_bytes
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
 from reticent.engine.threads import mapped
 
 if TYPE_CHECKING:
-    from reticent._rust import IndexBuilder, NgramIndex
+    from reticent._rust import IndexBuilder
     from reticent.engine.corpus import Corpus
     from reticent.engine.split import Individuals
 
@@ -121,7 +122,7 @@ def build_nested_indexes(
     part, whole = _count(corpus, units, keep, config, progress, subset).finish_both(min_support=config.min_support)
     assert part is not None
     _release_memory()
-    return part, whole
+    return NgramIndex(part), NgramIndex(whole)
 
 
 def _documents(
@@ -146,7 +147,7 @@ def count_documents(
     """The index of the documents to keep; ``units`` and ``keep`` have one entry a document of the corpus."""
     index = _count(corpus, units, keep, config, progress).finish(min_support=config.min_support)
     _release_memory()
-    return index
+    return NgramIndex(index)
 
 
 def _count(
@@ -271,8 +272,6 @@ def open_index(path: Path | str) -> NgramIndex:
     ArtifactError
         A file is missing or unreadable, or the tables do not fit together.
     """
-    from reticent import _rust
-
     folder = Path(path)
     words = _read(folder / "words.parquet")
     metadata = words.schema.metadata or {}
@@ -285,7 +284,7 @@ def open_index(path: Path | str) -> NgramIndex:
         raise ArtifactError(f"{folder / 'words.parquet'}: not an index (its metadata are not numbers)")
     numbers = {key: int(value) for key, value in about.items()}
     levels = [_read(folder / f"ngrams_{n}.parquet") for n in range(2, numbers["max_n"] + 1)]
-    return _rust.NgramIndex.from_tables(_batch(words), [_batch(level) for level in levels], surface=surface, **numbers)
+    return NgramIndex.from_tables(_batch(words), [_batch(level) for level in levels], surface=surface, **numbers)
 
 
 _ABOUT = ("max_n", "num_units", "num_documents", "min_support", "surface")

@@ -24,9 +24,9 @@ from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
 from reticent.engine.tokens import FlaggedWords
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
 

@@ -27,9 +27,10 @@ from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, open_tokens
 
 if TYPE_CHECKING:
-    from reticent._rust import Blacklist, NgramIndex, Words
+    from reticent._rust import Blacklist, Words
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore
     from reticent.engine.verify import TextCheck, TextSample

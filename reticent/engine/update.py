@@ -23,8 +23,8 @@ from reticent.engine.index import IndexConfig, count_documents
 from reticent.engine.schema import MEMBERS
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
 
 __all__ = ["Moved", "Update", "read_ids", "update_index", "without_withdrawn"]

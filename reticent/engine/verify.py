@@ -35,9 +35,9 @@ from reticent.engine.oracle.protection import (
 from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex
     from reticent.engine.corpus import Corpus
     from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
     from reticent.engine.split import Individuals
     from reticent.engine.store import TokenStore

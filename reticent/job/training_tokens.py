@@ -15,7 +15,7 @@ from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
 
 if TYPE_CHECKING:
-    from reticent.engine.index import NgramIndex
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run

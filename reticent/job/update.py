@@ -23,7 +23,6 @@ from reticent.job.stages.index import INDEXES, index_artefact, index_config, ind
 from reticent.job.stages.split import split_steps
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex
     from reticent.core.progress import Progress
 
 __all__ = ["update_run"]

@@ -17,6 +17,7 @@ from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.ngrams import NgramIndex
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.update import Update, update_index
 
@@ -27,7 +28,7 @@ hospitals = st.lists(st.lists(documents, max_size=3), min_size=1, max_size=6)
 EVERYBODY = ("members", "heldout", "reference")
 
 
-def tables(index: _rust.NgramIndex) -> list[object]:
+def tables(index: NgramIndex | _rust.NgramIndex) -> list[object]:
     """Everything an index holds."""
     about = [index.max_n, index.min_support, index.num_units, index.num_documents, index.surface]
     levels = [pa.record_batch(index.level(n)).to_pydict() for n in range(2, index.max_n + 1)]
@@ -175,7 +176,7 @@ def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pyte
 
 def test_an_index_of_other_documents_is_refused(tmp_path: Path) -> None:
     before, after = write(tmp_path / "before", ROWS), write(tmp_path / "after", ROWS[1:])
-    others = build([("something else", 0)], min_support=1)
+    others = NgramIndex(build([("something else", 0)], min_support=1))
     with pytest.raises(PolicyError, match="not part of the index"):
         update_index(others, *before, *after, splits=EVERYBODY)
     assert np.array_equal(before[1].mask(*EVERYBODY), np.ones(45, bool))

@@ -15,7 +15,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Output, Outputs, Step
 
 if TYPE_CHECKING:
-    from reticent._rust import NgramIndex
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.index import IndexConfig
     from reticent.job.run import Run
 

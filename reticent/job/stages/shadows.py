@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from reticent.audit.evaluate import Auditor
     from reticent.audit.scoring.forward import TokenScores
-    from reticent.engine.index import NgramIndex
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection, ShadowSection
     from reticent.job.run import Run

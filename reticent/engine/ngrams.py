@@ -1,0 +1,255 @@
+"""NgramIndex: how many units (individuals, or households) use each word and each n-gram, and what is protected by it.
+
+The tables and the counting are the core's (``rust_ext/src/index``); this class gives them types and look-ups. It names
+words that one individual uses, so it is as secret as the documents: its repr shows numbers only.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import PolicyError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reticent import _rust
+
+__all__ = ["NgramIndex"]
+
+#: N-grams of a level whose extended ones are counted together, for look-ups.
+ROWS_PER_BLOCK = 1 << 16
+
+
+class NgramIndex:
+    """How many units use each word and each n-gram of a set of documents.
+
+    It is made by `build_index`, `open_index` and updates, never changes, and costs no copy of the core's tables.
+
+    Examples
+    --------
+    >>> index.support("fever"), index["high fever"]  # doctest: +SKIP
+    (1271, 318)
+    """
+
+    __slots__ = ("_core", "_extended")
+
+    def __init__(self, core: _rust.NgramIndex):
+        self._core = core
+        #: n -> extended n-grams before each block of the level, int64 (blocks,); made by the first look-up.
+        self._extended: dict[int, NDArray[np.int64]] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"NgramIndex(max_n={self.max_n}, surface={self.surface!r}, min_support={self.min_support}, "
+            f"num_units={self.num_units:,}, num_documents={self.num_documents:,}, num_words={self.num_words:,}, "
+            f"num_occurrences={self.num_occurrences:,})"
+        )
+
+    # ------------------------------------------------------------------ look-ups
+
+    def support(self, ngram: str) -> int:
+        """Return how many units use a word or an n-gram: its words are cut and spelt as those of the documents.
+
+        Returns
+        -------
+        int
+            0 where no document holds it. An n-gram with a part that fewer than `min_support` units use is not kept:
+            the least support of its parts is returned, which is less than `min_support` and at least the answer
+            (with ``min_support=1`` everything is kept). Supports of n-grams (n >= 2) saturate at 255.
+
+        Raises
+        ------
+        PolicyError
+            The text has no word, or more than `max_n`.
+
+        Cost: microseconds a word; the first look-up of a length n >= 3 reads the supports of the shorter n-grams once.
+        """
+        words = self._words_of(ngram)
+        if not 1 <= len(words) <= self.max_n:
+            raise PolicyError(f"expected an n-gram of 1 to {self.max_n} words, got {len(words)}")
+        return self._support_of(words)
+
+    __getitem__ = support
+
+    def __contains__(self, ngram: object) -> bool:
+        """Whether some unit may use it: `support` is not 0."""
+        return isinstance(ngram, str) and self.support(ngram) > 0
+
+    def _words_of(self, text: str) -> list[str]:
+        """The words of a text, by the surface of this index."""
+        from reticent import _rust
+
+        texts = pa.array([text], pa.large_string())
+        words = pa.record_batch(_rust.segment(texts, num_threads=1).surfaces(texts)).column("word")
+        surfaces: list[str] = (
+            pa.record_batch(_rust.apply_surface(words, surface=self.surface)).column("word").to_pylist()
+        )
+        return surfaces
+
+    def _support_of(self, words: list[str]) -> int:
+        """The support of an n-gram, from the words up: an n-gram is the pair of its two (n-1)-grams."""
+        ids: list[int] = []
+        supports: list[int] = []
+        for word in words:
+            row = _find(word.encode(), self.num_words, lambda at: self.words(at, 1)["word"][0].as_py().encode())
+            if row is None:
+                return 0
+            ids.append(row)
+            supports.append(self.words(row, 1)["support"][0].as_py())
+        for n in range(2, len(words) + 1):
+            if min(supports) < self.min_support:
+                return min(supports)
+            key_of = functools.partial(self._pair, n)
+            found = [_find(pair, self.num_ngrams(n), key_of) for pair in itertools.pairwise(ids)]
+            rows = [row for row in found if row is not None]
+            if len(rows) < len(found):
+                return 0
+            supports = [self.level(n, row, 1)["support"][0].as_py() for row in rows]
+            ids = [self._rank(n, row) for row in rows] if n < len(words) else rows
+        return supports[0]
+
+    def _pair(self, n: int, row: int) -> tuple[int, int]:
+        ngram = self.level(n, row, 1)
+        return ngram["left"][0].as_py(), ngram["right"][0].as_py()
+
+    def _rank(self, n: int, row: int) -> int:
+        """How many n-grams before this one are extended: its number in the next level."""
+
+        def num_extended(start: int, length: int) -> int:
+            return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
+
+        if n not in self._extended:
+            starts = range(0, self.num_ngrams(n), ROWS_PER_BLOCK)
+            counts = [num_extended(start, ROWS_PER_BLOCK) for start in starts]
+            self._extended[n] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        block = row // ROWS_PER_BLOCK
+        return int(self._extended[n][block]) + num_extended(block * ROWS_PER_BLOCK, row % ROWS_PER_BLOCK)
+
+    # ------------------------------------------------------------------ numbers and tables
+
+    @property
+    def max_n(self) -> int:
+        """Longest n-gram."""
+        return self._core.max_n
+
+    @property
+    def num_units(self) -> int:
+        """Individuals, or households, that support counts."""
+        return self._core.num_units
+
+    @property
+    def num_documents(self) -> int:
+        return self._core.num_documents
+
+    @property
+    def num_words(self) -> int:
+        """Distinct words."""
+        return self._core.num_words
+
+    @property
+    def num_occurrences(self) -> int:
+        return self._core.num_occurrences
+
+    @property
+    def num_unspaced(self) -> int:
+        """Occurrences of words that are one letter of a script without spaces (Han, Thai, …)."""
+        return self._core.num_unspaced
+
+    @property
+    def min_support(self) -> int:
+        """n-grams under this support are kept and not extended."""
+        return self._core.min_support
+
+    @property
+    def spilled_bytes(self) -> int:
+        """The most bytes that building it had on disk at once; 0 without a memory limit."""
+        return self._core.spilled_bytes
+
+    @property
+    def surface(self) -> str:
+        """Which spellings count as one word: "exact", "casefold" or "fold"."""
+        return self._core.surface
+
+    def words(self, start: int = 0, length: int | None = None) -> pa.RecordBatch:
+        """Return columns word, support (uint32), occurrences (uint64), in byte order of the word: all, or these
+        rows."""
+        return pa.record_batch(self._core.words(start, length))
+
+    def num_ngrams(self, n: int) -> int:
+        """Return the number of distinct n-grams of n words, n >= 2."""
+        return self._core.num_ngrams(n)
+
+    def level(self, n: int, start: int = 0, length: int | None = None) -> pa.RecordBatch:
+        """Return columns left, right, support (uint32) of the n-grams, n >= 2, sorted by (left, right): all, or these
+        rows. For n = 2 left and right are rows of `words`; beyond, they number the extended n-grams of the level
+        before."""
+        return pa.record_batch(self._core.level(n, start, length))
+
+    @classmethod
+    def from_tables(cls, words: pa.RecordBatch, levels: list[pa.RecordBatch], **about: Any) -> NgramIndex:
+        """Return the index of the tables that `words` and `level` gave; `ArtifactError` when they do not fit together.
+
+        ``about``: max_n, num_units, num_documents, min_support, surface.
+        """
+        from reticent import _rust
+
+        return cls(_rust.NgramIndex.from_tables(words, levels, **about))
+
+    # ------------------------------------------------------------------ sums, and what is protected
+
+    def merge(self, other: NgramIndex) -> NgramIndex:
+        """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""
+        return NgramIndex(self._core.merge(other._core))
+
+    def prune(self, min_support: int) -> NgramIndex:
+        """Return the index that the same documents give with a greater ``min_support``."""
+        return NgramIndex(self._core.prune(min_support))
+
+    def update(
+        self, removed: NgramIndex, added: NgramIndex, k: int
+    ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
+        """Return this index less the documents of ``removed``, with those of ``added``; and for each n how many n-grams
+        are new, gone, identifying now and were not, shared now and were not. All with ``min_support`` 1."""
+        updated, moved = self._core.update(removed._core, added._core, k)
+        return NgramIndex(updated), moved
+
+    def protect(
+        self,
+        texts: pa.Array,
+        words: _rust.Words,
+        *,
+        k: int,
+        n: int,
+        policy: str = "all",
+        max_document_frequency: float | None = None,
+        num_threads: int = 0,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return flags of each word (2 = INDIRECT), and bit n - 1 where a minimal identifying n-gram starts at it."""
+        return self._core.protect(
+            texts,
+            words,
+            k=k,
+            n=n,
+            policy=policy,
+            max_document_frequency=max_document_frequency,
+            num_threads=num_threads,
+        )
+
+
+def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
+    """The row of a key among rows in ascending order; None where it is not among them."""
+    first, end = 0, num_rows
+    while first < end:
+        middle = (first + end) // 2
+        if key_of(middle) < key:
+            first = middle + 1
+        else:
+            end = middle
+    return first if first < num_rows and key_of(first) == key else None
