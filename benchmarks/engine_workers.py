@@ -84,7 +84,7 @@ def take_documents(corpus: Path, out: Path, documents: int) -> dict[str, Any]:
     import pyarrow as pa
 
     from reticent.engine.corpus import open_corpus
-    from reticent.engine.sources.formats import document_writer
+    from reticent.engine.sources.parquet import document_writer
 
     out.mkdir()
     writer, left = None, documents

@@ -44,7 +44,7 @@ def generate(folder: Path, documents: int) -> dict[str, Any]:
     import pyarrow.compute as pc
 
     from reticent import _rust
-    from reticent.engine.sources.formats import document_writer
+    from reticent.engine.sources.parquet import document_writer
 
     folder.mkdir(parents=True)
     individuals = max(int(documents / DOCUMENTS_EACH), 1)

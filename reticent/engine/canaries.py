@@ -26,7 +26,7 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
 from reticent.engine.sources.columns import SOURCE_COLUMN
-from reticent.engine.sources.formats import document_writer
+from reticent.engine.sources.parquet import document_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

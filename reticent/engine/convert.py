@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from reticent.engine.corpus import Corpus
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.formats import document_writer
+from reticent.engine.sources.parquet import document_writer
 
 __all__ = ["write_documents"]
 

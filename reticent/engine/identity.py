@@ -15,11 +15,21 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError, PolicyError
 
-__all__ = ["FOLDED", "Ids", "Spellings", "as_read", "check_choice", "find_spellings", "fold_ids", "refusal"]
+__all__ = [
+    "FOLDED",
+    "Ids",
+    "Spellings",
+    "as_read",
+    "check_choice",
+    "check_distinct",
+    "find_spellings",
+    "fold_ids",
+    "one_id_each",
+]
 
 #: What is done with ids that fold to one another: stop, read each in its folded form, or take them for different ones.
 Ids = Literal["stop", "fold", "exact"]
-#: Columns of `DOCUMENTS` whose ids are of people.
+#: Columns of `DOCUMENTS` whose ids are of individuals or households.
 FOLDED: Final = ("individual_id", "household_id")
 #: Groups whose places a message names.
 _SHOWN: Final = 3
@@ -103,7 +113,48 @@ def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
     return Spellings(*_rust.id_groups(ids))
 
 
-def refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
+def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
+    """Refuse ids of documents of which one stands twice, as `CorpusError`; ``place`` says where a row stands."""
+    from reticent import _rust
+
+    names = doc_ids.combine_chunks()
+    if _rust.count_distinct(names) == len(names):
+        return
+    codes = _rust.sorted_codes(names)[1]
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    code = codes[first[counts > 1].min()]
+    places = " and ".join(place(int(row)) for row in np.flatnonzero(codes == code)[:2])
+    raise CorpusError(f"column {column}: the same document id stands at {places}")
+
+
+def one_id_each(
+    documents: pa.Table, name: str, column: str, choice: Ids, place: Callable[[int], str]
+) -> tuple[pa.Table, int]:
+    """Return documents whose ids in the column ``name`` are as ``choice`` says, and how many spellings were joined.
+
+    Parameters
+    ----------
+    column : what the source calls it
+    place : says where a row stands
+
+    Raises
+    ------
+    CorpusError
+        With "stop": ids fold to one another.
+    """
+    if choice == "exact":
+        return documents, 0
+    found = find_spellings(documents.column(name))
+    if choice == "stop":
+        if len(found):
+            raise CorpusError(_refusal(column, found, place))
+        return documents, 0
+    folded = pa.chunked_array(map(fold_ids, documents.column(name).chunks), pa.string())
+    at = documents.column_names.index(name)
+    return documents.set_column(at, documents.field(at), folded), found.num_joined
+
+
+def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
     """Return why the ids of a column stop the run, where the first stand and what to do; ``place`` says it of a row."""
     where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
     return (

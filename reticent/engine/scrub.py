@@ -35,7 +35,7 @@ from reticent.engine.pseudonymize import (
     pseudonymise_batch,
 )
 from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, with_version
-from reticent.engine.sources.formats import document_writer
+from reticent.engine.sources.parquet import document_writer
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus

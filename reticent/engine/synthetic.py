@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.formats import document_writer
+from reticent.engine.sources.parquet import document_writer
 
 __all__ = ["SynthConfig", "iter_records", "synthesize"]
 

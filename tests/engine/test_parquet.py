@@ -19,10 +19,16 @@ from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.index import build_index
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.formats import document_writer, read_batches, row_groups
+from reticent.engine.sources.formats import read_batches
+from reticent.engine.sources.parquet import document_writer, row_groups
+from reticent.engine.sources.source import Request
 from reticent.engine.split import split_individuals
 
 NAMES = ["doc_id", "individual_id", "text", "ward"]
+
+
+def asked(batch_rows: int, **options: Any) -> Request:
+    return Request(columns=NAMES, batch_rows=batch_rows, **options)
 
 
 def documents(num_rows: int = 3000, seed: int = 0) -> pa.Table:
@@ -129,7 +135,7 @@ def test_what_is_not_plain_strings_is_left_to_pyarrow(tmp_path: Path) -> None:
     for name in ("twice", "brotli", "delta", "other", "empty", "absent"):
         assert read(tmp_path / f"{name}.parquet", ["text"]) is None
     for name in ("brotli", "delta"):
-        rows = pa.Table.from_batches(read_batches(tmp_path / f"{name}.parquet", "parquet", NAMES, 20))
+        rows = pa.Table.from_batches(read_batches(tmp_path / f"{name}.parquet", "parquet", asked(20)))
         assert rows.equals(table.select(NAMES))
     with pytest.raises(CorpusError, match="column age: expected text, got int64"):
         list(open_corpus(file, columns=Columns(text="age")).batches())
@@ -153,7 +159,7 @@ def test_place_of_a_dictionary_may_be_wrong_as_old_writers_left_it(tmp_path: Pat
     footer = content[-8 - length : -8].replace(places[0] + places[1], places[1] + places[2])
     file.write_bytes(content[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert read(file, ["doc_id"]) is None
-    rows = pa.Table.from_batches(read_batches(file, "parquet", NAMES, 20))
+    rows = pa.Table.from_batches(read_batches(file, "parquet", asked(20)))
     assert rows.equals(table.select(NAMES))
 
 
@@ -181,14 +187,14 @@ def test_pyarrow_goes_on_where_the_core_stops(tmp_path: Path, monkeypatch: pytes
     table, parquet = documents(), _rust.ParquetFile.open
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)
     monkeypatch.setattr(_rust, "ParquetFile", Opened)
-    rows = pa.Table.from_batches(read_batches(tmp_path / "a.parquet", "parquet", NAMES, 70, None, ["text"]))
+    rows = pa.Table.from_batches(read_batches(tmp_path / "a.parquet", "parquet", asked(70, large=["text"])))
     assert rows.equals(table.select(NAMES))
 
 
 def test_rows_of_no_columns_and_of_no_rows(tmp_path: Path) -> None:
     pq.write_table(documents(0), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet", []) is None
-    assert [batch.num_rows for batch in read_batches(tmp_path / "a.parquet", "parquet", NAMES, 10)] == []
+    assert [batch.num_rows for batch in read_batches(tmp_path / "a.parquet", "parquet", asked(10))] == []
     with pytest.raises(CorpusError, match="no documents"):
         open_corpus(tmp_path / "a.parquet").scan()
 

@@ -13,6 +13,7 @@ import random
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.sources import compressed, formats
 from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.parquet import _read_any_parquet
 
 Row = dict[str, Any]
 COLUMNS = ("doc_id", "individual_id", "text")
@@ -491,7 +493,9 @@ def test_a_page_of_parquet_that_changed_is_found_by_its_checksum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:
     if reader == "pyarrow":
-        monkeypatch.setattr(formats, "_read_parquet", lambda file, c, n, g, _: formats._read_any_parquet(file, c, n, g))
+        read = lambda file, asked: _read_any_parquet(file, list(asked.columns), asked.batch_rows, asked.row_groups)
+        parquet = replace(formats.FORMATS["parquet"], read=read)
+        monkeypatch.setattr(formats, "FORMATS", {**formats.FORMATS, "parquet": parquet})
     path = tmp_path / "a.parquet"
     options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     for version, checksums in itertools.product(("1.0", "2.0"), (True, False)):

@@ -6,6 +6,7 @@ An error names file, row (1 is the first) and column, and never the text or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +17,24 @@ from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes"]
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "Columns", "NullError", "canonical", "require_columns", "sorted_codes"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which column of the source holds what; None for a column that is not there."""
+
+    doc_id: str = "doc_id"
+    individual_id: str = "individual_id"
+    text: str = "text"
+    household_id: str | None = None
+    label: str | None = None
+    spans: str | None = None
+    mentions: str | None = None
 
 
 class NullError(CorpusError):
@@ -30,7 +44,7 @@ class NullError(CorpusError):
 def canonical(
     batch: pa.RecordBatch,
     wanted: dict[str, str],
-    file: Path,
+    file: Path | str,
     first_row: int,
     *,
     fold: bool = False,
@@ -59,7 +73,7 @@ def canonical(
 
 
 def require_columns(
-    found: Sequence[str], wanted: Sequence[str], file: Path, said: Callable[[str], str] | None = None
+    found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
 ) -> None:
     """Refuse a file that has not each wanted column once; ``said`` says what it has instead."""
     for name in wanted:
@@ -78,7 +92,7 @@ def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarr
     return pa.record_batch(names).column(0), codes
 
 
-def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -> pa.Array:
+def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: int) -> pa.Array:
     from reticent import _rust
 
     target = DOCUMENTS.field(name).type
@@ -108,7 +122,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path, first_row: int) -
     return array if array.type == target else array.cast(target)
 
 
-def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
+def _as_text(array: pa.Array, column: str, file: Path | str) -> pa.Array:
     """A column of the source that is none of `DOCUMENTS`, as strings; nulls stay."""
     array = array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
     try:
@@ -119,7 +133,7 @@ def _as_text(array: pa.Array, column: str, file: Path) -> pa.Array:
         ) from None
 
 
-def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path, first_row: int) -> None:
+def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path | str, first_row: int) -> None:
     """Refuse a span without a start, an end or a label, and one that does not lie inside its text."""
     import pyarrow.compute as pc  # as much memory as all else that an index of Parquet needs
 
@@ -143,7 +157,7 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         )
 
 
-def _refuse(rows: np.ndarray, what: str, file: Path, column: str, first_row: int) -> None:
+def _refuse(rows: np.ndarray, what: str, file: Path | str, column: str, first_row: int) -> None:
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
         raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")

@@ -15,13 +15,11 @@ import pyarrow as pa
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "document_suffix", "open_bytes"]
+__all__ = ["COMPRESSIONS", "NUM_BYTES_PER_BLOCK", "Bytes", "open_bytes"]
 
 COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 #: Bytes that readers of lines and rows ask for at once.
 NUM_BYTES_PER_BLOCK = 16 << 20
-#: Formats that are read from compressed files; the others are compressed inside.
-_COMPRESSIBLE: Final = (".csv", ".jsonl", ".ndjson")
 
 
 class Bytes(Protocol):
@@ -29,12 +27,6 @@ class Bytes(Protocol):
 
     def read(self, num_bytes: int, /) -> bytes:
         """The next bytes, so many but at the end."""
-
-
-def document_suffix(file: Path) -> str:
-    """The suffix that tells a file's format, in small letters: ``.csv`` of ``notes.csv`` and of ``notes.csv.gz``."""
-    inner = Path(file.stem).suffix.lower()
-    return inner if file.suffix.lower() in COMPRESSIONS and inner in _COMPRESSIBLE else file.suffix.lower()
 
 
 @contextmanager

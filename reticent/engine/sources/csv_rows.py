@@ -8,8 +8,8 @@ without a header has data there.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import Bytes, open_bytes
 from reticent.engine.sources.csv_dialect import CsvDialect, CsvForm, find_form
 from reticent.engine.sources.reading import Reading
+from reticent.engine.sources.source import Request
 
 if TYPE_CHECKING:
     from reticent._rust import CsvCheck
@@ -34,13 +35,13 @@ __all__ = ["CsvSource", "read_csv"]
 class CsvSource:
     """What is known of CSV files beside a dialect: every mapped column, those of ids, and who keeps what was found."""
 
-    dialect: CsvDialect
+    dialect: CsvDialect = field(default_factory=CsvDialect)
     columns: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     reading: Reading | None = None
 
 
-def read_csv(file: Path, columns: Sequence[str], source: CsvSource) -> Iterator[pa.RecordBatch]:
+def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield these columns (distinct names) of a CSV file, as large strings that are not checked to be UTF-8.
 
     Raises
@@ -50,6 +51,7 @@ def read_csv(file: Path, columns: Sequence[str], source: CsvSource) -> Iterator[
     OSError, pyarrow.ArrowException
         The file cannot be read.
     """
+    columns, source = request.columns, request.csv or CsvSource()
     form = find_form(file, source.dialect, source.columns or columns)
     require_columns(form.header, columns, file, partial(_first_line, form))
     check = _check(form, source)

@@ -19,6 +19,7 @@ from reticent.core.errors import CorpusError
 from reticent.engine.sources import compressed
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import open_bytes
+from reticent.engine.sources.source import Request
 
 __all__ = ["read_jsonl"]
 
@@ -28,7 +29,7 @@ MAX_DEPTH: Final = 64
 MAX_LINE: Final = 256 << 20
 
 
-def read_jsonl(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def read_jsonl(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield these columns (distinct names) of a file of JSON objects, one a line.
 
     Raises
@@ -38,6 +39,7 @@ def read_jsonl(file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     OSError
         The file cannot be read.
     """
+    columns = list(request.columns)
     row = 0
     rest = b""
     with open_bytes(file) as source:

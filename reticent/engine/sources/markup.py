@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 from reticent.core.errors import CorpusError
 
-__all__ = ["READERS", "Mark", "MarkedDocument"]
+__all__ = ["Mark", "MarkedDocument", "read_brat", "read_i2b2_2006", "read_i2b2_2014", "read_tab"]
 
 #: The one line of the i2b2 2006 training file that is not XML, and what it says everywhere else.
 BROKEN_TAG: Final = b'<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
@@ -89,7 +89,7 @@ def _whole(value: str, what: str) -> int:
     return int(value)
 
 
-def _read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
     """``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the status of the smoking task is a label."""
     if num_broken := data.count(BROKEN_TAG):
         data = data.replace(BROKEN_TAG, MENDED_TAG)
@@ -152,7 +152,7 @@ def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
     return status or None
 
 
-def _read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
     """``<…><TEXT>…</TEXT><TAGS><NAME id start end text TYPE/>…</TAGS></…>``, one document a file.
 
     The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
@@ -189,7 +189,7 @@ def _read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Coun
 # ---------------------------------------------------------------------------------------------------------------- BRAT
 
 
-def _read_brat(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_brat(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
     """``a.txt`` with ``a.ann``: text-bound annotations (T); relations, events, attributes and notes mark no text."""
     other = file.with_suffix(".txt" if file.suffix.lower() == ".ann" else ".ann")
     if not other.is_file():
@@ -225,7 +225,7 @@ def _decoded(data: bytes, file: Path) -> str:
 # ----------------------------------------------------------------------------------------------------------------- TAB
 
 
-def _read_tab(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_tab(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
     """Court cases: an array of objects or one a line, with ``annotations`` by annotator or with ``entities``."""
     text = _decoded(data, file)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -281,12 +281,3 @@ def _field(holder: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise CorpusError(f"{where}: field {name} is missing or not {kind.__name__}")
     return value
-
-
-READERS: Final[dict[str, Callable[[Path, bytes, str | None, Counter[str]], Iterator[MarkedDocument]]]] = {
-    "i2b2-2006": _read_i2b2_2006,
-    "i2b2-2014": _read_i2b2_2014,
-    "meddocan": _read_i2b2_2014,
-    "brat": _read_brat,
-    "tab": _read_tab,
-}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ NUM_NAMED = 4
 
 
 def count_nulls(
-    files: Iterable[tuple[Path, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
+    files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
 ) -> str:
     """Return what to add to the error of one null: how many there are of each column, where, and what to do.
 
@@ -27,7 +27,7 @@ def count_nulls(
     num_rows, is_whole = 0, True
     try:
         for file, batches in files:
-            row = 0
+            row, name = 0, PurePath(file).name
             for batch in batches:
                 for column in columns:
                     array = batch.column(batch.schema.get_field_index(column))
@@ -35,7 +35,7 @@ def count_nulls(
                         counts[column] += array.null_count
                         wanted = NUM_NAMED - len(places[column])
                         nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[:wanted]
-                        places[column] += [f"{file.name} row {row + int(at) + 1}" for at in nulls]
+                        places[column] += [f"{name} row {row + int(at) + 1}" for at in nulls]
                 row += batch.num_rows
             num_rows += row
     except CorpusError:

@@ -9,37 +9,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.markup import READERS, MarkedDocument
+from reticent.engine.sources.markup import MarkedDocument
+from reticent.engine.sources.source import Request
 
-__all__ = ["MARKED_FORMATS", "Markup", "read_marked"]
+__all__ = ["Markup", "marked_reader"]
 
-#: Suffixes of each format's files.
-MARKED_FORMATS: Final = {
-    "i2b2-2006": (".xml",),
-    "i2b2-2014": (".xml",),
-    "meddocan": (".xml",),
-    "brat": (".txt", ".ann"),
-    "tab": (".json", ".jsonl"),
-}
 UNITS: Final = ("characters", "bytes", "utf-16")
 _SPACES: Final = str.maketrans("\t\n\r", "   ")  # what an XML attribute makes of them
-_OPTIONS: Final = {
-    "i2b2-2006": {"individual"},
-    "i2b2-2014": {"individual", "offsets"},
-    "meddocan": {"individual", "offsets"},
-    "brat": {"individual", "offsets"},
-    "tab": {"individual", "offsets", "annotator", "identifiers"},
-}
 _FIELDS: Final = [DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text", "label", "spans", "mentions")]
 
 
@@ -66,11 +52,11 @@ class Markup:
     annotator: str | None = None
     identifiers: tuple[str, ...] = ("DIRECT", "QUASI")
 
-    def check(self, format: str) -> None:
-        """Refuse an option that is wrong, or that means nothing for this format."""
+    def check(self, format: str, options: Set[str]) -> None:
+        """Refuse an option that is wrong, or is none of those that mean something for this format."""
         default = Markup()
         given = {name for name in self.__slots__ if getattr(self, name) != getattr(default, name)}
-        for name in sorted(given - _OPTIONS.get(format, set())):
+        for name in sorted(given - options):
             raise PolicyError(f"corpus.{name}: means nothing for format {format}")
         if self.offsets not in UNITS:
             raise PolicyError(f"corpus.offsets: expected {', '.join(UNITS)}, got {self.offsets!r}")
@@ -85,53 +71,84 @@ class Markup:
                 raise PolicyError(f"corpus.individual: expected one group, the individual, got {groups}")
 
 
-def read_marked(
-    file: Path, format: str, columns: Sequence[str], batch_rows: int, markup: Markup, mended: Counter[str]
-) -> Iterator[pa.RecordBatch]:
-    """Yield these columns of a marked-up file: doc_id, individual_id, text, label, spans, mentions.
+class _Parser(Protocol):
+    """Bytes of a file -> its documents and marks; ``annotator``: the one whose marks are taken, None: all."""
 
-    ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
-    Parts of a discontinuous mark are mentions of one entity. What was mended is added to ``mended``.
+    def __call__(
+        self, file: Path, data: bytes, annotator: str | None, mended: Counter[str]
+    ) -> Iterator[MarkedDocument]: ...
 
-    Raises
-    ------
-    CorpusError
-        The file is not of this format, or a span does not fit its text; with file and line, or number of the span.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MarkedReader:
+    """The reader of one marked-up format; see `marked_reader`."""
+
+    format: str
+    parse: _Parser
+    individual: str
+    counts_line_ends: bool
+
+    def __call__(self, file: Path, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of a file: doc_id, individual_id, text, label, spans, mentions.
+
+        ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
+        Parts of a discontinuous mark are mentions of one entity. What was mended is added to ``request.mended``.
+
+        Raises
+        ------
+        CorpusError
+            The file is not of this format, or a span does not fit its text; with file and line, or number of the span.
+        """
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+        names = [f.name for f in _FIELDS]
+        for name in request.columns:
+            if name not in names:
+                raise CorpusError(f"{file}: column {name} is missing; format {self.format} has {', '.join(names)}")
+        markup = request.markup or Markup()
+        rows: list[tuple[Any, ...]] = []
+        for document in self.parse(file, data, markup.annotator, request.mended):
+            rows.append(self._row(document, markup, request.mended))
+            if len(rows) == request.batch_rows:
+                yield _batch(rows, request.columns, file)
+                rows = []
+        if rows:
+            yield _batch(rows, request.columns, file)
+
+    def _row(self, document: MarkedDocument, markup: Markup, mended: Counter[str]) -> tuple[Any, ...]:
+        individual = re.fullmatch(markup.individual or self.individual, document.doc_id)
+        if individual is None:
+            raise CorpusError(
+                f"{document.where}: its id names no individual; corpus.individual is a regular expression of a whole "
+                "document id, its one group the individual"
+            )
+        mentions, spans = [], set()
+        places = _places(document, markup.offsets, self.counts_line_ends, mended)
+        for mark, parts in zip(document.marks, places, strict=True):
+            for start, end in parts:
+                mentions.append((start, end, mark.label, mark.entity_id, mark.identifier_type, mark.annotator))
+                if mark.identifier_type is None or mark.identifier_type in markup.identifiers:
+                    spans.add((start, end, mark.label))
+        return document.doc_id, individual[1], document.text, document.label, sorted(spans), mentions
+
+
+def marked_reader(
+    format: str, parse: _Parser, *, individual: str = r"(?s)(.*)", counts_line_ends: bool = False
+) -> Callable[[Path, Request], Iterator[pa.RecordBatch]]:
+    """Return the reader of a marked-up format, for its row of the table of formats.
+
+    Parameters
+    ----------
+    parse : callable
+        One of `reticent.engine.sources.markup`.
+    individual : str
+        `Markup.individual` where it is not given; by default every document is an individual of its own.
+    counts_line_ends : bool
+        Offsets of some files count the line ends of a file before XML made one character of each.
     """
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
-    names = [f.name for f in _FIELDS]
-    for name in columns:
-        if name not in names:
-            raise CorpusError(f"{file}: column {name} is missing; format {format} has {', '.join(names)}")
-    rows: list[tuple[Any, ...]] = []
-    for document in READERS[format](file, data, markup.annotator, mended):
-        rows.append(_row(document, format, markup, mended))
-        if len(rows) == batch_rows:
-            yield _batch(rows, columns, file)
-            rows = []
-    if rows:
-        yield _batch(rows, columns, file)
-
-
-def _row(document: MarkedDocument, format: str, markup: Markup, mended: Counter[str]) -> tuple[Any, ...]:
-    default = r"(?s)([^-]+)-.*" if format == "i2b2-2014" else r"(?s)(.*)"
-    individual = re.fullmatch(markup.individual or default, document.doc_id)
-    if individual is None:
-        raise CorpusError(
-            f"{document.where}: its id names no individual; corpus.individual is a regular expression of a whole "
-            "document id, its one group the individual"
-        )
-    mentions, spans = [], set()
-    places = _places(document, markup.offsets, format in ("i2b2-2014", "meddocan"), mended)
-    for mark, parts in zip(document.marks, places, strict=True):
-        for start, end in parts:
-            mentions.append((start, end, mark.label, mark.entity_id, mark.identifier_type, mark.annotator))
-            if mark.identifier_type is None or mark.identifier_type in markup.identifiers:
-                spans.add((start, end, mark.label))
-    return document.doc_id, individual[1], document.text, document.label, sorted(spans), mentions
+    return _MarkedReader(format=format, parse=parse, individual=individual, counts_line_ends=counts_line_ends)
 
 
 def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> pa.RecordBatch:

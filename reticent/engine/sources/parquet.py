@@ -1,0 +1,89 @@
+"""Parquet: the record batches of one file, and how documents are written.
+
+Memory is bounded by a batch and a page. Nothing is repaired. The readers' own messages may quote the data, so none is
+passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError
+from reticent.engine.sources.arrow_ipc import sound
+from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.source import Request
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["document_writer", "read_parquet", "row_groups"]
+
+
+def document_writer(where: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of documents as Parquet, in pages of about 1 MiB, since readers unpack a page whole.
+
+    Pages are closed after this many values at the earliest; the default, 1024, is several times too many of texts.
+    """
+    import pyarrow.parquet as pq
+
+    repeated = [name for name in schema.names if name not in ("doc_id", "text")]
+    repeated += [f"{name}.list.element.label" for name in ("spans", "mentions") if name in schema.names]
+    return pq.ParquetWriter(where, schema, compression="zstd", use_dictionary=repeated, write_batch_size=64)
+
+
+def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of a file.
+
+    Strings are the core's to read, in less memory; pyarrow reads what else there is, and says what is wrong.
+    """
+    from reticent import _rust
+
+    columns, batch_rows, row_groups = list(request.columns), request.batch_rows, request.row_groups
+    large = [name in request.large for name in columns]
+    num_done = 0
+    parquet = _rust.ParquetFile.open(file)
+    if parquet and (rows := parquet.read(columns, large=large, row_groups=row_groups)):
+        with suppress(CorpusError):
+            while (batch := rows.next(batch_rows)) is not None:
+                found = pa.record_batch(batch)
+                num_done += found.num_rows
+                yield found
+            return
+    for batch in _read_any_parquet(file, columns, batch_rows, row_groups):
+        num_old = min(num_done, batch.num_rows)
+        num_done -= num_old
+        if num_old < batch.num_rows:
+            yield batch.slice(num_old)
+
+
+def _read_any_parquet(
+    file: Path, columns: list[str], batch_rows: int, row_groups: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
+    with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
+        require_columns(parquet.schema_arrow.names, columns, file)
+        for batch in parquet.iter_batches(batch_rows, row_groups, columns, use_threads=False):
+            yield sound(batch)
+
+
+def row_groups(file: Path) -> list[int]:
+    """Number of rows of each row group of a Parquet file; `CorpusError` where it cannot be read."""
+    from reticent import _rust
+
+    if (parquet := _rust.ParquetFile.open(file)) is not None:
+        return parquet.num_rows
+
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(file)
+    except (OSError, pa.ArrowException):
+        raise CorpusError(f"{file}: cannot be read as parquet (not valid parquet)") from None
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
