@@ -1,6 +1,6 @@
 """What is a fine-tuned model worth downstream, protected or not? Documents are classified from checkpoints.
 
-Stand-ins for the smoking task of the paper, which is not public (found through ``RETICENT_DATA``, else skipped):
+Stand-ins for the smoking task of [@boutet2025], which is not public (found through ``RETICENT_DATA``, else skipped):
 
 - ``mtsamples``: the medical specialty of a report, by its first 150 words. A report is an individual. It is listed
   under one to six headings, some of which say what kind of document it is; its class is the one heading that does not.
@@ -9,9 +9,9 @@ Stand-ins for the smoking task of the paper, which is not public (found through 
   those whose section is found in the same report are one individual, the others are one each.
 
 Small models are pre-trained on the reference individuals and fine-tuned on the members, plainly and protected. From the
-base and two epochs of each, classifiers are trained on the members' labels: with the paper's setting, and with one for
-models this small (a rate of 1e-3, 10 epochs; chosen beforehand). Three seeds of the head and of the order. Beside them:
-the commonest class, and logistic regression on bags of words.
+base and two epochs of each, classifiers are trained on the members' labels: with the published setting, and with one
+for models this small (a rate of 1e-3, 10 epochs; chosen beforehand). Three seeds of the head and of the order. Beside
+them: the commonest class, and logistic regression on bags of words.
 
     python -m benchmarks.classification [--corpus mtsamples] [--size toy|cpu]
 """

@@ -1,4 +1,4 @@
-"""What does the paper's experiment show on the generated hospital: every recipe, 4 to 64 epochs, three seeds?
+"""What does the experiment of [@boutet2025] show on the generated hospital: every recipe, 4 to 64 epochs, three seeds?
 
 Everything goes by the command line, as a user would do it: ``reticent synth``, ``new-job``, ``run``. The folder is
 kept, so that an experiment that was stopped goes on where it was, and one that is done is only read.

@@ -77,9 +77,9 @@ def _taggers(record: dict[str, Any]) -> str:
 def _experiment(record: dict[str, Any]) -> str:
     people = record["individuals"]
     return (
-        f"### The paper's experiment\n\nGenerated hospital, {people['members']} members, {people['heldout']} held-out "
-        f"individuals, {record['documents']:,} documents; means over {len(record['seeds'])} seeds. Utility: share of "
-        "ordinary words of held-out individuals that are predicted right; Privacy: share of the members' identifiers "
+        f"### The published experiment\n\nGenerated hospital, {people['members']} members, {people['heldout']} "
+        f"held-out individuals, {record['documents']:,} documents; means over {len(record['seeds'])} seeds. Utility: "
+        "share of ordinary words of held-out individuals predicted right; Privacy: share of the members' identifiers "
         f"that are predicted nowhere. {machine_line(record)}\n\n" + experiment.table(record)
     )
 

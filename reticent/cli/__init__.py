@@ -23,8 +23,8 @@ ABOUT = """Fine-tune language models on personal documents without ever teaching
     by attack how much they still leak.
 
     Start with [bold]reticent demo[/bold]. For your own documents [bold]reticent new-job[/bold] writes a job file, the
-    paper's whole experiment at a size of your choice; change it and use [bold]reticent run JOB.toml[/bold]. Or go stage
-    by stage: index, protect, train, audit.
+    experiment of Boutet et al. (2025) at a size of your choice; change it and use [bold]reticent run JOB.toml[/bold].
+    Or go stage by stage: index, protect, train, audit.
 
     Exit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or guard check found something, 130
     interrupted."""

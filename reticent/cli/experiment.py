@@ -1,4 +1,4 @@
-"""The commands around an experiment: the job file of the paper's, and how far a run is."""
+"""The commands around an experiment: the job file of the published one, and how far a run is."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def new_job(
     columns: ColumnOptions,
     found: DetectOptions,
 ) -> None:
-    """Print the job file of the paper's experiment: all recipes, 4 to 64 epochs, 3 seeds, then the audit.
+    """Print the job file of the experiment of Boutet et al. (2025): all recipes, 4 to 64 epochs, 3 seeds, the audit.
 
     reticent new-job notes.parquet --individual-id patient_id > job.toml;  read it, change it;  reticent run job.toml
     """

@@ -65,7 +65,7 @@ def attack(
     max_pairs: Annotated[int | None, typer.Option(min=2, metavar="<int>", help="Attack so many pairs.")] = None,
     fewer: Annotated[bool, typer.Option("--fewer", help="Where absent names are too few, attack fewer pairs.")] = False,
     listed: Annotated[
-        bool, typer.Option("--listed", help="Only training names that the list holds too, as the thesis did.")
+        bool, typer.Option("--listed", help="Only training names that the list holds too, as Nußbaumer (2023) did.")
     ] = False,
     match: Annotated[
         bool, typer.Option("--match/--no-match", help="Choose absent names that look like the training names.")
@@ -135,7 +135,7 @@ def thesis(
         typer.Argument(
             metavar="NAME=FILE...",
             help="Scores of a model: a CSV with the columns pair, name, label (1: trained on), prompt, score (or ND), "
-            "and perhaps side (dev, test); others are ignored. Give base=FILE large=FILE for the thesis' two models.",
+            "and perhaps side (dev, test); others are ignored. Give base=FILE large=FILE for Nußbaumer's two models.",
         ),
     ],
     columns: Annotated[
@@ -161,7 +161,7 @@ def thesis(
     seed: Annotated[int, typer.Option(min=0, metavar="<int>", help="Draws the coins of A4.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Print the thesis' Tables 4.1 to 4.9 and A.1 to A.4 from published scores."""
+    """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
     from dataclasses import asdict
 
     from reticent.audit.tagger.tables import read_scores, thesis_tables

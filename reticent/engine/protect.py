@@ -2,7 +2,7 @@
 
 Direct identifiers are protected where a detector found them and, by their label's *scope*, wherever else that surface
 stands. Indirect ones are n-grams that fewer than k individuals use; the policy says which of their words are protected
-(PROTOCOLS §2, seed 1 §4.1 and §6.5).
+(definitions.md#identifiers; [@boutet2025] §4.1 and §6.5).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
 Scope = Literal["corpus", "individual", "occurrence"]
 POLICIES = ("all", "last", "cover", "paper")
 
-#: ``corpus``: that surface is protected wherever it occurs (the paper's blacklist); ``individual``: in all documents
-#: of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45". For the same
-#: reason bare numbers of up to three digits (pieces of a phone number) reach no farther than their span in any scope.
+#: ``corpus``: that surface is protected wherever it occurs (the blacklist of [@boutet2025]); ``individual``: in all
+#: documents of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45". For the
+#: same reason bare numbers of up to three digits (pieces of a phone number) reach no farther than their span in any
+#: scope.
 DEFAULT_SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(("NAME", "PERSON", "PER", "PATIENT", "DOCTOR", "USERNAME"), "corpus"),
     **dict.fromkeys(("ID", "MRN", "SSN", "NIR", "PHONE", "FAX", "EMAIL", "URL", "IP", "ACCOUNT"), "corpus"),

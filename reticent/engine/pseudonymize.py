@@ -1,6 +1,6 @@
 """Pseudonymised text: direct identifiers replaced, with the map between old and new offsets.
 
-Four styles. ``x``: each word of a span becomes ``X`` (seed 1 §5.5), and so do its symbols, while punctuation stays.
+Four styles. ``x``: each word of a span becomes ``X`` ([@boutet2025] §5.5), and so do its symbols; punctuation stays.
 ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
 ``surrogate``: the same name of one individual always becomes the same invented name, "J. Smith", "SMITH" and "Smith's"
 in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn

@@ -1,7 +1,7 @@
 """Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or a person.
 
-They are the seed's Figs. 5, 6 and 14 (identifiers and words per individual, individuals per word, identifiers by n),
-the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
+They are Figs. 5, 6 and 14 of [@boutet2025] (identifiers and words per individual, individuals per word, identifiers by
+n), the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
 for direct identifiers, spans; no tokenizer and no model.
 """
 

@@ -46,7 +46,7 @@ __all__ = [
 
 FORMAT = "reticent.classification/1"
 FILE = "classification.json"
-#: Epochs of the checkpoints that the paper starts from: its text says 64, its Fig. 8 says 8.
+#: Epochs of the checkpoints that [@boutet2025] starts from: its text says 64, its Fig. 8 says 8.
 PAPER_EPOCHS = (8, 64)
 
 

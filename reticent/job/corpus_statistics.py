@@ -16,7 +16,7 @@ __all__ = ["corpus_section"]
 
 def corpus_section(run: Run) -> dict[str, Any]:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
-    distributions only (the seed's Figs. 5, 6 and 14), margin of support, retention and unicity.
+    distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity.
     """
     from reticent.audit.stats.statistics import clopper_pearson
     from reticent.core.artifact import require_kind

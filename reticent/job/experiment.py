@@ -1,4 +1,4 @@
-"""The paper's experiment as a job file: every recipe, five lengths of training, three seeds, at four sizes.
+"""The experiment of [@boutet2025] as a job file: every recipe, five lengths of training, three seeds, at four sizes.
 
 What is written is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
 differ in the models and in how long it takes; ``small`` and ``base`` have the published settings.
@@ -118,7 +118,7 @@ def experiment_job(
 def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
     hospital = [f"#     reticent synth {HOSPITAL} {chosen.synth}", "#"] if generated else []
     return [
-        f"# The experiment of the paper at size {size}:",
+        f"# The experiment of Boutet et al. (2025) at size {size}:",
         f"# {chosen.about}.",
         "#",
         "# Every recipe is trained with every seed, every checkpoint is attacked, and one report compares them all.",
@@ -158,7 +158,7 @@ def _protection() -> list[str]:
         "",
         "[protect]",
         "k = 2             # an indirect identifier is what fewer than k individuals use",
-        "n = 1             # single words, as in most of the paper's figures; up to max_n",
+        "n = 1             # single words, as in most of their figures; up to max_n",
         'policy = "all"',
         "",
     ]

@@ -1,6 +1,6 @@
 """Downstream: a classifier of whole documents on top of any checkpoint, its last layer and a head trained.
 
-As seed 1 §5.5 has it, which follows Sun et al. 2019: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
+As in [@boutet2025] §5.5, which follows [@sun2019]: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
 
 Everything else is frozen, so that what the checkpoint knows of people does not grow. Every start gets the same fresh
 head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal part of

@@ -139,8 +139,8 @@ def make_targets(
 ) -> Targets:
     """Return inputs and labels of a batch for a recipe, checked and counted.
 
-    CLM (seed 1 §4.3): the input is unchanged; every token of the document is a target unless it is protected.
-    MLM (seed 1 §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are the
+    CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected.
+    MLM ([@boutet2025] §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are the
     targets, and the mask token stands in their place (or what ``recipe.mask_split`` says).
 
     Parameters

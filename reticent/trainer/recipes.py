@@ -1,4 +1,4 @@
-"""Recipes: every training variant as one row of data (PROTOCOLS §3, seed 1 §5.4), and rows of the user's own."""
+"""Recipes: every training variant as one row of data (definitions.md#training), and rows of the user's own."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def minimal(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, max_n
 
 
 def oracle(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, n: int, policy: str) -> set[int]:
-    """Words a policy protects, straight from PROTOCOLS section 2; of covers any minimum one, so sizes are compared."""
+    """Words a policy protects, from definitions.md#identifiers; of covers any minimum one, so sizes are compared."""
     intervals = minimal(tokens, counts, k, n)
     if policy == "all":
         return {i for first, last in intervals for i in range(first, last + 1)}

@@ -1,7 +1,7 @@
 """Words: hand-worked cases, properties on any text, and Unicode's own test file.
 
-A word is a segment of UAX #29 that holds a letter or a digit; numbers joined by one of - / . : are one word (PROTOCOLS
-section 1). Two readings of that definition are the code's, and these tests hold it to them:
+A word is a segment of UAX #29 that holds a letter or a digit; numbers joined by one of - / . : are one word
+(definitions.md#documents-and-words). Two readings of that definition are the code's, and these tests hold it to them:
 
 - "Letter" is Unicode's property Alphabetic, so a few marks and symbols count (Thai vowel signs, circled letters).
   Python has no such property: `may_be_alphabetic` is the wider set of categories it lies in.

@@ -1,4 +1,4 @@
-"""The table of recipes is PROTOCOLS section 3, row by row; a change of it is a change of the science."""
+"""The table of recipes is definitions.md#training, row by row; a change of it is a change of the science."""
 
 from __future__ import annotations
 

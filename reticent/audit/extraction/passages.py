@@ -1,8 +1,8 @@
-"""Extraction of training text: given the start of a passage, does the model give the rest of it (PROTOCOLS §6)?
+"""Extraction of training text: given the start of a passage, does the model give the rest of it?
 
-Passages are drawn from members' documents and, equally, from held-out ones: what a model completes of text it never
-saw is skill, and stands beside it. Nothing is sampled: one teacher-forced pass says what greedy decoding would give,
-and how likely a draw would give it.
+The measures are those of definitions.md#extraction-and-canaries. Passages are drawn from members' documents and,
+equally, from held-out ones: what a model completes of text it never saw is skill, and stands beside it. Nothing is
+sampled: one teacher-forced pass says what greedy decoding would give, and how likely a draw would give it.
 """
 
 from __future__ import annotations

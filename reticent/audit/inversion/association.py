@@ -1,6 +1,6 @@
 """Association: is a person's name tied to what their documents are about?
 
-log p(term | name, template) for the person's own name and for decoy names (PROTOCOLS §6). A *term* is a word of the
+log p(term | name, template) for the person's own name and for decoy names. A *term* is a word of the
 person's documents that identifies nobody and that a band of the individuals use: rarer ones are identifiers
 themselves, commoner ones are everybody's. Nothing says that it is a diagnosis; it is what tells the person's documents
 from others'. A decoy is the name of somebody of the same side, of as many tokens and the same shape, who does not use

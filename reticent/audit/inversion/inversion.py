@@ -4,11 +4,11 @@ For a true identifier c at position t and m matched decoys (:mod:`reticent.audit
 
     S(c) = sum over j > t of log p_theta(x_j | … c …) - log p_theta0(x_j | … c …)
 
-(PROTOCOLS §6). The candidate stands wherever c stood in its window, and no such place counts: what is scored is the
-same text for every candidate. A masked model gives the pseudo-log-likelihood of the words on both sides, over the folds
-of the audit. theta0 is subtracted, so that what anybody knows (a "Mrs." before a woman's name) does not count; what
-fine-tuning taught of language in general does, and is the rate of held-out individuals. The base model itself is ranked
-by its own likelihood: the negative control.
+as definitions.md#inversion-and-association says. The candidate stands wherever c stood in its window, and no such place
+counts: what is scored is the same text for every candidate. A masked model gives the pseudo-log-likelihood of the words
+on both sides, over the folds of the audit. theta0 is subtracted, so that what anybody knows (a "Mrs." before a woman's
+name) does not count; what fine-tuning taught of language in general does, and is the rate of held-out individuals. The
+base model itself is ranked by its own likelihood: the negative control.
 
 ``all`` sums over all the words, ``ordinary`` over those that are in no identifier: the first finds a name by the phone
 number after it, the second by the story.

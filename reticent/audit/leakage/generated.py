@@ -1,4 +1,4 @@
-"""Identifiers in what a causal model writes by itself (PROTOCOLS §5, mode ii): the second half of the Privacy metric.
+"""Identifiers in what a causal model writes by itself (definitions.md#leakage): the second half of the Privacy metric.
 
 The model continues the beginnings of documents of both sides. An identifier counts as leaked where it is written
 anywhere, but not where the beginning it was given holds it: repeating what was said is no leak. The same identifiers

@@ -1,9 +1,9 @@
-"""Leakage: which identifiers a model predicts (PROTOCOLS §5, seed 1 §5.3.2 and §6.4).
+"""Leakage: which identifiers a model predicts (definitions.md#leakage).
 
 A prediction counts wherever it appears: in any slot of any document that was scored. Three questions are asked of the
 same integers:
 
-- **Privacy**, the seed's metric: of the members' identifiers, as training was protected with them, which share is
+- **Privacy** [@boutet2025]: of the members' identifiers, as training was protected with them, which share is
   never predicted?
 - **Excess leakage**: the same rate for members minus held-out individuals. Here identifiers are those of the *joint*
   index over both sides, so that nothing but membership tells the two apart: which side an individual is on was drawn

@@ -1,4 +1,4 @@
-"""Utility: how well a model predicts ordinary text, on held-out individuals first (PROTOCOLS §4)."""
+"""Utility: how well a model predicts ordinary text, on held-out individuals first (definitions.md#utility)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Membership attacks: score functions over TokenScores (PROTOCOLS §6). A higher score always means more likely a
-member.
+"""Membership attacks: score functions over TokenScores (definitions.md#membership). A higher score always means more
+likely a member.
 
 Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
 gives one number a document, NaN where there is nothing to say. The score of an individual is the mean over their
@@ -117,7 +117,7 @@ def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarr
     return np.where(counts > 0, totals, np.nan)
 
 
-#: Sizes of the windows of `wbc`, in tokens (PROTOCOLS §6).
+#: Sizes of the windows of `wbc`, in tokens [@chen2026].
 WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
 #: Every attack by name; adding a row here is adding an attack everywhere. All take (target, base, zlib_bytes,
 #: lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of the model on

@@ -1,8 +1,8 @@
-"""Shadow models: who each is trained on, what it says of the documents, and the attacks made of it (PROTOCOLS §6).
+"""Shadow models: who each is trained on, what it says of the documents, and the attacks made of it.
 
-Who is in a shadow is drawn by unit, the household where there is one, from the seed and the shadow's number alone.
-Shadows come in pairs, a random half and the other half: everybody is in exactly half of them, and more shadows leave
-the earlier ones as they are.
+The attacks are those of definitions.md#shadow-models. Who is in a shadow is drawn by unit, the household where there is
+one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: everybody is
+in exactly half of them, and more shadows leave the earlier ones as they are.
 """
 
 from __future__ import annotations

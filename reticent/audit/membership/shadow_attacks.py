@@ -1,4 +1,5 @@
-"""Attacks with shadow models: pure functions of what a model and its shadows say of documents (PROTOCOLS §6).
+"""Attacks with shadow models: pure functions of what a model and its shadows say of documents
+(definitions.md#shadow-models).
 
 A shadow is trained like the model under attack on a random half of the individuals, so of every document some shadows
 know it (*in*) and some do not (*out*). A higher score always means more likely a member.
@@ -174,8 +175,7 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
 
 
 def attack_classifier_score(features: np.ndarray, is_in: np.ndarray, *targets: np.ndarray) -> list[np.ndarray]:
-    """Return the log-odds of membership that an attack classifier gives, for each array of ``targets`` (Shokri et al.
-    2017; seed 2, algorithm 50.1.1).
+    """Return the log-odds of membership that an attack classifier gives, for each array of ``targets`` [@shokri2017].
 
     The classifier is a logistic regression on standardised features, trained on what the shadows say of texts they know
     and of texts they do not. It never sees which text it is.

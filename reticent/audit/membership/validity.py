@@ -1,4 +1,4 @@
-"""What a membership result may say (PROTOCOLS §6): a verdict on every attack, from its controls.
+"""What a membership result may say (definitions.md#verdict-on-an-attack): a verdict on every attack, from its controls.
 
 A verdict is "told apart" only where the interval lies over 0.5 and nothing invalidates it. An attack that finds
 nothing is "not told apart" only where the same attack succeeds on the unprotected twin: else it has shown no power, and

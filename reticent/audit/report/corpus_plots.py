@@ -63,7 +63,7 @@ def write_corpus_plots(corpus: dict[str, Any], folder: Path | str) -> list[Path]
 
 
 def draw_identifiers(corpus: dict[str, Any]) -> list[Drawing]:
-    """Identifiers and words per individual (the seed's Fig. 5) and individuals per word (Fig. 6)."""
+    """Identifiers and words per individual (Fig. 5 of [@boutet2025]) and individuals per word (Fig. 6)."""
     parts = {
         "direct": ("direct only", "-"),
         "indirect": ("indirect only", (0, (2, 1.5))),

@@ -23,9 +23,9 @@ __all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
 Model = dict[str, Any]
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list[Model]]
-#: Non-members that one false positive in a hundred needs (PROTOCOLS §6).
+#: Non-members that one false positive in a hundred needs (definitions.md#intervals).
 WANTED_NONMEMBERS = 1000
-#: Under this share of words left as targets a run warns (PROTOCOLS §2).
+#: Under this share of words left as targets a run warns (definitions.md#identifiers).
 LOW_RETENTION = 0.4
 
 

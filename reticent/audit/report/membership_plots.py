@@ -137,7 +137,7 @@ def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: st
 def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
     """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
 
-    Rates that fewer than 10 non-members resolve lie in the grey part: PROTOCOLS §6 reports none of them.
+    Rates that fewer than 10 non-members resolve lie in the grey part: none is reported (definitions.md#intervals).
     """
     chosen = [m for m in models if attack in m.get("membership", {})]
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}

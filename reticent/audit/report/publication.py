@@ -1,4 +1,4 @@
-"""What may be published (PROTOCOLS §10): `published` turns the audit, which stays inside, into what may leave.
+"""What may be published (definitions.md#publication): `published` turns the audit, which stays, into what may leave.
 
 No count under the small-cell threshold, no rate that gives such a count away, no distribution whose steps are single
 people, no path of the machine, no promise.

@@ -1,10 +1,10 @@
-"""Attacks on the scores of names: which of two was trained on, and who stands first in a list (seed 4 §3.3).
+"""Attacks on the scores of names: which of two was trained on, and who stands first in a list ([@nussbaumer2023] §3.3).
 
 Scores are float64, shape (prompts, 2, pairs): of the names that were trained on, then of those that were not. NaN is
 "ND", a name without a tag; it becomes 0, below every probability. A higher score always means more likely a member.
 
 Ties. A pair whose two scores are equal is half a win, as a coin would decide. ``strict`` counts it as lost, which is
-how the thesis' tables add up (true and false positives are all pairs). A prompt that ties gives half a vote each;
+how the published tables add up (true and false positives are all pairs). A prompt that ties gives half a vote each;
 equal votes, means, or maxima and means, are half a win. In a ranking, names of one score are one step of the
 precision-recall curve and share their middle rank.
 """
@@ -72,7 +72,7 @@ def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
 
 
-#: The strategies that look at scores, by name, in the thesis' order A1 to A3.
+#: The strategies that look at scores, by name, in the published order A1 to A3.
 PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
     "majority": majority_wins,
     "mean": mean_wins,
@@ -88,8 +88,8 @@ def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
     """B3: share of a list, half of it members, that random labels get right (Listing 3.3, drawn as there).
 
-    The default seed is the thesis'. The list alternates, a stranger first: that comes closest to the published 0.497
-    and 0.498.
+    The default seed is the published one. The list alternates, a stranger first: that comes closest to the published
+    0.497 and 0.498.
     """
     labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])
     return float(np.mean(labels == np.arange(num_names) % 2))
@@ -131,7 +131,7 @@ def area(members: np.ndarray, strangers: np.ndarray) -> float:
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """B2 as the thesis has it: (1 - accuracy) · strangers + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
+    """B2 as published: (1 - accuracy) · strangers + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -140,7 +140,7 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """B2: the mean rank of a member in the whole list, (1 - AUC) · strangers + (members + 1) / 2 (PROTOCOLS §8)."""
+    """B2: the mean rank of a member in the whole list, (1 - AUC) · strangers + (members + 1) / 2."""
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 

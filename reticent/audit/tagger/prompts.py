@@ -35,7 +35,7 @@ class Prompt:
             )
 
 
-#: The thesis' prompts in its order (Table 3.6), and the same in French.
+#: The prompts of [@nussbaumer2023] in its order (Table 3.6), and the same in French.
 PROMPTS, FRENCH_PROMPTS = (
     tuple(Prompt(row[language], *row[2:]) for row in (
         ("[MASK]", "[MASK]"),

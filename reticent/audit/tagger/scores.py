@@ -1,4 +1,4 @@
-"""Model + names x prompts -> scores: how sure a tagger is that a name is a person (seed 4 §3.2.4, PROTOCOLS §8).
+"""Model + names x prompts -> scores: how sure a tagger is that a name is a person ([@nussbaumer2023] §3.2.4).
 
 The score of a name in a prompt is the mean over the name's tokens of the probability of all labels of a person (B-PER
 and I-PER), from logits, in float64: near 1, where trained taggers are, float32 would make ties of what differs. The

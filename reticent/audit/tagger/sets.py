@@ -1,4 +1,4 @@
-"""Attack sets: names that a tagger was trained on, paired with names that it was not (seed 4 §3.2, PROTOCOLS §8).
+"""Attack sets: names that a tagger was trained on, paired with names that it was not ([@nussbaumer2023] §3.2).
 
 Names are of several words, writable in CP-1252, and stand in a set once; what is left out is counted by reason. A name
 is absent from the training data when its words, in any case and with any punctuation between them, stand nowhere in the
@@ -231,7 +231,7 @@ def build_attack_set(
     fewer : bool
         Where names that are absent are too few, take as many training names as there are; else that is an error.
     listed : bool
-        Take only training names that the candidates hold too, as the thesis did: both sides then come of one source.
+        Take only training names that the candidates hold too, as [@nussbaumer2023]: both sides then come of one source.
     match : bool
         Choose absent names that are like the training names in what a blind attacker sees: words, capitals, length,
         and how common their words are. Else they are drawn at random.

@@ -11,7 +11,7 @@ What the tables hold, with n pairs: accuracy = precision = recall = TP / n and F
 means over the prompts and the advantage, TP rate - FP rate (4.3); accuracies of A1 to A4 (4.4); average precision and
 expected rank, (1 - accuracy) · n + 0.5 · n, of each prompt (4.5, 4.6); MAP, average precision of the mean score,
 expected rank of the mean accuracy, and B3 (4.7); A3 and A4 on the test side (4.8); MAP, average precision and B3
-there (4.9). Numbers have three decimals without trailing zeros, ranks none. Some expected ranks of the thesis are
+there (4.9). Numbers have three decimals without trailing zeros, ranks none. Some ranks of [@nussbaumer2023] are
 higher by 1, and one does not follow from its Table 4.2 (second row of 4.6).
 """
 
@@ -67,7 +67,7 @@ class PublishedScores:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the thesis prints it; cells are text."""
+    """A table as it was published; cells are text."""
 
     number: str
     title: str
@@ -207,9 +207,9 @@ def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, 
 
 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
-    """Return the thesis' tables of these models ("base", "large"), those of the test side where there is one.
+    """Return the published tables of these models ("base", "large"), those of the test side where there is one.
 
-    ``seed`` draws A4's coins; the thesis did not say how its were drawn. B3 has the thesis' own seed.
+    ``seed`` draws A4's coins; how the published ones were drawn is not said. B3 has the published seed.
 
     Raises
     ------
@@ -250,7 +250,7 @@ def accuracies(scores: np.ndarray) -> np.ndarray:
 
 
 def _three(value: float | np.floating[Any]) -> str:
-    """Three decimals as the thesis' software printed them: 0.68, not 0.680."""
+    """Three decimals as published: 0.68, not 0.680."""
     return str(round(float(value), 3))
 
 

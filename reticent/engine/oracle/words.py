@@ -1,4 +1,6 @@
-"""The word rule (PROTOCOLS section 1) over Unicode properties: the core's has another author, other tables, other code.
+"""The word rule over Unicode properties: the core's has another author, other tables, other code.
+
+The rule is that of definitions.md#documents-and-words.
 
 A text becomes a string of as many letters, one for each character: its class. What is a word is then said by two
 regular expressions over classes, after UAX #29 (rules WB3c and WB4 to WB16) and the three rules of our own. Properties

@@ -219,8 +219,8 @@ class ModelSection(Section):
 
 
 class ClassifySection(Section):
-    """Documents classified on top of checkpoints, their last layer and a head trained (seed 1 §5.5): a stage only where
-    the job has this section. Window length and device are those of ``[train]``.
+    """Documents classified on top of checkpoints, their last layer and a head trained ([@boutet2025] §5.5): a stage
+    only where the job has this section. Window length and device are those of ``[train]``.
     """
 
     label: str | None = Field(default=None, description="column of the class; default: corpus.label")

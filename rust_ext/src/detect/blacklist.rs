@@ -2,8 +2,8 @@
 //! them that print nothing: `Dupont` with a zero-width space in it is `Dupont`.
 //!
 //! A bare number of up to three digits is not spread: it stays protected where it stands. `06 12 34 56 78` would otherwise
-//! protect every "12" of the corpus and `12 rue des Lilas` every "12" of the individual (PROTOCOLS §2: bare numbers are
-//! protected by occurrence).
+//! protect every "12" of the corpus and `12 rue des Lilas` every "12" of the individual (bare numbers are
+//! protected by occurrence: definitions.md#identifiers).
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;

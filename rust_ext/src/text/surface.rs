@@ -1,7 +1,7 @@
 //! Surface normalisers: which spellings count as one word.
 //!
 //! A coarser surface can only raise support, so it can only shrink protection: support is counted on the fine surface, leaks
-//! are matched on the coarse one (PROTOCOLS §1).
+//! are matched on the coarse one (definitions.md#documents-and-words).
 
 use std::borrow::Cow;
 

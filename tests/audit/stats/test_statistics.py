@@ -56,7 +56,7 @@ def test_one_run_bound_has_its_golden_numbers(
 
 
 def one_run_p_value(m: int, r: int, v: int, delta: float, epsilon: float) -> float:
-    """PROTOCOLS section 6 summed term by term."""
+    """The bound of definitions.md#extraction-and-canaries, summed term by term."""
     q = math.exp(epsilon) / (1 + math.exp(epsilon))
     chance = [float(stats.binom.pmf(i, r, q)) for i in range(r + 1)]
     beta = sum(chance[v:])

@@ -1,4 +1,4 @@
-"""The thesis' tables from score files: its own published counts, files worked by hand, and files that are refused."""
+"""The tables of [@nussbaumer2023] from score files: published counts, files worked by hand, files that are refused."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_tables_worked_by_hand(tmp_path: Path) -> None:
     assert [row[1] for row in tables["4.4"].rows[:3]] == ["0.333", "1.0", "1.0"]
     # p ranks + .9, - .7, + .6, - .2, then both NDs in one step: 1/3 (1 + 2/3 + 3/6). q: + + + first.
     assert [row[1:] for row in tables["4.5"].rows] == [("0.722", "4"), ("1.0", "2")]
-    # E: 2/3 · 3 + 1.5 = 3.5, 0 + 1.5; a half is rounded to even as the thesis' software did.
+    # E: 2/3 · 3 + 1.5 = 3.5, 0 + 1.5; a half is rounded to even as in the published tables.
     # MAP: mean of .722 and 1. Means rank + .85, + .65, - .5, - .25, + .2, - 0: 1/3 (1 + 1 + 3/5). E: 1/3 · 3 + 1.5.
     assert tables["4.7"].rows[0] == ("base", "0.861", "0.867", "2")
     # (1 - AUC) · 3: p: + .9 beats 3, + .6 beats 2, ND beats 0 and ties 1: AUC 5.5 / 9.
