@@ -1,0 +1,396 @@
+"""The generated pages of the documentation, as a hook of mkdocs: settings, command line, detectors, recipes, attacks,
+formats, gates and the list of sources. All are read from the code, so that none can drift from it.
+
+A page cites as ``[@key]``; the hook makes a link to the entry of ``docs/references.bib``. An unknown key fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).parents[1]
+BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
+RECORD = ROOT / "benchmarks" / "record"
+CITATION = re.compile(r"\[@([\w:-]+)\]")
+
+
+# ---------------------------------------------------------------------------------------------- the job's settings
+
+
+def job_page() -> str:
+    """Return every section and field of a job file, walked from `reticent.job.config.Job`."""
+    from reticent.job.config import Job
+
+    parts = [
+        "# The job file\n\nOne TOML file says everything that a run does. An unknown field is refused before anything "
+        "starts. On the command line `--set SECTION.FIELD=VALUE` sets one field.\n"
+    ]
+    for name, kind in sections(Job, ""):
+        title = f"## `[{name}]`" if name else "## Top level"
+        rows = [field_row(field, fields) for field, fields in fields_of(kind).items() if not subsection(fields)]
+        inner = [field for field, fields in fields_of(kind).items() if subsection(fields)]
+        about = f"{_paragraph(kind)}\n\n" if name or kind.__doc__ else ""
+        more = "".join(f"\nSection of its own: `{f'{name}.{field}'.lstrip('.')}`.\n" for field in inner if name)
+        parts.append(f"{title}\n\n{about}{table(('field', 'type', 'default', 'meaning'), rows) if rows else ''}{more}")
+    return "\n".join(parts)
+
+
+def sections(kind: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, class) of a configuration class and of all that lie in it, depth first."""
+    yield name, kind
+    for field, info in fields_of(kind).items():
+        inner = subsection(info)
+        if inner is not None:
+            listed = typing.get_origin(_bare(info.annotation)) is list
+            keyed = typing.get_origin(_bare(info.annotation)) in (dict, Mapping)
+            below = f"{name}.{field}".lstrip(".")
+            yield from sections(inner, f"[{below}]" if listed else f"{below}.NAME" if keyed else below)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    """The parts of a pydantic or dataclass field that the page shows."""
+
+    annotation: Any
+    default: Any
+    description: str
+    bounds: str
+
+
+def fields_of(kind: Any) -> dict[str, _Field]:
+    """Return the fields of a pydantic model or a dataclass by name."""
+    comments = _comments(kind)
+    if hasattr(kind, "model_fields"):
+        return {
+            field: _Field(
+                info.annotation,
+                ... if info.is_required() else info.get_default(call_default_factory=True),
+                info.description or comments.get(field, ""),
+                _bounds(info.metadata),
+            )
+            for field, info in kind.model_fields.items()
+        }
+    hints = typing.get_type_hints(kind, include_extras=True)
+    missing = dataclasses.MISSING
+    return {
+        field.name: _Field(
+            hints[field.name],
+            field.default
+            if field.default is not missing
+            else field.default_factory()
+            if field.default_factory is not missing
+            else ...,
+            comments.get(field.name, ""),
+            "",
+        )
+        for field in dataclasses.fields(kind)
+        if field.init
+    }
+
+
+def subsection(field: _Field) -> Any:
+    """Return the configuration class that a field holds, alone, optional, in a list or by name; None for none."""
+    for kind in _classes(field.annotation):
+        if hasattr(kind, "model_fields") or (dataclasses.is_dataclass(kind) and kind.__module__.startswith("reticent")):
+            return kind
+    return None
+
+
+def field_row(name: str, field: _Field) -> tuple[str, str, str, str]:
+    default = "required" if field.default is ... else f"`{_toml(field.default)}`"
+    if field.default is None:
+        default = "—"
+    meaning = field.description[:1].upper() + field.description[1:]
+    if meaning and meaning[-1] not in ".!?":
+        meaning += "."
+    return f"`{name}`", f"`{type_text(field.annotation)}`", default, " ".join(filter(None, (meaning, field.bounds)))
+
+
+def type_text(kind: Any) -> str:
+    """Return a type as a reader of TOML knows it: ``"a" or "b"``, ``list of int``."""
+    kind = _bare(kind)
+    origin, inner = typing.get_origin(kind), [each for each in typing.get_args(kind) if each is not type(None)]
+    if origin is Literal:
+        return " or ".join(f'"{value}"' if isinstance(value, str) else str(value).lower() for value in inner)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(type_text, inner)))
+    if origin in (list, tuple, frozenset, set):
+        inside = dict.fromkeys(type_text(each) for each in inner if each is not ...)
+        return f"list of {' or '.join(inside)}"
+    if origin is not None and inner and hasattr(origin, "keys"):
+        return f"table of {type_text(inner[-1])}"
+    plain = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "ByteSize": "size"}
+    name = getattr(kind, "__name__", str(kind))
+    return plain.get(name, name)
+
+
+def _bare(kind: Any) -> Any:
+    """A type without Annotated, and without None where one other type is left."""
+    while typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        left = [each for each in typing.get_args(kind) if each is not type(None)]
+        if len(left) == 1:
+            return _bare(left[0])
+    return kind
+
+
+def _classes(kind: Any) -> Iterator[Any]:
+    kind = _bare(kind)
+    inner = typing.get_args(kind)
+    if inner and typing.get_origin(kind) is not Literal:
+        for each in inner:
+            yield from _classes(each)
+    elif isinstance(kind, type):
+        yield kind
+
+
+def _bounds(metadata: list[Any]) -> str:
+    words = {"ge": "at least", "gt": "over", "le": "at most", "lt": "under", "multiple_of": "a multiple of"}
+    found = [f"{say} {getattr(each, key)}" for each in metadata for key, say in words.items() if hasattr(each, key)]
+    shown = ", ".join(found).replace(str(2**63), "2^63")
+    return f"{shown[:1].upper()}{shown[1:]}." if shown else ""
+
+
+def _comments(kind: Any) -> dict[str, str]:
+    """Comments ``#:`` above the fields of a class."""
+    try:
+        lines = inspect.getsource(kind).splitlines()
+    except (OSError, TypeError):
+        return {}
+    found, held = {}, []
+    for line in lines:
+        text = line.strip()
+        if text.startswith("#:"):
+            held.append(text[2:].strip())
+        elif held:
+            found[text.partition(":")[0].strip()] = " ".join(held)
+            held = []
+    return found
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# ---------------------------------------------------------------------------------------------- the command line
+
+
+def command_page() -> str:
+    """Return every command with its arguments and options, from the command line itself."""
+    import typer
+
+    import reticent.cli
+
+    root: Any = typer.main.get_command(reticent.cli.app)
+    parts = [
+        "# The command line\n\nExit status: 0 done, 1 failed, 2 a wrong setting or option, 3 a gate failed or the "
+        "guard found something, 130 interrupted.\n"
+    ]
+    panels: dict[str, list[tuple[str, Any]]] = {}
+    for name, command in root.commands.items():
+        panels.setdefault(getattr(command, "rich_help_panel", None) or "Commands", []).append((name, command))
+    for panel, commands in panels.items():
+        parts.append(f"## {panel}\n")
+        for name, command in commands:
+            parts += _command(f"reticent {name}", command)
+    return "\n".join(parts)
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    yield f"### `{name}`\n\n{_prose(command.help or '')}\n"
+    for inner_name, inner in getattr(command, "commands", {}).items():
+        yield from (text.replace("### ", "#### ", 1) for text in _command(f"{name} {inner_name}", inner))
+    rows = []
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) or parameter.name == "help":
+            continue
+        argument = parameter.param_type_name == "argument"
+        shown = (parameter.metavar or parameter.name.upper()) if argument else ", ".join(parameter.opts)
+        if not argument and parameter.secondary_opts:
+            shown += " / " + ", ".join(parameter.secondary_opts)
+        default = "" if callable(parameter.default) or _is_unset(parameter.default) else f"`{parameter.default}`"
+        rows.append((f"`{shown}`", default, _prose(getattr(parameter, "help", None) or "")))
+    if rows:
+        yield table(("argument or option", "default", "meaning"), rows)
+
+
+def _is_unset(value: Any) -> bool:
+    return value in (None, False, (), [], "") or type(value).__name__ == "Sentinel" or "UNSET" in repr(value)
+
+
+def _prose(text: str) -> str:
+    """Help text as Markdown: its rich markup is bold, its paragraphs are joined lines."""
+    text = re.sub(r"\[/?bold\]", "**", inspect.cleandoc(text))
+    text = re.sub(r"\[(/?)(cyan|green|dim|italic|red|yellow)\]", "", text)
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).replace("<", "&lt;")
+
+
+# ---------------------------------------------------------------------------------------------- tables of the code
+
+
+def detector_page() -> str:
+    """Return the detectors, each with its options, from the signatures of their classes."""
+    from reticent.engine.detect import choose
+
+    parts = [
+        "# Detectors\n\n`detect.detectors` names them and their spans are united. Options stand in `[detect.NAME]`. "
+        "How to choose: [Find direct identifiers](../how-to/detect.md).\n"
+    ]
+    for name in choose.DETECTORS:
+        kind = choose._class(name)
+        rows = []
+        for option, parameter in inspect.signature(kind).parameters.items():
+            if option in choose._OF_CORPUS:
+                continue
+            default = "required" if parameter.default is parameter.empty else f"`{_toml(parameter.default)}`"
+            if parameter.default is None:
+                default = "—"
+            rows.append((f"`{option}`", f"`{_signature_type(parameter.annotation)}`", default))
+        shown = table(("option", "type", "default"), rows) if rows else "It has no option.\n"
+        parts.append(f"## `{name}`\n\n{_docstring(kind)}\n\n{shown}")
+    return "\n".join(parts)
+
+
+def recipe_page() -> str:
+    """Return the built-in recipes, a row each."""
+    from reticent.trainer.recipes import FLAGS, RECIPES
+
+    rows = [
+        (
+            f"`{name}`",
+            recipe.objective,
+            recipe.text,
+            ", ".join(flag for flag, bit in FLAGS.items() if recipe.never_target & bit) or "nothing",
+            recipe.context,
+            "DP-SGD" if recipe.private else f"one token in {recipe.goldfish_k} is dropped" if recipe.goldfish_k else "",
+        )
+        for name, recipe in RECIPES.items()
+    ]
+    heads = ("recipe", "objective", "text", "never a target", "context", "")
+    return (
+        "# Recipes\n\nA recipe says which text a model sees, what it predicts and what is never a target. A job adds "
+        "its own as `[recipes.NAME]`: [Train](../how-to/train.md). The definitions: "
+        "[Training](../explanation/definitions.md#training).\n\n" + table(heads, rows)
+    )
+
+
+def attack_page() -> str:
+    """Return the membership attacks, each with the first sentence of its score's docstring."""
+    from reticent.audit.membership.attacks import ATTACKS
+
+    rows = []
+    for name, attack in ATTACKS.items():
+        score = getattr(attack, "score", attack)
+        about = " ".join(inspect.getdoc(score).split()) if inspect.getdoc(score) else getattr(attack, "about", "")
+        rows.append((f"`{name}`", about))
+    return (
+        "# Attacks on membership\n\n`audit.attacks` names them; a higher score always means more likely a member. "
+        "Formulas and sources: [Membership](../explanation/definitions.md#membership). Attacks with shadow models are "
+        "named in `[audit.shadow]`.\n\n" + table(("attack", "score"), rows)
+    )
+
+
+def _signature_type(annotation: Any) -> str:
+    """An annotation as written: its own text where annotations are not evaluated."""
+    return str(getattr(annotation, "__name__", annotation)).replace("typing.", "")
+
+
+def _docstring(kind: Any) -> str:
+    """The first paragraphs of a docstring, up to its sections, as Markdown."""
+    text = inspect.getdoc(kind) or ""
+    text = re.split(r"\n\w[\w ]*\n-{3,}\n|\n>>> ", text)[0]
+    text = re.sub(r":(?:class|func|mod|meth):`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+    return text.strip().replace("<", "&lt;")
+
+
+def _paragraph(kind: Any) -> str:
+    return _docstring(kind)
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a Markdown table; a bar within a cell is escaped."""
+    lines = [heads, tuple("---" for _ in heads), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# ---------------------------------------------------------------------------------------------- sources
+
+
+def bibliography() -> dict[str, dict[str, str]]:
+    """Return the entries of ``docs/references.bib`` by key; each field's outer braces are taken off."""
+    found = {}
+    for kind, key, body in re.findall(r"@(\w+)\{([\w:-]+),\n(.*?)\n\}", BIBLIOGRAPHY.read_text("utf-8"), re.DOTALL):
+        fields = re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},?$", body, re.MULTILINE)
+        found[key] = {"kind": kind, **{name: re.sub(r"[{}]", "", value) for name, value in fields}}
+    return found
+
+
+def reference_page() -> str:
+    """Return the sources, by first author."""
+    lines = ["# Sources\n"]
+    for key, entry in sorted(bibliography().items(), key=lambda item: (item[1]["author"], item[1]["year"])):
+        where = ", ".join(entry[name] for name in ("journal", "booktitle", "school", "note") if name in entry)
+        link = f"https://doi.org/{entry['doi']}" if "doi" in entry else entry.get("url")
+        if link is None and "eprint" in entry:
+            link = f"https://arxiv.org/abs/{entry['eprint']}"
+        title = f"[{entry['title']}]({link})" if link else entry["title"]
+        authors = entry["author"].replace(" and ", "; ")
+        lines.append(f'<span id="{key}"></span>{html.escape(authors)} ({entry["year"]}). {title}. {where}.\n')
+    return "\n".join(lines)
+
+
+def cite(markdown: str, page: str) -> str:
+    """Return a page whose ``[@key]`` are links to the list of sources; `KeyError` names an unknown key."""
+    known, up = bibliography(), "../" * page.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        entry = known[match[1]]
+        people = [name.partition(",")[0] for name in entry["author"].split(" and ")]
+        who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
+        return f"[{who} {entry['year']}]({up}reference/sources.md#{match[1]})"
+
+    return CITATION.sub(link, markdown)
+
+
+#: Page -> the function that writes it.
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference/job.md": job_page,
+    "reference/commands.md": command_page,
+    "reference/detectors.md": detector_page,
+    "reference/recipes.md": recipe_page,
+    "reference/attacks.md": attack_page,
+    "reference/sources.md": reference_page,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages, and the records that the pages of the benchmarks link to."""
+    from mkdocs.structure.files import File
+
+    for page, write in PAGES.items():
+        files.append(File.generated(config, page, content=write()))
+    for record in sorted(RECORD.glob("*.json")):
+        files.append(File.generated(config, f"benchmarks/record/{record.name}", abs_src_path=str(record)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Make links of citations; records stand beside the pages on the site, and two folders up in the repository."""
+    return cite(markdown, page.file.src_uri).replace("](../../benchmarks/record/", "](record/")
