@@ -238,7 +238,7 @@ def detection_tables(record: dict[str, Any]) -> str:
             only = sum(result["only"][who].values()) if who in result["only"] else "-"
             rows.append((who, *map(_rate, rates), _rate(scores["covered"]["overall"]), only))
         rows += [(who, *["-"] * 7, why) for who, why in result["absent"].items()]
-        parts.append(f"#### {name}: {result['documents']:,} documents\n\n" + markdown(heads, rows))
+        parts.append(f"**{name}: {result['documents']:,} documents**\n\n" + markdown(heads, rows))
         categories = result["unions"]["all"]["categories"]
         by_category = [
             (
@@ -260,7 +260,7 @@ def detection_tables(record: dict[str, Any]) -> str:
         for what in goal["goal"]
         for match, estimate in goal[what].items()
     ]
-    parts.append("#### Goals\n\n" + markdown(("corpus", "", "", "measure", "here", "goal"), goals))
+    parts.append("**Goals**\n\n" + markdown(("corpus", "", "", "measure", "here", "goal"), goals))
     alarms = [
         (name, who, *(f"{c} {n}" for c, n in sorted(counts.items(), key=lambda item: -item[1])[:6]))
         for name, result in record["corpora"].items()
@@ -269,8 +269,8 @@ def detection_tables(record: dict[str, Any]) -> str:
     if alarms:
         width = max(map(len, alarms))
         padded = [(*row, *[""] * (width - len(row))) for row in alarms]
-        parts.append("#### Spans per 1,000 words\n\n" + markdown(("corpus", "detector", *[""] * (width - 2)), padded))
-    return "### Detection\n\n" + "\n".join(parts)
+        parts.append("**Spans per 1,000 words**\n\n" + markdown(("corpus", "detector", *[""] * (width - 2)), padded))
+    return "\n".join(parts)
 
 
 def _rate(estimate: dict[str, Any], *, interval: bool = False) -> str:

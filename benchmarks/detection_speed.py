@@ -261,9 +261,7 @@ def speed_tables(record: dict[str, Any]) -> str:
         )
         for name, row in through["rows"].items()
     ]
-    text = (
-        f"### Speed of detection\n\n{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
-    )
+    text = f"{through['num_bytes'] / 1e6:,.0f} MB of text, from Parquet to spans on the disk; "
     text += f"goal {through['goal_mb_per_second']} MB/s.\n\n"
     text += markdown(("detectors", "MB/s", "MB per CPU second", "seconds to make"), rows)
     peers = []

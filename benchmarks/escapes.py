@@ -401,7 +401,7 @@ def escape_tables(record: Mapping[str, Any]) -> str:
     far = sum(row["characters"] for row in record["escapes"])
     told = "\n".join(f"- {row['spelling']} ({row['kind'] or 'every kind'}): {row['reason']}." for row in record["open"])
     return (
-        f"### Escapes\n\n{record['spellings']} spellings, {len(record['kinds'])} tokenizers, "
+        f"{record['spellings']} spellings, {len(record['kinds'])} tokenizers, "
         f"{record['combinations']:,} combinations: of {total:,} characters of identifiers {far:,} are targets although "
         f"the rule protects them, {len(escaped - open_ones)} spellings beside those that are known to be open"
         f"{':' if told else '.'}\n\n{told}\n\n{machine_line(record)}\n\n{totals_table(record)}\nWhat counting "

@@ -13,14 +13,14 @@ __all__ = ["MODEL_TABLES"]
 
 def _training(record: dict[str, Any]) -> str:
     parts = [training.tables(kind, found) for kind, found in record["models"].items()]
-    return f"### Training\n\n{machine_line(record)}\n\n" + "\n".join(parts)
+    return f"{machine_line(record)}\n\n" + "\n".join(parts)
 
 
 def _scoring(record: dict[str, Any]) -> str:
     rows = [(way, f"{speed['median']:,.0f}") for way, speed in record["tokens_per_second"].items()]
     rows += [(f"{goal['what']} (P12)", f"{goal['value']['median']:.2f}") for goal in record["goals"]]
     return (
-        f"### Scoring pass\n\n{record['texts']:,} texts, {record['tokens']:,} tokens, {record['precision']} on "
+        f"{record['texts']:,} texts, {record['tokens']:,} tokens, {record['precision']} on "
         f"{record['device']}; tokens a second, median of {record['goals'][0]['value']['n']}. {machine_line(record)}\n\n"
         + markdown(("way", "tokens/s, or ratio"), rows)
     )
@@ -28,7 +28,7 @@ def _scoring(record: dict[str, Any]) -> str:
 
 def _dp(record: dict[str, Any]) -> str:
     return (
-        f"### DP-SGD, naive and tuned\n\n{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
+        f"{record['individuals']} individuals, {len(record['seeds'])} seeds: median, "
         f"least to most. {machine_line(record)}\n\n" + dp_baseline.table(record)
     )
 
@@ -37,7 +37,7 @@ def _foundation(record: dict[str, Any]) -> str:
     people = record["individuals"]
     seconds = ", ".join(f"{name} {value:,.0f}" for name, value in record["seconds_per_stage"].items() if value >= 60)
     return (
-        f"### Foundation models on MTSamples\n\n{people['members']} members, {people['heldout']} held-out individuals; "
+        f"{people['members']} members, {people['heldout']} held-out individuals; "
         f"{record['cut']}. {machine_line(record)}\n\n{foundation_models.table(record)}\n"
         f"{attack_table(record['attacks'])}\nSeconds of the longest stages: {seconds}.\n"
     )
@@ -47,7 +47,7 @@ def _attacks(record: dict[str, Any]) -> str:
     people = record["individuals"]
     epochs = ", ".join(f"{name} {number}" for name, number in record["epochs"].items())
     return (
-        f"### Attacks by recipe, small models on MTSamples\n\n{people['members']} members, {people['heldout']} "
+        f"{people['members']} members, {people['heldout']} "
         f"held-out individuals; {record['cut']}; epochs: {epochs}; {record['num_shadows']} shadow models. "
         f"{machine_line(record)}\n\n" + attack_table(record["rows"])
     )
@@ -56,7 +56,7 @@ def _attacks(record: dict[str, Any]) -> str:
 def _inversion(record: dict[str, Any]) -> str:
     people = record["num_individuals"]
     return (
-        f"### Inversion and association\n\n{people['members']} members, {people['heldout']} held-out individuals; "
+        f"{people['members']} members, {people['heldout']} held-out individuals; "
         f"{record['settings']['decoys']} decoys. {machine_line(record)}\n\n" + inversion.table(record)
     )
 
@@ -64,35 +64,35 @@ def _inversion(record: dict[str, Any]) -> str:
 def _canaries(record: dict[str, Any]) -> str:
     people = record["individuals"]
     return (
-        f"### Canary lab\n\n{people['members']} members, each canary {record['repetitions']} times, {record['epochs']} "
+        f"{people['members']} members, each canary {record['repetitions']} times, {record['epochs']} "
         f"epochs. {machine_line(record)}\n\n" + canary_lab.table(record["rows"])
     )
 
 
 def _taggers(record: dict[str, Any]) -> str:
     rows = [taggers.cells(row) for row in record["rows"]]
-    return f"### Taggers\n\n{machine_line(record)}\n\n" + markdown(taggers.HEADS, rows)
+    return f"{machine_line(record)}\n\n" + markdown(taggers.HEADS, rows)
 
 
 def _experiment(record: dict[str, Any]) -> str:
     people = record["individuals"]
     return (
-        f"### The published experiment\n\nGenerated hospital, {people['members']} members, {people['heldout']} "
+        f"Generated hospital, {people['members']} members, {people['heldout']} "
         f"held-out individuals, {record['documents']:,} documents; means over {len(record['seeds'])} seeds. Utility: "
         "share of ordinary words of held-out individuals predicted right; Privacy: share of the members' identifiers "
         f"that are predicted nowhere. {machine_line(record)}\n\n" + experiment.table(record)
     )
 
 
-#: Record -> its table, in the order of the page.
+#: Page -> its table.
 MODEL_TABLES = {
     "experiment": _experiment,
     "training": _training,
-    "dp_baseline": _dp,
-    "foundation_models": _foundation,
+    "dp-sgd": _dp,
+    "foundation-models": _foundation,
     "attacks": _attacks,
     "inversion": _inversion,
-    "canary_lab": _canaries,
+    "canaries": _canaries,
     "probes": probes.probe_tables,
     "taggers": _taggers,
     "scoring": _scoring,

@@ -246,9 +246,9 @@ def probe_tables(record: dict[str, Any]) -> str:
              _shown(row["exact_match_after"]))
             for row in record[name]["soft_prompts"]
         ]  # fmt: skip
-        parts.append(f"#### {name}\n\n" + markdown(heads, rows) + "\n" + markdown(
+        parts.append(f"**{name}**\n\n" + markdown(heads, rows) + "\n" + markdown(
             ("soft prompt of", "target", "n", "times likelier", "exact match before", "after"), soft))  # fmt: skip
-    return f"### ProPILE probes\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + "\n".join(parts)
+    return f"{machine['cpu']}, commit {machine['commit']}.\n\n" + "\n".join(parts)
 
 
 def _shown(estimate: dict[str, Any], digits: int = 3) -> str:

@@ -1,4 +1,4 @@
-"""Write the tables of benchmarks/README.md from the records, so that no figure there is typed by hand.
+"""Write the pages of docs/benchmarks from the records, so that no figure there is typed by hand.
 
 python -m benchmarks.tables
 """
@@ -6,7 +6,7 @@ python -m benchmarks.tables
 from __future__ import annotations
 
 import json
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +15,64 @@ from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table
 from benchmarks.engine_goals import shape_rows
 from benchmarks.escapes import escape_tables
+from benchmarks.figure import draw
 from benchmarks.model_tables import MODEL_TABLES
+from benchmarks.pages import PAGES, Page
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 
-PAGE = Path(__file__).parent / "README.md"
-START = "<!-- what follows is written by benchmarks.tables -->\n"
-CORPORA = ("mtsamples", "tab", "meddocan")
-LABELLED = ("mtsamples", "mts_dialog")
+FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
+#: The first line after what is written from the records; below it stands how it was measured, written by hand.
+END = "<!-- above: written by benchmarks.tables from the records -->"
 
 
-def tables() -> str:
-    """Return the tables of every record that is there, as Markdown."""
-    records = {name: _read(f"real_corpora_{name}") for name in CORPORA}
-    found = {name: record for name, record in records.items() if record}
-    parts = [_leak_table(name, record) for name, record in found.items()]
-    others = [
-        (_engine, _read("engine")),
-        (_large, _read("large")),
-        (_kernels, _read("kernels")),
-        (_kill, _read("kill")),
-        (detection_tables, _read("detection")),
-        (speed_tables, _read("detection_speed")),
-        (_dedup, _read("dedup")),
-        (_scrub, _read("scrub")),
-        (_guard, _read("guard")),
-        (escape_tables, _read("escapes")),
-        *((table, _read(name)) for name, table in MODEL_TABLES.items()),
-        *((partial(_classes, name), _read(f"classification_{name}")) for name in LABELLED),
-    ]
-    return "\n".join(
-        ([_identifiers(found), *parts] if parts else []) + [table(record) for table, record in others if record]
+def pages() -> Iterator[tuple[Path, str]]:
+    """Yield (path, text) of every page, of its figure, and of the list of pages."""
+    for page in PAGES:
+        records = [json.loads((RECORD / f"{name}.json").read_text()) for name in page.records]
+        path = FOLDER / f"{page.stem}.md"
+        kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
+        yield path, page_text(page, records) + END + kept
+        yield FOLDER / f"{page.stem}.svg", draw(page.figure(*records))
+    listed = "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
+    path = FOLDER / "index.md"
+    kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
+    yield (
+        path,
+        f"# Benchmarks\n\nA page a question: the answer, a figure, the table, its record.\n\n{listed}\n{END}{kept}",
     )
 
 
-def _identifiers(records: dict[str, dict[str, Any]]) -> str:
+def page_text(page: Page, records: list[dict[str, Any]]) -> str:
+    """Return what the records say: the question, the answer, the figure, the folded table."""
+    links = ", ".join(f"[{name}.json](../../benchmarks/record/{name}.json)" for name in page.records)
+    title = "Record" if len(page.records) == 1 else "Records"
+    return (
+        f"# {page.question}\n\n{page.answer(*records)}\n\n![{page.figure(*records).axis}]({page.stem}.svg)\n\n"
+        '<details markdown="1">\n<summary>The '
+        f"table</summary>\n\n{TABLES[page.stem](*records).strip()}\n\n</details>\n\n"
+        f"{title}: {links}.\n\n"
+    )
+
+
+def _demo(record: dict[str, Any]) -> str:
+    rows = [
+        (
+            row["recipe"] if row["recipe"] != "base" else f"base ({row['objective']})",
+            row["epoch"] or "-",
+            *(estimate_text(row[key]) for key in ("utility", "utility_all")),
+            estimate_text(row["privacy"]["types"]),
+            estimate_text(row["excess"]["excess"]),
+            estimate_text(row["loss_auc"]),
+        )
+        for row in record["table"]
+    ]
+    seconds = ", ".join(f"{stage} {value:,.1f}" for stage, value in record["seconds_per_stage"].items() if value >= 1)
+    heads = ("recipe", "epochs", "utility", "over all words", "privacy", "excess", "AUC of the loss")
+    return f"{machine_line(record)}\n\n{markdown(heads, rows)}\nSeconds of the stages over one second: {seconds}.\n"
+
+
+def _identifiers(*given: dict[str, Any]) -> str:
+    records = dict(zip(CORPORA, given, strict=True))
     found = {name: record["identifiers"] for name, record in records.items()}
     rows = [("individuals", *(f"{i['individuals']:,}" for i in found.values()))]
     rows += [("words", *(f"{i['words']:,}" for i in found.values()))]
@@ -68,10 +92,10 @@ def _identifiers(records: dict[str, dict[str, Any]]) -> str:
     rows += [(f"seconds: {stage}", *(f"{i['seconds'][stage]:.3f}" for i in found.values())) for stage in stages]
     for key, what in (("peak_mib_engine", "the identifiers"), ("peak_mib", "the whole job")):
         rows += [(f"peak memory of {what}, MiB", *(f"{record[key]:,}" for record in records.values()))]
-    return "### Identifiers\n\n" + markdown(("", *records), rows)
+    return markdown(("", *records), rows)
 
 
-def _leak_table(name: str, record: dict[str, Any]) -> str:
+def _leak_table(record: dict[str, Any]) -> str:
     split = record["split"]
     rows = [
         (
@@ -89,14 +113,14 @@ def _leak_table(name: str, record: dict[str, Any]) -> str:
     seconds = ", ".join(f"{stage} {value:,.1f}" for stage, value in record["seconds_per_stage"].items() if value >= 0.1)
     heads = ("recipe", "epoch", "utility", "privacy", "of occurrences", "excess", "AUC loss", "AUC reference")
     return (
-        f"### Leaks: {name}\n\n{split['members']} members, {split['heldout']} held-out individuals, "
+        f"{split['members']} members, {split['heldout']} held-out individuals, "
         f"{split['reference']} in the reference. {machine_line(record)}\n\n"
         + markdown(heads, rows)
         + f"\nSeconds: {seconds}.\n"
     )
 
 
-def _classes(name: str, record: dict[str, Any]) -> str:
+def _classes(record: dict[str, Any]) -> str:
     rows, sizes = [], next(iter(record["models"].values()))
     for model, found in record["models"].items():
         for row in found["rows"]:
@@ -116,7 +140,7 @@ def _classes(name: str, record: dict[str, Any]) -> str:
             )
     heads = ("start", "epoch", "setting", "macro F1", "over seeds", "micro F1", "macro F1 less base")
     return (
-        f"### Classification: {name}\n\n{sizes['classes']} classes, {sizes['train']['documents']:,} documents of "
+        f"{sizes['classes']} classes, {sizes['train']['documents']:,} documents of "
         f"{sizes['train']['individuals']:,} members, {sizes['heldout']['documents']:,} of "
         f"{sizes['heldout']['individuals']:,} held-out individuals; {record['num_seeds']} seeds, intervals of the "
         f"first. {machine_line(record)}\n\n" + markdown(heads, rows)
@@ -126,7 +150,7 @@ def _classes(name: str, record: dict[str, Any]) -> str:
 def _engine(record: dict[str, Any]) -> str:
     made = "made by reticent synth" if record["generated"] else "of a given corpus"
     return (
-        f"### Engine\n\n{record['documents']:,} documents {made}, {record['num_bytes'] / 1e6:,.0f} MB; median of "
+        f"{record['documents']:,} documents {made}, {record['num_bytes'] / 1e6:,.0f} MB; median of "
         f"{record['rounds']}. {machine_line(record)}\n\n"
         + "\n".join(
             [
@@ -157,7 +181,7 @@ def _large(record: dict[str, Any]) -> str:
         rows.append((f"{far['documents']:,}", "-", f"{far['seconds']:,.1f}", f"{far['cpu_seconds']:,.1f}", *"---"))
     heads = ("documents", "GB of text", "seconds", "CPU seconds", "memory limit, GB", "at its peak, GB", "spill, GB")
     return (
-        f"### Larger than memory\n\nn = 1..3. {machine['cpu']}, {machine['cores']} cores, "
+        f"n = 1..3. {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_mib']:,} MiB, commit {machine['commit']}.\n\n" + markdown(heads, rows) + told
     )
 
@@ -175,7 +199,7 @@ def _kernels(record: dict[str, Any]) -> str:
         for name, row in record["rows"].items()
     ]
     return (
-        f"### Kernels\n\n{record['num_tokens'] / 1e6:.1f} M tokens; processor seconds, median of "
+        f"{record['num_tokens'] / 1e6:.1f} M tokens; processor seconds, median of "
         f"{next(iter(record['rows'].values()))['numba']['n']}. {machine['cpu']}, one thread, "
         f"commit {machine['commit']}.\n\n" + markdown(("", "M entries", "Numba", "NumPy", "NumPy / Numba"), rows)
     )
@@ -189,9 +213,7 @@ def _kill(record: dict[str, Any]) -> str:
         for row, counts in table.items()
     ]
     machine = record["machine"]
-    return f"### Safe to kill\n\n{machine['cpu']}, commit {machine['commit']}.\n\n" + markdown(
-        ("", "case", *outcomes), rows
-    )
+    return f"{machine['cpu']}, commit {machine['commit']}.\n\n" + markdown(("", "case", *outcomes), rows)
 
 
 def _dedup(record: dict[str, Any]) -> str:
@@ -205,7 +227,7 @@ def _dedup(record: dict[str, Any]) -> str:
     if cpu is not None:
         rows[1] = (*rows[1][:3], f"{cpu:.2f}")
     return (
-        f"### Deduplication\n\nNear duplicates, threshold {record['threshold']}: found of, and reported beside, the "
+        f"Near duplicates, threshold {record['threshold']}: found of, and reported beside, the "
         f"{checked['true_pairs']:,} true pairs of {checked['documents']:,} documents; CPU seconds of "
         f"{timed['documents']:,} documents, {timed['text_bytes'] / 1e6:.0f} MB. {machine['cpu']}, commit "
         f"{machine['commit']}.\n\n" + markdown(("", "pairs found", "wrong pairs", "CPU seconds"), rows)
@@ -216,7 +238,7 @@ def _scrub(record: dict[str, Any]) -> str:
     wall, cpu = record["mb_per_second"], record["mb_per_core_second"]
     rows = [(name, *(f"{speed[name]['median']:.0f}" for speed in (wall, cpu))) for name in wall]
     return (
-        f"### Scrubbing\n\n{record['documents']:,} documents, {record['bytes'] / 1e6:.0f} MB, {record['spans']:,} "
+        f"{record['documents']:,} documents, {record['bytes'] / 1e6:.0f} MB, {record['spans']:,} "
         f"spans; median of {next(iter(wall.values()))['n']}. {machine_line(record)}\n\n"
         + markdown(("", "MB/s", "MB a core second"), rows)
     )
@@ -226,7 +248,7 @@ def _guard(record: dict[str, Any]) -> str:
     machine, added = record["machine"], record["cpu_microseconds_per_token"]
     rows = [(name, f"{row['median']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for name, row in added.items()]
     return (
-        f"### Output guard\n\n{record['text_bytes'] / 1e6:.0f} MB of text, {record['bytes_per_byte']:.2f} bytes of "
+        f"{record['text_bytes'] / 1e6:.0f} MB of text, {record['bytes_per_byte']:.2f} bytes of "
         f"index a byte, built at {record['build_mb_per_cpu_second']['median']:.0f} MB a CPU second. Blocked by "
         f"mistake: {record['unrelated_texts_blocked']:.2%} of unrelated texts, {record['copies_of_49_blocked']:.2%} of "
         f"copies of 49 characters. A model of {record['parameters'] / 1e6:.1f} M parameters, {record['batch']} texts "
@@ -235,11 +257,38 @@ def _guard(record: dict[str, Any]) -> str:
     )
 
 
-def _read(name: str) -> dict[str, Any] | None:
-    path = RECORD / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+def _all_leaks(*records: dict[str, Any]) -> str:
+    named = zip(CORPORA, records, strict=True)
+    return "\n".join(f"**{name}**\n\n{_leak_table(record)}" for name, record in named)
+
+
+def _all_classes(*records: dict[str, Any]) -> str:
+    named = zip(LABELLED, records, strict=True)
+    return "\n".join(f"**{name}**\n\n{_classes(record)}" for name, record in named)
+
+
+CORPORA = ("mtsamples", "tab", "meddocan")
+LABELLED = ("mtsamples", "mts_dialog")
+#: Page -> its table, from the page's records.
+TABLES: Mapping[str, Callable[..., str]] = {
+    "demo": _demo,
+    "identifiers": _identifiers,
+    "leaks": _all_leaks,
+    "engine": _engine,
+    "large": _large,
+    "kernels": _kernels,
+    "kill": _kill,
+    "detection": detection_tables,
+    "detection-speed": speed_tables,
+    "duplicates": _dedup,
+    "scrub": _scrub,
+    "guard": _guard,
+    "escapes": escape_tables,
+    "classification": _all_classes,
+    **MODEL_TABLES,
+}
 
 
 if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(text[: text.index(START) + len(START)] + "\n" + tables(), encoding="utf-8")
+    for path, text in pages():
+        path.write_text(text, encoding="utf-8")

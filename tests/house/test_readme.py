@@ -130,10 +130,14 @@ def test_the_demo_table_is_the_record() -> None:
             assert f"{value['value']:.3f}" in line, row["recipe"]
 
 
-def test_the_tables_of_the_benchmarks_are_those_of_the_records() -> None:
-    from benchmarks.tables import PAGE, START, tables
+def test_the_pages_of_the_benchmarks_are_those_of_the_records() -> None:
+    from benchmarks.tables import END, TABLES, pages
 
-    assert PAGE.read_text(encoding="utf-8").partition(START)[2].strip() == tables().strip()
+    found = dict(pages())
+    assert {path.stem for path in found if path.suffix == ".svg"} == set(TABLES)
+    for path, text in found.items():
+        assert path.read_text(encoding="utf-8") == text, path.name
+        assert path.suffix == ".svg" or text.count(END) == 1
 
 
 def test_the_attack_of_contributing_scores_documents() -> None:

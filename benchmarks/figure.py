@@ -1,0 +1,118 @@
+"""A figure of a benchmark: a row a measurement, its interval as a line.
+
+SVG by hand, so that it is the same bytes on every machine and a test can compare it: those of a plotting library change
+with its version and with the fonts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+__all__ = ["Dot", "Dots", "draw"]
+
+WIDTH, LEFT, RIGHT, ROW, TOP = 860, 320, 160, 24, 16
+INK, SOFT, GRID = "#1f2933", "#5f6b7a", "#d9dee5"
+COLOURS = {"plain": "#c2410c", "protected": "#1d4ed8", "private": "#7c3aed", "base": "#5f6b7a", "": "#0f766e"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A measurement: its label, value and interval, and the kind that gives its colour (a key of `COLOURS`)."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    kind: str = ""
+
+    @classmethod
+    def of(cls, label: str, estimate: Mapping[str, Any], kind: str | None = None) -> Dot:
+        """Return a row of an estimate, or of a median with its range; the kind is told by the recipe's name."""
+        value = estimate["value"] if "value" in estimate else estimate["median"]
+        return cls(label, value, estimate["low"], estimate["high"], kind_of(label) if kind is None else kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dots:
+    """A figure: rows, the name of the axis, and a line where nothing would have been found."""
+
+    rows: Sequence[Dot]
+    axis: str
+    nothing: float | None = None
+    log: bool = False
+    digits: int = 2
+
+
+def kind_of(label: str) -> str:
+    """Return the kind of a recipe by the first word of a label."""
+    name = label.split()[-1] if ":" in label else label.split()[0]
+    if name.startswith("base"):
+        return "base"
+    if name.startswith("dp-"):
+        return "private"
+    if name.startswith(("ppm", "ppc", "dppm", "dppc", "ippm", "ippc")):
+        return "protected"
+    return "plain" if name in ("mlm", "clm", "mlma", "clma", "goldfish") else ""
+
+
+def draw(figure: Dots) -> str:
+    """Return the SVG of a figure."""
+    ends = [end for row in figure.rows for end in (row.value, row.low, row.high) if end is not None]
+    ends += [] if figure.nothing is None else [figure.nothing]
+    ticks = _log_ticks(ends) if figure.log else _ticks(min(ends), max(ends))
+    first, last = min(ticks[0], min(ends)), max(ticks[-1], max(ends))
+    scale = math.log if figure.log else float
+
+    def x(value: float) -> float:
+        share = (scale(value) - scale(first)) / ((scale(last) - scale(first)) or 1)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    bottom = TOP + ROW * len(figure.rows)
+    height = bottom + 44
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="13"><rect width="{WIDTH}" height="{height}" rx="6" '
+        'fill="#fff"/>'
+    ]
+    for tick in ticks:
+        parts.append(f'<path d="M{x(tick)} {TOP - 6}V{bottom}" stroke="{GRID}"/>')
+        parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "middle", SOFT))
+    if figure.nothing is not None:
+        parts.append(
+            f'<path d="M{x(figure.nothing)} {TOP - 6}V{bottom}" stroke="{SOFT}" stroke-width="1.5" '
+            'stroke-dasharray="4 3"/>'
+        )
+    for number, row in enumerate(figure.rows):
+        y, colour = TOP + ROW * number + ROW // 2, COLOURS[row.kind]
+        parts.append(_text(LEFT - 12, y + 4, row.label, "end", INK))
+        shown = f"{row.value:z,.{figure.digits}f}"
+        if row.low is not None and row.high is not None:
+            parts.append(f'<path d="M{x(row.low)} {y}H{x(row.high)}" stroke="{colour}" stroke-width="2"/>')
+            shown += f" [{row.low:z,.{figure.digits}f}, {row.high:z,.{figure.digits}f}]"
+        parts.append(f'<circle cx="{x(row.value)}" cy="{y}" r="4.5" fill="{colour}"/>')
+        parts.append(_text(WIDTH - RIGHT + 12, y + 4, shown, "start", INK, 11))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str, size: int | None = None) -> str:
+    font = f' font-size="{size}"' if size else ""
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}"{font}>{escape(text)}</text>'
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Four to eight round numbers that hold both ends."""
+    step = 10 ** math.floor(math.log10((high - low) or 1))
+    step = next(step * part for part in (0.1, 0.2, 0.25, 0.5, 1, 2) if (high - low) / (step * part) <= 7)
+    return [round(step * number, 10) for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
+
+
+def _log_ticks(ends: Sequence[float]) -> list[float]:
+    exponents = range(math.floor(math.log10(min(ends))), math.ceil(math.log10(max(ends))) + 1)
+    ticks = [10.0**exponent * part for exponent in exponents for part in ((1, 2, 5) if len(exponents) < 4 else (1,))]
+    inside = [tick for tick in ticks if min(ends) / 1.5 <= tick <= max(ends) * 1.5]
+    return inside if len(inside) > 1 else ticks

@@ -1,0 +1,584 @@
+"""The questions of the benchmarks, a page each: the answer with its interval and a figure, from the records alone.
+
+python -m benchmarks.tables writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.figure import Dot, Dots
+
+__all__ = ["PAGES", "Page"]
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A question, the records that answer it, its answer in words, and the rows of its figure."""
+
+    stem: str
+    question: str
+    records: tuple[str, ...]
+    answer: Callable[..., str]
+    figure: Callable[..., Dots]
+
+
+def _in(estimate: Record, digits: int = 2, percent: bool = False) -> str:
+    """An estimate in a sentence: ``0.95 [0.90, 0.98]``."""
+    factor, unit = (100, " %") if percent else (1, "")
+    middle = estimate["value"] if "value" in estimate else estimate["median"]
+    ends = ", ".join(f"{factor * estimate[end]:,.{digits}f}" for end in ("low", "high"))
+    return f"{factor * middle:,.{digits}f}{unit} [{ends}]"
+
+
+def _row(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    return next(row for row in rows if all(row[key] == value for key, value in wanted.items()))
+
+
+def _last(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The last epoch of each recipe, in their order."""
+    for recipe in dict.fromkeys(row["recipe"] for row in rows):
+        yield max((row for row in rows if row["recipe"] == recipe), key=lambda row: row["epoch"] or 0)
+
+
+# ------------------------------------------------------------------------------------ leaks and protection
+
+
+def _demo(record: Record) -> str:
+    table = {row["recipe"]: row for row in record["table"]}
+    shares = {name: _in(table[name]["privacy"]["types"], 2) for name in ("clm", "ppclm", "mlm", "ppmlm")}
+    return (
+        f"Of the members' identifiers `clm` leaves {shares['clm']} unpredicted and `ppclm` {shares['ppclm']}; `mlm` "
+        f"{shares['mlm']} and `ppmlm` {shares['ppmlm']}. The whole demo takes {record['seconds']:,.0f} seconds."
+    )
+
+
+def _demo_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(f"base ({row['objective']})" if row["recipe"] == "base" else row["recipe"], row["privacy"]["types"])
+        for row in record["table"]
+    ]
+    return Dots(rows=rows, axis="share of the members' identifiers that the model predicts nowhere", digits=3)
+
+
+def _identifiers(*records: Record) -> str:
+    shares = [record["identifiers"]["identifying_share"]["k=2"] for record in records]
+    kept = [record["identifiers"]["retention"]["k=2 n=1 all"] for record in records]
+    types, occurrences = [s["types"] for s in shares], [s["occurrences"] for s in shares]
+    return (
+        f"Of the distinct words of three corpora {min(types):.0%} to {max(types):.0%} belong to one individual each. "
+        "They "
+        f"are {min(occurrences):.1%} to {max(occurrences):.1%} of what is written, so with k = 2 and n = 1 "
+        f"{min(kept):.1%} to {max(kept):.1%} of the words may still be a target. These are counts of whole corpora, "
+        "without an interval."
+    )
+
+
+def _identifiers_figure(*records: Record) -> Dots:
+    names = ("mtsamples", "tab", "meddocan")
+    rows = [
+        Dot(f"{name}, n = {n}, {policy}", record["identifiers"]["retention"][f"k=2 n={n} {policy}"])
+        for name, record in zip(names, records, strict=True)
+        for n, policy in ((1, "all"), (2, "cover"), (2, "all"), (3, "cover"), (3, "all"))
+    ]
+    return Dots(rows=rows, axis="share of the words that may still be a target, k = 2")
+
+
+def _leaks(*records: Record) -> str:
+    table = records[0]["leak_table"]
+    excess = {name: _in(_row(table, recipe=name, epoch=10)["excess"]["excess"], 1, True) for name in ("clm", "ppclm")}
+    aucs = [
+        row["membership_auc"]["loss"]["value"] for r in records for row in r["leak_table"] if row["recipe"] != "base"
+    ]
+    return (
+        f"On MTSamples `clm` predicts {excess['clm']} more identifiers of its members than of individuals it never "
+        "saw; "
+        f"`ppclm` {excess['ppclm']}. The loss attack finds the members of every recipe, protected or not (areas of "
+        f"{min(aucs):.2f} to {max(aucs):.2f})."
+    )
+
+
+def _leaks_figure(*records: Record) -> Dots:
+    rows = [
+        Dot.of(f"{name}: {row['recipe']}", row["excess"]["excess"])
+        for name, record in zip(("mtsamples", "tab", "meddocan"), records, strict=True)
+        for row in record["leak_table"]
+        if row["epoch"] == 10
+    ]
+    return Dots(
+        rows=rows, axis="excess leakage: rate of members less that of held-out individuals", nothing=0, digits=3
+    )
+
+
+def _experiment(record: Record) -> str:
+    last = {row["recipe"]: row for row in _last(record["rows"])}
+    shown = ", ".join(
+        f"`{name}` {_in(last[name]['privacy'])}" for name in ("clm", "clma", "ppclm", "mlm", "mlma", "ppmlm")
+    )
+    return f"After 64 epochs, share of the members' identifiers that the model predicts nowhere: {shown}."
+
+
+def _experiment_figure(record: Record) -> Dots:
+    rows = [Dot.of(row["recipe"], row["privacy"]) for row in _last(record["rows"])]
+    return Dots(rows=rows, axis="Privacy after 64 epochs", digits=3)
+
+
+def _foundation(record: Record) -> str:
+    found = {
+        row["recipe"]: _in(row["excess"]["excess"], 1, True) for row in record["recipes"] if row["recipe"] != "base"
+    }
+    return (
+        f"Excess leakage of MiniLM: `mlm` {found['mlm']}, `ppmlm` {found['ppmlm']}. Of SmolLM2 after three epochs: "
+        "`clm` "
+        f"{found['clm']}, `ppclm` {found['ppclm']}. An interval that holds 0 shows nothing."
+    )
+
+
+def _foundation_figure(record: Record) -> Dots:
+    rows = [Dot.of(f"{row['model']}: {row['recipe']}", row["excess"]["excess"]) for row in record["recipes"]]
+    return Dots(rows=rows, axis="excess leakage", nothing=0, digits=3)
+
+
+def _best(record: Record) -> Iterator[dict[str, Any]]:
+    for recipe in dict.fromkeys(row["recipe"] for row in record["rows"]):
+        rows = [r for r in record["rows"] if r["recipe"] == recipe and r["attack"] != "blind" and r.get("verdict")]
+        rows = [row for row in rows if row["verdict"] != "invalid"]
+        yield max(rows, key=lambda row: row["auc"]["value"])
+
+
+def _attacks(record: Record) -> str:
+    best = {row["recipe"]: row for row in _best(record)}
+    shown = ", ".join(f"`{name}` {_in(best[name]['auc'])} (`{best[name]['attack']}`)" for name in ("clm", "ppclm"))
+    trained = [row for row in best.values() if row["recipe"] != "base"]
+    found = sum(row["auc"]["low"] > 0.5 for row in trained)
+    return (
+        f"Members are found under {found} of {len(trained)} recipes. Area of the most successful attack, with its own "
+        f"interval: {shown}. Protection of identifiers does not hide who was trained on, as ordinary words are learned."
+    )
+
+
+def _attacks_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(f"{row['model']}: {row['recipe']}", row["auc"])
+        if row["recipe"] != "base"
+        else Dot.of(f"base, {row['attack']}", row["auc"])
+        for row in _best(record)
+    ]
+    return Dots(rows=rows, axis="area under the ROC curve of the most successful attack", nothing=0.5)
+
+
+def _inversion(record: Record) -> str:
+    found = {model["recipe"]: model["inversion"]["direct"]["ordinary"]["top1"]["excess"] for model in record["models"]}
+    shown = ", ".join(f"`{name}` {_in(excess, 1, True)}" for name, excess in found.items())
+    return (
+        "By the ordinary words around it, a member's direct identifier is found among "
+        f"{record['settings']['decoys']} decoys "
+        f"more often than a held-out individual's by: {shown}. Chance is 0; an interval that holds 0 shows nothing."
+    )
+
+
+def _inversion_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(f"{kind}: {model['recipe']}", model["inversion"][kind]["ordinary"]["top1"]["excess"], colour)
+        for kind, colour in (("direct", "protected"), ("indirect", "plain"))
+        for model in record["models"]
+    ]
+    return Dots(rows=rows, axis="found among decoys by ordinary words: members less held-out", nothing=0)
+
+
+def _way(row: Record) -> str:
+    return "without DP" if row["way"] == "none" else str(row["way"])
+
+
+def _canaries(record: Record) -> str:
+    shown = [f"{_way(row)} {_in(row['canaries']['exposure']['included'])} bits" for row in record["rows"]]
+    bounds = [row["canaries"]["one_run"]["at_least"] for row in record["rows"]]
+    return (
+        f"Exposure of a canary, of 8 bits: {'; '.join(shown)}. A secret that nobody wrote has "
+        f"1.44. One run shows an epsilon of at least {', '.join(f'{bound:.2f}' for bound in bounds)}."
+    )
+
+
+def _canaries_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(
+            f"{_way(row)}: {side}",
+            row["canaries"]["exposure"][side],
+            "plain" if side == "included" else "base",
+        )
+        for row in record["rows"]
+        for side in ("included", "excluded")
+    ]
+    return Dots(rows=rows, axis="exposure in bits", nothing=1.44)
+
+
+def _probe_rows(record: Record) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for corpus in ("hospital", "meddocan"):
+        for row in record[corpus]["rows"]:
+            if row["side"] == "members" and row["factor"]["value"] is not None:
+                yield corpus, row["recipe"], row
+
+
+def _probes(record: Record) -> str:
+    rates: dict[str, list[float]] = {}
+    for _, recipe, row in _probe_rows(record):
+        rates.setdefault(recipe, []).append(next(iter(row["matches"].values()))["exact_match"]["value"])
+    shown = ", ".join(f"`{recipe}` {min(found):.0%} to {max(found):.0%}" for recipe, found in rates.items())
+    return (
+        f"Share of the members' items that a model says word for word when asked, over types and corpora: {shown}. The "
+        "table has each with its interval, beside held-out people."
+    )
+
+
+def _probes_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(
+            f"{corpus}, {row['target']}, {row['level']}: {recipe}",
+            next(iter(row["matches"].values()))["exact_match"],
+        )
+        for corpus, recipe, row in _probe_rows(record)
+        if recipe in ("clm", "ppclm")
+    ]
+    return Dots(rows=rows, axis="share of the members' items that the model says", nothing=0)
+
+
+def _taggers(record: Record) -> str:
+    last = {
+        arm: max((r for r in record["rows"] if r["arm"] == arm), key=lambda r: r["epoch"])
+        for arm in dict.fromkeys(row["arm"] for row in record["rows"])
+    }
+    shown = "; ".join(f"{arm}, {row['epoch']} epochs, {_in(row['advantage'])}" for arm, row in last.items())
+    return f"Adversarial advantage (0 is chance, 1 is certainty) of the strategy chosen beforehand: {shown}."
+
+
+def _taggers_figure(record: Record) -> Dots:
+    rows = [Dot.of(f"{row['arm']}, epoch {row['epoch']}", row["advantage"], "") for row in record["rows"]]
+    return Dots(rows=rows, axis="adversarial advantage", nothing=0)
+
+
+def _dp(record: Record) -> str:
+    shown = "; ".join(f"{name} {_in(way['accuracy'], 3)}" for name, way in record["ways"].items())
+    naive = record["ways"]["naive DP"]["accuracy"]
+    best = max(way["accuracy"]["median"] for name, way in record["ways"].items() if "DP" in name)
+    return (
+        f"{'No' if best > naive['high'] else 'Yes'}. Accuracy on held-out individuals, median and range of "
+        f"{len(record['seeds'])} seeds, epsilon "
+        f"{record['epsilon']}: {shown}; base model {_in(record['base'], 3)}."
+    )
+
+
+def _dp_figure(record: Record) -> Dots:
+    rows = [Dot.of("base model", record["base"], "base")]
+    rows += [
+        Dot.of(name, way["accuracy"], "private" if "DP" in name else "plain") for name, way in record["ways"].items()
+    ]
+    return Dots(rows=rows, axis="accuracy on held-out individuals, median and range over seeds", digits=3)
+
+
+def _classes(*records: Record) -> str:
+    parts = []
+    for name, record in zip(("MTSamples", "MTS-Dialog"), records, strict=True):
+        rows = record["models"]["bert"]["rows"]
+        shown = {start: _row(rows, start=start, epoch=6, setting="small models") for start in ("mlm", "ppmlm")}
+        parts.append(
+            f"{name}: "
+            + ", ".join(f"`{s}` {_in(r['macro_f1'])}" for s, r in shown.items())
+            + ", a bag of words "
+            + _in(_row(rows, start="bag of words")["macro_f1"])
+        )
+    return f"Macro F1 on held-out individuals, {'; '.join(parts)}."
+
+
+def _classes_figure(*records: Record) -> Dots:
+    rows = []
+    for name, record in zip(("mtsamples", "mts_dialog"), records, strict=True):
+        for number, (model, found) in enumerate(record["models"].items()):
+            for row in found["rows"]:
+                if (row["setting"] is None and number == 0) or (row["setting"] == "small models" and row["epoch"] != 2):
+                    shown = row["start"] if row["setting"] is None else f"{model} {row['start']}"
+                    rows.append(Dot.of(f"{name}, {shown}", row["macro_f1"], ""))
+    return Dots(rows=rows, axis="macro F1 on held-out individuals")
+
+
+# ------------------------------------------------------------------------------------ detection
+
+
+def _detection(record: Record) -> str:
+    covered = {
+        name: found["unions"]["all"]["covered"]["overall"]
+        for name, found in record["corpora"].items()
+        if "unions" in found
+    }
+    lowest, highest = (pick(covered, key=lambda name: covered[name]["value"]) for pick in (min, max))
+    return (
+        f"All together cover {_in(covered[lowest], 0, True)} of the mentions of {lowest} and "
+        f"{_in(covered[highest], 0, True)} of those of {highest}, the least and the most of {len(covered)} corpora."
+    )
+
+
+def _detection_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(
+            f"{name}: {'rules, records, lists' if union == 'ours' else 'all'}",
+            found["unions"][union]["covered"]["overall"],
+            "protected" if union == "all" else "",
+        )
+        for name, found in record["corpora"].items()
+        if "unions" in found
+        for union in ("ours", "all")
+    ]
+    return Dots(rows=rows, axis="share of the marked mentions whose every word is found")
+
+
+def _speed(record: Record) -> str:
+    rows, peers = record["throughput"]["rows"], record["peers"]
+    beside = peers["Presidio, its patterns"]["ratio"]["rules, 1 thread"]
+    return (
+        f"Rules, records and gazetteer together read {_in(rows['rules + records + gazetteer']['mb_per_second'], 0)} "
+        "MB of "
+        f"text a second. On one thread the rules are {_in(beside, 0)} times as fast as Presidio's patterns on the same "
+        "categories (median and range)."
+    )
+
+
+def _speed_figure(record: Record) -> Dots:
+    rows = [Dot.of(name, row["mb_per_second"], "") for name, row in record["throughput"]["rows"].items()]
+    return Dots(rows=rows, axis="MB of text a second, from Parquet to spans on the disk", digits=0)
+
+
+def _escapes(record: Record) -> str:
+    ways = [way for ways in record["totals"].values() for way in ways.values()]
+    total, escaped = sum(way["characters"] for way in ways), sum(row["characters"] for row in record["escapes"])
+    bound = "" if escaped else f" (95 % bound if each were drawn at random: {3 / total:.1e})"
+    return (
+        f"{escaped:,} of {total:,} characters that the rule protects are targets{bound}, over {record['spellings']} "
+        "spellings "
+        f"and {len(record['kinds'])} tokenizers. {len(record['outside_the_rule'])} spellings lie outside what "
+        "counting words "
+        "can protect; the table lists each."
+    )
+
+
+def _escapes_figure(record: Record) -> Dots:
+    rows = [
+        Dot(row["spelling"], max(row["targets"].values()) / row["characters"])
+        for row in sorted(record["outside_the_rule"], key=lambda r: -max(r["targets"].values()) / r["characters"])
+    ][::3]
+    return Dots(rows=rows, axis="counted only: largest share of the characters that are targets (every third spelling)")
+
+
+def _dedup(record: Record) -> str:
+    checked, timed = record["checked"], record["timed"]
+    return (
+        f"{checked['recall']:.1%} of {checked['true_pairs']} true pairs are found and none that is not one; "
+        "datasketch finds "
+        f"{checked['datasketch_recall']:.1%} and reports {checked['datasketch_wrong_pairs']} wrong ones. "
+        f"{timed['documents']:,} documents take {timed['collect_and_near_cpu_seconds']:.2f} CPU seconds, datasketch "
+        f"{timed['datasketch_cpu_seconds']:.2f}. One run each, no interval."
+    )
+
+
+def _dedup_figure(record: Record) -> Dots:
+    timed = record["timed"]
+    rows = [Dot("reticent", timed["collect_and_near_cpu_seconds"]), Dot("datasketch", timed["datasketch_cpu_seconds"])]
+    return Dots(rows=rows, axis="CPU seconds")
+
+
+# ------------------------------------------------------------------------------------ speed and safety
+
+
+def _engine(record: Record) -> str:
+    goals = {goal["what"]: goal["value"] for goal in record["goals"]}
+    return (
+        f"All n-grams of n = 1..3 are counted in {_in(goals['n = 1..3, wall / wc -w'])} times the time of `wc -w`. "
+        "The better "
+        "of Polars and DuckDB takes "
+        f"{_in(goals['best of Polars and DuckDB min/max, end to end / ours, end to end'], 1)} times as long, end to "
+        "end "
+        "(median and range)."
+    )
+
+
+def _engine_figure(record: Record) -> Dots:
+    names = [name for name in record["runs"] if "1..3" in name and "a tenth" not in name and "growth" not in name]
+    rows = [
+        Dot.of(name, record["runs"][name]["seconds"], "protected" if name.startswith("reticent") else "")
+        for name in ["wc -w", *names]
+    ]
+    return Dots(rows=rows, axis="seconds, median and range", log=True)
+
+
+def _large(record: Record) -> str:
+    run = record["large"]
+    return (
+        f"{run['documents']:,} documents, {run['num_bytes'] / 1e9:.1f} GB of text, are indexed in "
+        f"{run['seconds']:,.0f} "
+        f"seconds on {record['machine']['cores']} cores, with {run['peak_bytes'] / 1e9:.1f} GB of memory at the peak "
+        "under a "
+        f"limit of {run['memory_limit'] / 1e9:.1f} GB. One run, no interval."
+    )
+
+
+def _large_figure(record: Record) -> Dots:
+    rows = [Dot(f"{record[name]['documents']:,} documents", record[name]["seconds"]) for name in ("pilot", "large")]
+    return Dots(rows=rows, axis="seconds", log=True, digits=1)
+
+
+def _kernels(record: Record) -> str:
+    ratios = {
+        name: row["numpy"]["median"] / row["numba"]["median"]
+        for name, row in record["rows"].items()
+        if not name.startswith("stayed")
+    }
+    most = max(ratios, key=lambda name: ratios[name])
+    return (
+        f"Between {min(ratios.values()):.1f} and {ratios[most]:.1f} times the processor time of NumPy's best form "
+        f"(`{most}`); medians of {next(iter(record['rows'].values()))['numba']['n']} runs."
+    )
+
+
+def _kernels_figure(record: Record) -> Dots:
+    rows = [
+        Dot(
+            name.removeprefix("stayed in NumPy: "),
+            row["numpy"]["median"] / row["numba"]["median"],
+            kind="base" if name.startswith("stayed") else "",
+        )
+        for name, row in record["rows"].items()
+    ]
+    return Dots(rows=rows, axis="processor seconds of NumPy over Numba; grey: stayed in NumPy", nothing=1, log=True)
+
+
+def _kill(record: Record) -> str:
+    counts = [counts for table in record["tables"].values() for counts in table.values()]
+    trials, wrong = sum(c["trials"] for c in counts), sum(c.get("wrong", 0) for c in counts)
+    bound = "" if wrong else f" (95 % bound: {100 * (1 - 0.05 ** (1 / trials)):.2f} %)"
+    return f"Yes: {wrong} of {trials:,} runs that were killed, stopped or out of disk left anything wrong{bound}."
+
+
+def _kill_figure(record: Record) -> Dots:
+    rows = [
+        Dot(how, 0.0, 0.0, 100 * (1 - 0.05 ** (1 / trials)), "")
+        for how, table in record["tables"].items()
+        if (trials := sum(counts["trials"] for counts in table.values()))
+    ]
+    return Dots(rows=rows, axis="% of runs that left something wrong: count, and what 95 % confidence leaves open")
+
+
+def _training(record: Record) -> str:
+    ratios = {kind: found["ratios"]["ours, packed"]["Trainer"] for kind, found in record["models"].items()}
+    shown = ", ".join(f"{kind} {_in(ratio)}" for kind, ratio in ratios.items())
+    return (
+        f"Packed, it makes as many times the tokens a second of the Trainer of transformers: {shown} (median and "
+        "range)."
+    )
+
+
+def _training_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(f"{kind}, {way}", ratios["Trainer"], "private" if "DP" in way else "protected")
+        for kind, found in record["models"].items()
+        for way, ratios in found["ratios"].items()
+    ]
+    return Dots(rows=rows, axis="tokens a second, times the Trainer's", nothing=1)
+
+
+def _scoring(record: Record) -> str:
+    speed, goal = record["tokens_per_second"], record["goals"][0]["value"]
+    return (
+        f"{_in(speed['scoring pass'], 0)} tokens a second on {record['device']}, {_in(goal)} times as fast as one "
+        "text at a "
+        "time (median and range)."
+    )
+
+
+def _scoring_figure(record: Record) -> Dots:
+    return Dots(
+        rows=[Dot.of(way, speed, "") for way, speed in record["tokens_per_second"].items()],
+        axis="tokens a second, median and range",
+        digits=0,
+    )
+
+
+def _scrub(record: Record) -> str:
+    speed = record["mb_per_second"]
+    return (
+        f"Tags are written at {_in(speed['reticent, tag'], 0)} MB a second, surrogates at "
+        f"{_in(speed['reticent, surrogate'], 0)}; a loop over Python strings writes tags at "
+        f"{_in(speed['Python loop, tag'], 0)} (median and range)."
+    )
+
+
+def _scrub_figure(record: Record) -> Dots:
+    rows = [Dot.of(name, speed, "") for name, speed in record["mb_per_second"].items()]
+    return Dots(rows=rows, axis="MB of text a second, median and range", digits=0)
+
+
+def _guard(record: Record) -> str:
+    added = record["cpu_microseconds_per_token"]["guarded, added"]
+    return (
+        f"{_in(added, 0)} CPU µs a token beside generation. Of unrelated texts "
+        f"{record['unrelated_texts_blocked']:.2%} are "
+        f"blocked, of copies one character too short {record['copies_of_49_blocked']:.2%}."
+    )
+
+
+def _guard_figure(record: Record) -> Dots:
+    rows = [Dot.of(name, row, "") for name, row in record["cpu_microseconds_per_token"].items()]
+    return Dots(rows=rows, axis="CPU µs a token, median and range", digits=0)
+
+
+CORPORA = tuple(f"real_corpora_{name}" for name in ("mtsamples", "tab", "meddocan"))
+#: The pages in the order of their list.
+PAGES = (
+    Page("demo", "What does the demo show, and how long does it take?", ("demo",), _demo, _demo_figure),
+    Page(
+        "identifiers",
+        "How much of real text identifies, and how much is left?",
+        CORPORA,
+        _identifiers,
+        _identifiers_figure,
+    ),
+    Page("leaks", "What do small models leak of real text?", CORPORA, _leaks, _leaks_figure),
+    Page("experiment", "What does the published experiment show?", ("experiment",), _experiment, _experiment_figure),
+    Page(
+        "foundation-models",
+        "What do foundation models learn and leak?",
+        ("foundation_models",),
+        _foundation,
+        _foundation_figure,
+    ),
+    Page("attacks", "Which attacks find members, under which recipe?", ("attacks",), _attacks, _attacks_figure),
+    Page(
+        "inversion", "Can an identifier be told by the words around it?", ("inversion",), _inversion, _inversion_figure
+    ),
+    Page("canaries", "How many canaries come back?", ("canary_lab",), _canaries, _canaries_figure),
+    Page("probes", "What do probes with people's own items find?", ("probes",), _probes, _probes_figure),
+    Page("taggers", "Can names be told that a tagger was trained on?", ("taggers",), _taggers, _taggers_figure),
+    Page("dp-sgd", "Is DP-SGD as weak as an untuned baseline?", ("dp_baseline",), _dp, _dp_figure),
+    Page(
+        "classification",
+        "What is a protected model worth downstream?",
+        ("classification_mtsamples", "classification_mts_dialog"),
+        _classes,
+        _classes_figure,
+    ),
+    Page(
+        "detection", "What does each detector find, and what does none?", ("detection",), _detection, _detection_figure
+    ),
+    Page("detection-speed", "How fast are direct identifiers found?", ("detection_speed",), _speed, _speed_figure),
+    Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
+    Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),
+    Page("engine", "How fast is the engine, beside its peers?", ("engine",), _engine, _engine_figure),
+    Page("large", "What do ten million documents take?", ("large",), _large, _large_figure),
+    Page("kernels", "What do the Numba kernels save?", ("kernels",), _kernels, _kernels_figure),
+    Page("kill", "Is a run safe to kill?", ("kill",), _kill, _kill_figure),
+    Page("training", "How fast does the loop train?", ("training",), _training, _training_figure),
+    Page("scoring", "How fast are texts scored?", ("scoring",), _scoring, _scoring_figure),
+    Page("scrub", "How fast are identifiers replaced?", ("scrub",), _scrub, _scrub_figure),
+    Page("guard", "What does the output guard cost?", ("guard",), _guard, _guard_figure),
+)
