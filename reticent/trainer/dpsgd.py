@@ -4,7 +4,7 @@ The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigm
 does not depend on how a sample is cut into physical batches, and over several processes it is the same sum: each has
 its share of one sample, only the first adds noise.
 
-This module imports Opacus; :mod:`reticent.trainer.private_run` begins a run.
+This module imports Opacus; :mod:`reticent.trainer.private_step` begins a run.
 """
 
 from __future__ import annotations

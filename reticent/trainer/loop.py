@@ -37,7 +37,7 @@ from reticent.trainer.metrics import Clock, LossReader, open_metrics
 from reticent.trainer.models import check_fit, freeze_embeddings, lm_head, load_tokenizer, logits_of, special_ids
 from reticent.trainer.packing import block_diagonal_mask, require_packable
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
-from reticent.trainer.private_run import PrivateRun
+from reticent.trainer.private_step import PrivateRun
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, delete_state, identity_of, read_state, restore, save_state
 from reticent.trainer.stopping import graceful_stop

@@ -240,7 +240,7 @@ WORKER = """
 import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from test_private_run import CLIPPINGS, dp, run, weights
+from test_private_step import CLIPPINGS, dp, run, weights
 import torch
 torch.set_num_threads(1)
 out = Path({out!r})
