@@ -24,6 +24,7 @@ from reticent.job.stages.split import split_steps
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
+    from reticent.engine.index import NgramIndex
 
 __all__ = ["update_run"]
 

@@ -15,8 +15,8 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Output, Outputs, Step
 
 if TYPE_CHECKING:
-    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.index import IndexConfig
+    from reticent.engine.ngrams import NgramIndex
     from reticent.job.run import Run
 
 __all__ = ["INDEXES", "Count", "count_documents", "index_artefact", "index_config", "index_steps"]
