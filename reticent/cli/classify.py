@@ -111,7 +111,8 @@ def classify(
     Beside it: the commonest class, a bag of words, and the same from the base model.
     """
     from reticent.core.errors import PolicyError
-    from reticent.job.classification import classify_documents, read_results
+    from reticent.job.classification import read_results
+    from reticent.job.classify_documents import classify_documents
     from reticent.job.run import Run
 
     own = is_job(source)

@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from reticent.job.eta import Work
-
-__all__ = ["Artefact", "Output", "Outputs", "Step"]
+__all__ = ["Artefact", "Output", "Outputs", "Step", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,30 @@ class Output:
 
     folder: Path
     counts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One training, classification (of all starts of a training) or scoring.
+
+    Attributes
+    ----------
+    name : str, of its artefact
+    title : str, for people
+    work : float, tokens that pass through the model, counted once for each pass
+    """
+
+    name: str
+    title: str
+    kind: Literal["train", "classify", "score"]
+    model: str
+    recipe: str
+    work: float
+
+    @property
+    def sort(self) -> tuple[str, str, str]:
+        """What shares a speed: differential privacy, say, is slower than plain training of the same model."""
+        return self.kind, self.model, self.recipe
 
 
 #: Name of each stale output -> its writer, whose folder becomes the artefact when the block ends without an error. So

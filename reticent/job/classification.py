@@ -7,7 +7,6 @@ what it must be compared to: the commonest class, a bag of words, and the same c
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,11 +19,9 @@ import pyarrow.compute as pc
 
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import read_json
-from reticent.core.progress import Progress
-from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Artefact, Step
+from reticent.engine.schema import MEMBERS
+from reticent.job.artefact import Artefact, Step, Work
 from reticent.job.config import ClassifySection, Job, ModelSection
-from reticent.job.eta import Work
 from reticent.job.trainings import Training, trainings_by_recipe
 
 if TYPE_CHECKING:
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_starts",
-    "classify_documents",
     "classify_steps",
     "labelled_documents",
     "read_labels",
@@ -58,7 +54,7 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
     CorpusError
         The column is missing, of another type, or all of its values are null.
     """
-    column = _settings(job).label or job.corpus.label
+    column = classify_settings(job).label or job.corpus.label
     labelled = replace(corpus, columns=replace(corpus.columns, label=column), _fingerprint=None)
     table = pa.Table.from_batches(labelled.batches(columns=("doc_id", "label")))
     if table.num_rows and table.column("label").null_count == table.num_rows:
@@ -74,7 +70,7 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
     from reticent.engine.store import open_tokens
 
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
-    return _labelled(store, read_labels(run.remaining, run.job), run.individuals.mask(MEMBERS), run.job)
+    return label_tokens(store, read_labels(run.remaining, run.job), run.individuals.mask(MEMBERS), run.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +101,16 @@ class _Stage:
         """Epochs of the checkpoints to start from; of the base 0."""
         if self.training is None:
             return [0]
-        return _starts(job.training(self.model).epochs_kept(), _settings(job), f"{self.model.name}/{self.recipe}")
+        return _starts(
+            job.training(self.model).epochs_kept(), classify_settings(job), f"{self.model.name}/{self.recipe}"
+        )
 
     def config(self, job: Job) -> dict[str, Any]:
         """Settings it depends on."""
-        settings = _settings(job)
+        settings = classify_settings(job)
         return {
             **settings.model_dump(),
-            **asdict(_config(job, self.model)),
+            **asdict(classify_config(job, self.model)),
             **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
             "label": settings.label or job.corpus.label,
         }
@@ -166,23 +164,23 @@ def _work(run: Run, stage: _Stage) -> Work:
     from reticent.core.artifact import read_manifest
 
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
-    work = tokens * _settings(run.job).num_epochs * len(stage.epochs(run.job))
+    work = tokens * classify_settings(run.job).num_epochs * len(stage.epochs(run.job))
     return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
 
 
 def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, Any]) -> None:
     job, model, training = run.job, stage.model, stage.training
     documents = labelled_documents(run, model)
-    rows = _baselines(documents, job) if training is None else []
+    rows = baselines(documents, job) if training is None else []
     epochs = stage.epochs(job)
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
-            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if _settings(job).save_model else None
-            config, tell = _config(job, model), _part_of(advance, number, len(epochs))
-            found = _classify_one(kept[epoch], documents, config, job, out, tell)
+            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if classify_settings(job).save_model else None
+            config, tell = classify_config(job, model), _part_of(advance, number, len(epochs))
+            found = classify_one(kept[epoch], documents, config, job, out, tell)
             rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
-    result = _result(documents, job, model.name, rows)
+    result = result_of(documents, job, model.name, rows)
     (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
     counts.update(result["documents"], classes=len(documents.class_names), models=len(epochs))
 
@@ -195,54 +193,6 @@ def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[
         advance({**said, "step": number * size + said["step"], "num_steps": count * size})
 
     return tell
-
-
-def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, progress: Progress) -> dict[str, Any]:
-    """Classify documents that no run knows, from any model folders; returns the structure of ``classification.json``.
-
-    Individuals are split by the job's shares and seed: one who was a member of a run with the same is one here.
-
-    Parameters
-    ----------
-    out : Path, optional
-        Folder of the result, an artefact, with the classifiers if the job keeps them; without it nothing is kept.
-    """
-    from reticent.core.artifact import write_artifact
-    from reticent.core.device import check_device
-    from reticent.engine.split import SplitConfig, split_individuals
-    from reticent.job.run import Run
-
-    settings = _settings(job)
-    if settings.save_model and out is None:
-        raise PolicyError("--save: needs a folder to save classifiers in (--out)")
-    check_device(job.train.device)
-    run = Run(job, progress)
-    corpus = run.whole_corpus
-    labels = read_labels(corpus, job)
-    split = SplitConfig(**job.split.model_dump(exclude={"fresh"}), seed=job.seed)
-    individuals = split_individuals(corpus, split)
-
-    def build(folder: Path | None) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
-        for number, (path, store) in enumerate(_tokenised(corpus, individuals, folders, progress), 1):
-            documents = _labelled(store, labels, individuals.mask(MEMBERS), job)
-            if number == 1:
-                rows += _baselines(documents, job)
-            kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
-            with progress.task(f"classify {path.name}", None, "steps") as advance:
-                measured = _classify_one(path, documents, _config(job), job, kept, advance)
-            rows.append({"recipe": path.name, "epoch": 0, **measured})
-        return _result(documents, job, None, rows)
-
-    if out is None:
-        return build(None)
-    config = job.model_dump(mode="json", include={"seed", "split", "corpus", "train", "classify", "audit"})
-    inputs = {"corpus": corpus.fingerprint()} | {f"model:{n}": run.fingerprints.at(f) for n, f in enumerate(folders, 1)}
-    with write_artifact(out, kind="classification", config=config, inputs=inputs) as writer:
-        result = build(writer.path)
-        (writer.path / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-        writer.counts.update(result["documents"], classes=len(result["classes"]), models=len(folders))
-    return result
 
 
 def read_results(run: Run) -> list[dict[str, Any]]:
@@ -258,17 +208,17 @@ def read_results(run: Run) -> list[dict[str, Any]]:
     return list(results.values())
 
 
-def _settings(job: Job) -> ClassifySection:
+def classify_settings(job: Job) -> ClassifySection:
     if job.classify is None:
         raise PolicyError("classify needs the column of classes: --label COLUMN, or classify.label in the job")
     return job.classify
 
 
-def _config(job: Job, model: ModelSection | None = None) -> ClassifyConfig:
+def classify_config(job: Job, model: ModelSection | None = None) -> ClassifyConfig:
     from reticent.trainer.classify import ClassifyConfig
 
     training = job.training(model) if model is not None else job.train
-    own = _settings(job).model_dump(exclude={"label", "from_epochs", "min_individuals", "save_model"})
+    own = classify_settings(job).model_dump(exclude={"label", "from_epochs", "min_individuals", "save_model"})
     shared = training.model_dump(include={"window_length", "device", "bf16"})
     return ClassifyConfig(**own, **shared, seed=job.seed)
 
@@ -284,29 +234,7 @@ def _starts(kept: Sequence[int], settings: ClassifySection, name: str) -> list[i
     return sorted(set(wanted))
 
 
-def _tokenised(
-    corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
-) -> Iterator[tuple[Path, TokenStore]]:
-    """Each model folder with the tokens of its tokenizer, which are gone when the last was looked at."""
-    from reticent.engine.store import open_tokens
-    from reticent.engine.tokens import write_tokens
-    from reticent.trainer.tokenizer_json import tokenizer_json_of
-
-    made: dict[str, Path] = {}
-    with tempfile.TemporaryDirectory(prefix="reticent-classify-") as temporary:
-        for path in folders:
-            tokenizer = tokenizer_json_of(path)
-            if tokenizer not in made:
-                made[tokenizer] = Path(temporary) / str(len(made))
-                made[tokenizer].mkdir()
-                with progress.task("tokens", corpus.num_documents, "documents") as advance:
-                    write_tokens(
-                        made[tokenizer], corpus, individuals, tokenizer, splits=(MEMBERS, HELDOUT), progress=advance
-                    )
-            yield path, open_tokens(made[tokenizer])
-
-
-def _labelled(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job) -> LabelledTokens:
+def label_tokens(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job) -> LabelledTokens:
     from reticent.trainer.classes import label_documents
 
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
@@ -316,7 +244,7 @@ def _labelled(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: J
         store,
         labels.column("label").combine_chunks().take(rows),
         is_member[store.individual],
-        min_individuals=_settings(job).min_individuals,
+        min_individuals=classify_settings(job).min_individuals,
     )
 
 
@@ -327,7 +255,7 @@ def _truth(documents: LabelledTokens) -> Truth:
     return Truth(documents.classes[test], documents.store.individual[test], len(documents.class_names))
 
 
-def _baselines(documents: LabelledTokens, job: Job) -> list[dict[str, Any]]:
+def baselines(documents: LabelledTokens, job: Job) -> list[dict[str, Any]]:
     from reticent.audit.classification import bag_of_words, majority
 
     classes, is_train = documents.classes, documents.is_train
@@ -338,7 +266,7 @@ def _baselines(documents: LabelledTokens, job: Job) -> list[dict[str, Any]]:
     return [{"recipe": name, "epoch": 0, **_measured(documents, said, job)} for name, said in found.items()]
 
 
-def _classify_one(
+def classify_one(
     checkpoint: Path,
     documents: LabelledTokens,
     config: ClassifyConfig,
@@ -367,14 +295,14 @@ def _measured(documents: LabelledTokens, predicted: np.ndarray, job: Job) -> dic
     return measure(_truth(documents), predicted, **options)
 
 
-def _result(documents: LabelledTokens, job: Job, model: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def result_of(documents: LabelledTokens, job: Job, model: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
     is_train, individual = documents.is_train, documents.store.individual
     return {
         "format": FORMAT,
         "model": model,
         "settings": {
-            **_settings(job).model_dump(),
-            "label": _settings(job).label or job.corpus.label,
+            **classify_settings(job).model_dump(),
+            "label": classify_settings(job).label or job.corpus.label,
             "window_length": job.train.window_length,
             "seed": job.seed,
             "small_cell": job.audit.small_cell,

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.job.artefact import Work
 from reticent.job.auditing import audit_config, own_tokens
-from reticent.job.eta import Work
 
 if TYPE_CHECKING:
     from reticent.job.config import ModelSection

@@ -19,7 +19,7 @@ from reticent.core.progress import Progress
 from reticent.job.config import Job, ModelSection, kept_content
 from reticent.job.eta import Timings
 from reticent.job.fingerprints import Fingerprints
-from reticent.job.trainings import Training
+from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
@@ -194,6 +194,12 @@ class Run:
         training = Training(model, recipe, seeds[0] if seed is None and seeds else seed)
         folder = self.folder / training.name
         return {int(path.name.removeprefix("epoch-")): path for path in sorted(folder.glob("epoch-*"))}
+
+    def checkpoint_of(self, measurement: Measurement) -> Path:
+        """Return the folder of the model that is measured."""
+        if measurement.training is None:
+            return Path(self.base_of(measurement.model))
+        return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
         """Return the folder or hub name of the base model."""

@@ -13,8 +13,8 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
+from reticent.job.dependencies import privacy_of
 from reticent.job.run import Run
-from reticent.job.stages.train import privacy_of
 from reticent.job.training_tokens import verify_training
 from reticent.trainer.budget import read_budget
 

@@ -16,10 +16,11 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.job.artefact import Work
 from reticent.job.auditing import audit_config
 from reticent.job.config import parse_job
 from reticent.job.cost_model import Workload, extraction_work, scoring_work
-from reticent.job.eta import Plan, Work
+from reticent.job.eta import Plan
 from reticent.job.pipeline import look_at_all
 from reticent.job.run import Run
 from reticent.job.status import job_status

@@ -14,7 +14,6 @@ from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.cost_model import work_of_extraction
-from reticent.job.stages.measure import checkpoint_of
 from reticent.job.trainings import Measurement, measurements_of
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, A
 def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
-    path = checkpoint_of(run, measurement)
+    path = run.checkpoint_of(measurement)
     model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
     special = special_ids(tokenizer, measurement.model.objective)
     found: dict[str, Any] = {"canaries": None, "passages": None}

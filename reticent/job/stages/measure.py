@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["base_steps", "checkpoint_of", "measure_steps"]
+__all__ = ["base_steps", "measure_steps"]
 
 #: What a measurement does not depend on: where and in which portions a model is run.
 NOT_IN_A_MEASUREMENT = ("device", "batch_size")
@@ -52,13 +52,6 @@ def measure_steps(run: Run) -> Iterator[Step]:
     """Yield a step for each checkpoint."""
     for model in run.job.model:
         yield from _steps(run, model, measurements_of(run.job, model)[1:])
-
-
-def checkpoint_of(run: Run, measurement: Measurement) -> Path:
-    """Return the folder of the model that is measured."""
-    if measurement.training is None:
-        return Path(run.base_of(measurement.model))
-    return run.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
 
 def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
@@ -118,7 +111,7 @@ def _build(
         recipe=measurement.recipe,
         objective=measurement.model.objective,
         epoch=measurement.epoch,
-        path=checkpoint_of(run, measurement),
+        path=run.checkpoint_of(measurement),
     )
     work = scoring_work(run, measurement)
 

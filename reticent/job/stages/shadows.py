@@ -27,8 +27,8 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
+from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.stages.protect import REWRITTEN, digest_of
-from reticent.job.stages.train import privacy_of, training_dependencies
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:

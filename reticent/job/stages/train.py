@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from reticent.core.errors import ArtifactError
 from reticent.job.artefact import Artefact, Step
 from reticent.job.cost_model import training_work
+from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.gates import gate_step
 from reticent.job.trainings import Training, trainings_of
 
 if TYPE_CHECKING:
-    from reticent.job.config import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.privacy import PrivacyConfig
 
-__all__ = ["privacy_of", "train_steps", "training_dependencies"]
+__all__ = ["train_steps"]
 
 
 def train_steps(run: Run) -> Iterator[Step]:
@@ -38,23 +37,6 @@ def train_steps(run: Run) -> Iterator[Step]:
             prepare=partial(_make_room, run, training),
             work=partial(training_work, run, training),
         )
-
-
-def training_dependencies(
-    run: Run, training: Training, tokens: str | None = None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings and inputs of a training; ``tokens`` names others than the members'.
-
-    The seed is of the training alone: the order of the windows, the masks, the new weights of the model. Split, index
-    and protection stay those of the job's seed, so that seeds differ in the training alone, on the same members. A
-    recipe that does not look at the flags does not depend on them.
-    """
-    recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
-    seed = run.job.seed if training.seed is None else training.seed
-    tokens = tokens or f"tokens/{training.model.name}/{recipe.tokens}"
-    read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
-    config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
-    return config, {**read, **run.base_input(training.model)}
 
 
 def _make_room(run: Run, training: Training) -> None:
@@ -102,19 +84,3 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     counts.update(steps=result.num_steps, **result.ledger.to_dict())
     if result.guarantee is not None:
         counts["privacy"] = str(result.guarantee)
-
-
-def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
-    """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
-    from reticent.trainer.budget import BUDGET_FILE
-    from reticent.trainer.privacy import PrivacyConfig
-
-    settings, dedup = run.job.training(model).dp, run.job.dedup
-    assert settings is not None  # the job was checked
-    own_copies = dedup.scope == "individual" and settings.unit == "individual"
-    unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
-    if run.job.split.fresh and settings.unit != "individual":
-        unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
-    values = settings.model_dump()
-    values["budget_file"] = str(settings.budget_file or run.folder / BUDGET_FILE)
-    return PrivacyConfig(**values, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)

@@ -28,9 +28,9 @@ from reticent.engine.scrub import ScrubConfig
 from reticent.engine.split import draw_fresh
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
+from reticent.job.dependencies import privacy_of
 from reticent.job.run import Run
 from reticent.job.scrub import scrub_documents
-from reticent.job.stages.train import privacy_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

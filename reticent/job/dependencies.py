@@ -1,0 +1,46 @@
+"""What a training of a job depends on, of a member's model as of a shadow's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.job.config import ModelSection
+    from reticent.job.run import Run
+    from reticent.job.trainings import Training
+    from reticent.trainer.privacy import PrivacyConfig
+
+__all__ = ["privacy_of", "training_dependencies"]
+
+
+def training_dependencies(
+    run: Run, training: Training, tokens: str | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings and inputs of a training; ``tokens`` names others than the members'.
+
+    The seed is of the training alone: the order of the windows, the masks, the new weights of the model. Split, index
+    and protection stay those of the job's seed, so that seeds differ in the training alone, on the same members. A
+    recipe that does not look at the flags does not depend on them.
+    """
+    recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
+    seed = run.job.seed if training.seed is None else training.seed
+    tokens = tokens or f"tokens/{training.model.name}/{recipe.tokens}"
+    read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
+    config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
+    return config, {**read, **run.base_input(training.model)}
+
+
+def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
+    """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
+    from reticent.trainer.budget import BUDGET_FILE
+    from reticent.trainer.privacy import PrivacyConfig
+
+    settings, dedup = run.job.training(model).dp, run.job.dedup
+    assert settings is not None  # the job was checked
+    own_copies = dedup.scope == "individual" and settings.unit == "individual"
+    unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
+    if run.job.split.fresh and settings.unit != "individual":
+        unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
+    values = settings.model_dump()
+    values["budget_file"] = str(settings.budget_file or run.folder / BUDGET_FILE)
+    return PrivacyConfig(**values, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)
