@@ -246,22 +246,8 @@ fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
             names[piece] = 2;
         }
     }
-    // Two words of the list alone among small ones: "seen by Will Brown today".
-    let capital = |piece: usize| is_capital(view, piece) == Some(true);
     for &piece in listed.iter().filter(|&&piece| piece > 0 && piece + 1 < view.len()) {
-        let pair = names[piece] == 1
-            && names[piece + 1] == 1
-            && view.gap(piece) == " "
-            && capital(piece)
-            && capital(piece + 1);
-        if pair
-            && cased
-            && !starts_sentence(view, piece)
-            && !capital(piece - 1)
-            && !(piece + 2 < view.len() && view.gap(piece + 1) == " " && capital(piece + 2))
-            && may_be_name(view, piece, cased)
-            && may_be_name(view, piece + 1, cased)
-        {
+        if cased && names[piece] == 1 && names[piece + 1] == 1 && is_pair_of_names(view, piece) {
             names[piece..=piece + 1].fill(2);
         }
     }
@@ -278,6 +264,19 @@ fn guard(view: &View, hits: &mut Vec<Hit>, classes: &[Class]) {
         spread(&mut names, piece, piece + 1, piece);
     }
     hits.retain(|&(first, last, _)| first < last || names[first] == 2);
+}
+
+/// Whether a piece and the next one are two words with capitals alone among small ones: "seen by Will Brown today".
+fn is_pair_of_names(view: &View, piece: usize) -> bool {
+    let capital = |piece: usize| is_capital(view, piece) == Some(true);
+    view.gap(piece) == " "
+        && capital(piece)
+        && capital(piece + 1)
+        && !starts_sentence(view, piece)
+        && !capital(piece - 1)
+        && !(piece + 2 < view.len() && view.gap(piece + 1) == " " && capital(piece + 2))
+        && may_be_name(view, piece, true)
+        && may_be_name(view, piece + 1, true)
 }
 
 /// A capital where case says something, and neither a month of a date nor what a disease is called after.

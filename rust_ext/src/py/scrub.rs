@@ -10,7 +10,7 @@ use super::index::batch;
 use super::{ArrowBatch, import_texts, to_py_err};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::scrub::{Avoid, Edit, Key, Order, Settings, Spans, Style, new_ids, real_identifiers, scrub};
+use crate::scrub::{Avoid, Edit, Key, Order, Scrubbed, Settings, Spans, Style, new_ids, real_identifiers, scrub};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scrub_texts, module)?)?;
@@ -83,6 +83,11 @@ fn scrub_texts(
     let scrubbed = py
         .detach(|| threads.install(|| scrub(&texts, &individuals, &doc_ids, &spans, &settings)))
         .map_err(to_py_err)?;
+    columns_of(&scrubbed)
+}
+
+/// The two batches of [`scrub_texts`].
+fn columns_of(scrubbed: &[Scrubbed]) -> PyResult<(ArrowBatch, ArrowBatch)> {
     let mut first = 0;
     let first_edits = scrubbed.iter().map(|document| {
         let edits = first;

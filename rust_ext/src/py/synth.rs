@@ -11,7 +11,7 @@ use super::index::batch;
 use super::{ArrowBatch, to_py_err};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::synth::{Language, Settings, documents, public, records};
+use crate::synth::{Document, Language, Settings, documents, public, records};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(synth_documents, module)?)?;
@@ -53,33 +53,12 @@ fn synth_documents(
         let mut labels = StringBuilder::new();
         let mut texts =
             LargeStringBuilder::with_capacity(documents.len(), documents.iter().map(|d| d.text.len()).sum());
-        let fields: Fields = vec![
-            Field::new("start", DataType::Int32, true),
-            Field::new("end", DataType::Int32, true),
-            Field::new("label", DataType::Utf8, true),
-        ]
-        .into();
-        let mut spans = ListBuilder::new(StructBuilder::from_fields(fields, documents.len() * 16));
         for document in &documents {
             ids.append_value(&document.doc_id);
             individuals.append_value(format!("p{:08}", document.individual));
             households.append_value(format!("h{:08}", document.household));
             labels.append_value(document.label);
             texts.append_value(&document.text);
-            let row = spans.values();
-            for span in &document.spans {
-                if let Some(builder) = row.field_builder::<Int32Builder>(0) {
-                    builder.append_value(span.start);
-                }
-                if let Some(builder) = row.field_builder::<Int32Builder>(1) {
-                    builder.append_value(span.end);
-                }
-                if let Some(builder) = row.field_builder::<StringBuilder>(2) {
-                    builder.append_value(span.label);
-                }
-                row.append(true);
-            }
-            spans.append(true);
         }
         batch(vec![
             ("doc_id", Arc::new(ids.finish())),
@@ -87,9 +66,37 @@ fn synth_documents(
             ("text", Arc::new(texts.finish())),
             ("household_id", Arc::new(households.finish())),
             ("label", Arc::new(labels.finish())),
-            ("spans", Arc::new(spans.finish())),
+            ("spans", spans_of(&documents)),
         ])
     })
+}
+
+/// Column `spans`: a list of start, end and label for each document.
+fn spans_of(documents: &[Document]) -> ArrayRef {
+    let fields: Fields = vec![
+        Field::new("start", DataType::Int32, true),
+        Field::new("end", DataType::Int32, true),
+        Field::new("label", DataType::Utf8, true),
+    ]
+    .into();
+    let mut spans = ListBuilder::new(StructBuilder::from_fields(fields, documents.len() * 16));
+    for document in documents {
+        let row = spans.values();
+        for span in &document.spans {
+            if let Some(builder) = row.field_builder::<Int32Builder>(0) {
+                builder.append_value(span.start);
+            }
+            if let Some(builder) = row.field_builder::<Int32Builder>(1) {
+                builder.append_value(span.end);
+            }
+            if let Some(builder) = row.field_builder::<StringBuilder>(2) {
+                builder.append_value(span.label);
+            }
+            row.append(true);
+        }
+        spans.append(true);
+    }
+    Arc::new(spans.finish())
 }
 
 /// The record fields of these individuals.

@@ -56,21 +56,14 @@ impl Spans<'_> {
             |at: usize| if ascii { Some(at) } else { Some(places[places.binary_search_by_key(&at, |p| p.0).ok()?].1) };
         let mut merged = Vec::<Stretch>::with_capacity(rows.len());
         for span in rows {
-            let (start, end) = (self.starts[span], self.ends[span]);
-            let misfit = || {
+            let bytes = self.trimmed(span, text, &place).ok_or_else(|| {
                 Error::Corpus(format!(
-                    "document {row} of the batch: span {} is {start}..{end}, which does not fit its text",
-                    span - first
+                    "document {row} of the batch: span {} is {}..{}, which does not fit its text",
+                    span - first,
+                    self.starts[span],
+                    self.ends[span]
                 ))
-            };
-            if start < 0 || end < start {
-                return Err(misfit());
-            }
-            let (start, end) = (start as usize, end as usize);
-            let bytes = place(start).ok_or_else(misfit)?..place(end).ok_or_else(misfit)?;
-            let value = text.get(bytes.clone()).ok_or_else(misfit)?;
-            let leading = value.len() - value.trim_start().len();
-            let bytes = bytes.start + leading..bytes.start + leading + value.trim().len();
+            })?;
             if bytes.is_empty() {
                 continue;
             }
@@ -100,6 +93,18 @@ impl Spans<'_> {
             };
         }
         Ok(merged)
+    }
+
+    /// The bytes of a span without white space at its ends, given the byte of each character; None where it does not fit.
+    fn trimmed(&self, span: usize, text: &str, place: &impl Fn(usize) -> Option<usize>) -> Option<Range<usize>> {
+        let (start, end) = (usize::try_from(self.starts[span]).ok()?, usize::try_from(self.ends[span]).ok()?);
+        if end < start {
+            return None;
+        }
+        let bytes = place(start)?..place(end)?;
+        let value = text.get(bytes.clone())?;
+        let leading = value.len() - value.trim_start().len();
+        Some(bytes.start + leading..bytes.start + leading + value.trim().len())
     }
 
     fn is_stronger(&self, span: usize, than: usize) -> bool {

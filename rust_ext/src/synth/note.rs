@@ -33,6 +33,13 @@ impl Note {
         self.num_words += text.split_ascii_whitespace().count();
     }
 
+    /// A sentence with spans of its own.
+    fn push_with_spans(&mut self, sentence: &str, spans: &[Span]) {
+        let shift = self.num_chars;
+        self.push(sentence);
+        self.spans.extend(spans.iter().map(|span| Span { start: span.start + shift, end: span.end + shift, ..*span }));
+    }
+
     /// A phrase with its first letter as its place in the sentence wants it.
     fn cased(&self, phrase: String) -> String {
         let starts_sentence = matches!(self.text.trim_end_matches(' ').chars().next_back(), None | Some('.' | '\n'));
@@ -145,24 +152,12 @@ impl Visit<'_> {
                 told_social = true;
             } else if !copied.is_empty() && self.rng.chance(0.12) {
                 let (sentence, spans) = &copied[self.rng.below(copied.len())];
-                let shift = note.num_chars;
-                note.push(sentence);
-                note.spans.extend(spans.iter().map(|span| Span {
-                    start: span.start + shift,
-                    end: span.end + shift,
-                    ..*span
-                }));
+                note.push_with_spans(sentence, spans);
             } else {
                 let template = self.rng.pick(lexicon.bodies);
                 let mut sentence = Note::default();
                 self.fill(&mut sentence, template);
-                let shift = note.num_chars;
-                note.push(&sentence.text);
-                note.spans.extend(sentence.spans.iter().map(|span| Span {
-                    start: span.start + shift,
-                    end: span.end + shift,
-                    ..*span
-                }));
+                note.push_with_spans(&sentence.text, &sentence.spans);
                 if copied.len() < 8 {
                     copied.push((sentence.text, sentence.spans));
                 }

@@ -128,15 +128,27 @@ impl TokenEncoder {
                 parts.push(Part { id: piece.id, first: met.first as u8, last: met.last as u8, fresh: met.fresh as u8 });
             }
         })?;
-        if let (Some(key), Ok(num_tokens)) = (key, u8::try_from(parts.len())) {
+        if let Some(key) = key {
+            memory.remember(key, &parts, start, own);
+        }
+        memory.spare_parts = parts;
+        Ok(Some(num_words))
+    }
+}
+
+impl Memory {
+    /// Remember the tokens of a chunk that begins at `start`, and its words; not those of more than 255 tokens.
+    fn remember(&mut self, key: Key, parts: &[Part], start: u32, own: (&[u32], &[u32])) {
+        let num_words = own.0.len();
+        if let Ok(num_tokens) = u8::try_from(parts.len()) {
             let words = own.0.iter().zip(own.1).map(|(&a, &b)| ((a - start) as u8, (b - start) as u8));
             let (first, last) = words.clone().next().unwrap_or_default();
             let mut known =
                 Chunk { num_tokens, num_words: num_words as u8, start: first, end: last, ..Chunk::default() };
             if num_words > 1 || num_tokens > 8 {
-                known.ids[0] = memory.parts.len() as u32;
-                memory.parts.extend_from_slice(&parts);
-                memory.parts.extend(words.map(|(first, last)| Part { id: 0, first, last, fresh: 0 }));
+                known.ids[0] = self.parts.len() as u32;
+                self.parts.extend_from_slice(parts);
+                self.parts.extend(words.map(|(first, last)| Part { id: 0, first, last, fresh: 0 }));
             } else {
                 let mut block = Block { ids: [0; 8], misses: [-1; 8] };
                 for (i, part) in parts.iter().enumerate() {
@@ -149,13 +161,11 @@ impl TokenEncoder {
                 if num_tokens <= 2 {
                     known.ids = [block.ids[0], block.ids[1]];
                 } else {
-                    known.ids[0] = memory.blocks.len() as u32;
-                    memory.blocks.push(block);
+                    known.ids[0] = self.blocks.len() as u32;
+                    self.blocks.push(block);
                 }
             }
-            memory.chunks.insert(key, known);
+            self.chunks.insert(key, known);
         }
-        memory.spare_parts = parts;
-        Ok(Some(num_words))
     }
 }
