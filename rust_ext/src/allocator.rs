@@ -51,7 +51,7 @@ const PROBE_BYTES: usize = 64 << 20;
 /// Have the process end in the same way where a library of it aborts (C++ does, for want of memory) and there is no room.
 pub fn explain_abort() {
     extern "C" fn explain(_: libc::c_int) {
-        // SAFETY: a new private mapping at an address that the system chooses overlaps nothing that anybody holds, and it is
+        // SAFETY: a new private mapping at an address that the system chooses overlaps no memory in use, and it is
         // never read or written. It is a bare system call: no lock and no allocation, so it may run in a signal handler. The
         // mapping is not undone, because the process aborts next.
         let probe = unsafe {

@@ -1,6 +1,6 @@
 //! CSV: whether the bytes of a file are rows as RFC 4180 writes them, which the reader after it does not ask.
 //!
-//! A quote that is never closed makes text of the rows after it, up to the next quote of somebody else's: it then stands
+//! A quote that is never closed makes text of the rows after it, up to the next quote of another document: it then stands
 //! inside a value or before text, which no row may have. Where it happens to stand where a quote may, the file is
 //! grammatical and nothing can tell; rows that hold lines like rows of their own are counted (`num_suspects`).
 //!

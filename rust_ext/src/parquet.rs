@@ -214,7 +214,7 @@ struct Column {
 
 impl Rows {
     /// The next rows, `num_rows` but at the end, wherever row groups begin: an array of strings for each column, of which
-    /// nobody has checked that they are UTF-8. None at the end.
+    /// not checked to be UTF-8. None at the end.
     pub fn next(&mut self, num_rows: usize) -> Result<Option<Vec<ArrayRef>>> {
         let mut num_read = 0;
         while num_read < num_rows && (self.num_left > 0 || self.open_group().map_err(unreadable)?) {

@@ -123,13 +123,13 @@ mod tests {
         let saw = |word: &str, by: &[&str]| {
             by.iter().for_each(|one| bearers.saw(word, 0, word.len(), number_of(one), || false))
         };
-        saw("will", &["a", "b", "b", "c"]); // its bearer does not count, and nobody twice
+        saw("will", &["a", "b", "b", "c"]); // its bearer does not count, and no individual twice
         saw("ann", &["a", "x", "y"]); // four have it
         assert!(!bearers.is_word("will") && !bearers.is_word("ann"));
         saw("will", &["z"]);
         saw("ann", &["z"]);
         assert!(bearers.is_word("will") && bearers.is_word("ann"));
         saw("de", &["u", "v", "w", "x"]);
-        assert!(!bearers.is_word("de") && !bearers.is_word("unknown")); // particles are nobody's
+        assert!(!bearers.is_word("de") && !bearers.is_word("unknown")); // particles are no individual's
     }
 }

@@ -85,7 +85,7 @@ const PARTICLES: &[&str] = &[
     "mr", "mrs", "ms", "miss", "dr", "prof", "mme", "mlle", "sr", "sra", "herr", "frau", "monsieur", "madame",
 ];
 
-/// What a disease, sign or thing that bears somebody's name is; before it in Romance languages.
+/// What a disease, sign or thing that bears the name of an individual is; before it in Romance languages.
 const EPONYM_HEADS: &[&str] = &[
     "disease",
     "diseases",

@@ -63,7 +63,7 @@ pub fn import_array(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     // SAFETY: `pointer_checked` has seen that the capsules are named `arrow_schema` and `arrow_array`, and by the Arrow PyCapsule
     // protocol a capsule of such a name holds a live struct of that kind (this is the trust in the producer that every consumer
     // of the protocol has). The array is moved out, which the protocol allows once, and an empty, released one is left behind,
-    // so the capsule's destructor releases nothing twice. The interpreter lock is held: nobody else moves it out meanwhile.
+    // so the capsule's destructor releases nothing twice. The interpreter lock is held: no other thread moves it out meanwhile.
     let data = unsafe {
         let array = std::ptr::replace(array.as_ptr(), ffi::FFI_ArrowArray::empty());
         ffi::from_ffi(array, schema.as_ref())

@@ -113,25 +113,25 @@ fn synth_records(
     let settings = settings(seed, &languages, 1, 1.0, 0)?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     py.detach(|| {
-        let people = threads.install(|| records(&settings, first_individual, num_individuals));
+        let individuals = threads.install(|| records(&settings, first_individual, num_individuals));
         let date = |language, (year, month, day): (u32, u32, u32)| match language {
             Language::English => format!("{month:02}/{day:02}/{year}"),
             Language::French => format!("{day:02}/{month:02}/{year}"),
         };
         let column = |values: Vec<String>| Arc::new(StringArray::from(values)) as ArrayRef;
         batch(vec![
-            ("individual_id", column(people.iter().map(|p| format!("p{:08}", p.individual)).collect())),
-            ("household_id", column(people.iter().map(|p| format!("h{:08}", p.household)).collect())),
-            ("first_name", column(people.iter().map(|p| p.first_name.clone()).collect())),
-            ("last_name", column(people.iter().map(|p| p.last_name.clone()).collect())),
-            ("birth_date", column(people.iter().map(|p| date(p.language, p.birth)).collect())),
-            ("phone", column(people.iter().map(|p| p.phone.clone()).collect())),
-            ("email", column(people.iter().map(|p| p.email.clone()).collect())),
-            ("address", column(people.iter().map(|p| p.address.clone()).collect())),
-            ("city", column(people.iter().map(|p| p.city.to_owned()).collect())),
-            ("zip", column(people.iter().map(|p| p.zip.clone()).collect())),
-            ("mrn", column(people.iter().map(|p| p.mrn.clone()).collect())),
-            ("ssn", column(people.iter().map(|p| p.ssn.clone()).collect())),
+            ("individual_id", column(individuals.iter().map(|p| format!("p{:08}", p.individual)).collect())),
+            ("household_id", column(individuals.iter().map(|p| format!("h{:08}", p.household)).collect())),
+            ("first_name", column(individuals.iter().map(|p| p.first_name.clone()).collect())),
+            ("last_name", column(individuals.iter().map(|p| p.last_name.clone()).collect())),
+            ("birth_date", column(individuals.iter().map(|p| date(p.language, p.birth)).collect())),
+            ("phone", column(individuals.iter().map(|p| p.phone.clone()).collect())),
+            ("email", column(individuals.iter().map(|p| p.email.clone()).collect())),
+            ("address", column(individuals.iter().map(|p| p.address.clone()).collect())),
+            ("city", column(individuals.iter().map(|p| p.city.to_owned()).collect())),
+            ("zip", column(individuals.iter().map(|p| p.zip.clone()).collect())),
+            ("mrn", column(individuals.iter().map(|p| p.mrn.clone()).collect())),
+            ("ssn", column(individuals.iter().map(|p| p.ssn.clone()).collect())),
         ])
     })
 }

@@ -32,7 +32,7 @@ fn check_tokenizer(py: Python<'_>, tokenizer_json: &str) -> PyResult<()> {
     py.detach(|| survive("tokenizer.json", || try_all(tokenizer_json))).map_err(to_py_err)
 }
 
-/// Ids that nobody's memory is made for, and two tokens of one id, of which a copy of the tokenizer keeps one.
+/// Ids too great for any memory, and two tokens of one id, of which a copy of the tokenizer keeps one.
 fn check_ids(tokenizer: &Tokenizer) -> Result<()> {
     let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
     if largest >= MAX_ID {

@@ -1,4 +1,4 @@
-//! Ways to reach somebody: mail, web, network addresses, telephone and fax.
+//! Ways to reach an individual: mail, web, network addresses, telephone and fax.
 
 use std::net::Ipv6Addr;
 

@@ -61,7 +61,7 @@ impl<'a> Hit<'a> {
 pub struct Rule {
     pub name: &'static str,
     pub label: &'static str,
-    /// What it finds, for people.
+    /// What it finds, for a reader.
     pub finds: &'static str,
     rank: Rank,
     /// Anchored where it is tried. The groups are what is reported; without a group, all of it.

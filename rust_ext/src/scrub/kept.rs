@@ -1,4 +1,4 @@
-//! Words of names, addresses, numbers and ages that stay where the rest is replaced: shared by all, they identify nobody.
+//! Words of names, addresses, numbers and ages that stay where the rest is replaced: shared by all, they identify no individual.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ pub enum Scope {
 
 /// Particles of names, which stay unless they end the name: there they are the name.
 const PARTICLES: &str = "de della der des di dos da el la las le los of st von und the y ibn";
-/// Particles and titles that are somebody's name when they have a capital.
+/// Particles and titles that are a name when they have a capital.
 const SMALL_PARTICLES: &str = "al ben bin das del do don dona du van";
 const TITLES: &str = "mr mrs ms miss dr dra prof professor sr sra srta jr ii iii iv md phd rn np dds msc bsc mme mlle \
     monsieur madame docteur professeur doctor doctora herr frau";

@@ -261,7 +261,7 @@ impl Document<'_> {
         }
     }
 
-    /// How a stretch is replaced. A quantity keeps its words (units), which may be anybody's where it took in other spans;
+    /// How a stretch is replaced. A quantity keeps its words (units), which may be any individual's where it took in other spans;
     /// so may the words that dates, places and organizations keep, where it took in a name ("Dr Ward, Ward 3").
     fn manner(&self, stretch: &Stretch) -> Manner {
         match self.manners[self.spans.categories[stretch.span] as usize] {

@@ -1,4 +1,4 @@
-//! Invented names of people and places, put together from syllables of our own.
+//! Invented names of individuals and places, put together from syllables of our own.
 //!
 //! A name is drawn for a given first letter, so that initials can be kept in step with the names they stand for. Each
 //! letter has some twenty thousand surnames: two names of one individual rarely become one, and an invented name is

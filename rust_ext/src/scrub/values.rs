@@ -13,7 +13,7 @@ use super::names::{Kind, first_name, invent, with_case_of};
 use super::symbols::{Piece, pieces, symbol};
 use crate::text::surface::Surface;
 
-/// How often another name is drawn before one is taken that is somebody's.
+/// How often another name is drawn before one is taken that is real.
 const ATTEMPTS: u32 = 8;
 
 /// Real identifiers of the corpus: hashes in ascending order.

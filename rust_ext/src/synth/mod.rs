@@ -115,7 +115,7 @@ pub fn records(settings: &Settings, first: u64, count: u64) -> Vec<Person> {
     (first..first + count).into_par_iter().map(|individual| Person::new(settings, individual)).collect()
 }
 
-/// Text that is nobody's: the same medical language without identities, rare facts or misspellings.
+/// Text about no individual: the same medical language without identities, rare facts or misspellings.
 pub fn public(settings: &Settings, first: u64, count: u64) -> Vec<String> {
     (0..count as usize)
         .into_par_iter()

@@ -54,7 +54,7 @@ impl Note {
         }
     }
 
-    /// Write what says who somebody is, and mark it.
+    /// Write an identity, and mark it.
     fn identity(&mut self, text: &str, label: &'static str) {
         let start = self.num_chars;
         self.push(text);
@@ -235,7 +235,7 @@ impl Visit<'_> {
     }
 }
 
-/// What is nobody's: filled from the condition and small numbers.
+/// A sentence about no individual: filled from the condition and small numbers.
 fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
     match slot {
         "condition" => condition.name.to_owned(),
@@ -250,7 +250,7 @@ fn general(slot: &str, condition: &Condition, rng: &mut Rng) -> String {
     }
 }
 
-/// A word nobody knows: its rank falls off like 1 / rank, and frequent ones are short.
+/// An invented word: its rank falls off like 1 / rank, and frequent ones are short.
 fn invented(rng: &mut Rng, vocabulary: usize) -> String {
     let mut rank = rng.zipf(vocabulary) + SYLLABLES.len();
     let mut word = String::new();
@@ -300,7 +300,7 @@ pub fn public_text(settings: &Settings, number: u64) -> String {
     let target = (settings.words_per_document as f64 * (0.7 + 0.6 * rng.uniform())) as usize;
     let mut note = Note::default();
     while note.num_words < target {
-        // The body sentences of notes name nobody; the identities of a header or signature never appear here.
+        // The body sentences of notes name no individual; the identities of a header or signature never appear here.
         let template = if rng.chance(0.5) { rng.pick(lexicon.bodies) } else { rng.pick(lexicon.public) };
         if ["{name}", "{first}", "{last}", "{doctor}", "{hospital}", "{date}", "{age}"]
             .iter()

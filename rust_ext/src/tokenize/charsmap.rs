@@ -1,4 +1,4 @@
-//! Maps of SentencePiece (the `Precompiled` normaliser of XLM-R, T5, CamemBERT): offsets mended where they delete characters.
+//! Maps of SentencePiece (the `Precompiled` normaliser of XLM-R, T5, CamemBERT): offsets recovered where they delete characters.
 //!
 //! The tokenizers library takes the length of what a map deletes off the character before. Where there is none, at the start
 //! of a text, every offset after it is too small; where that one had become several (`ﬁ`), the last of these stands at the

@@ -46,7 +46,7 @@ pub struct TokenEncoder {
     spares: Mutex<Vec<Buffer>>,
 }
 
-/// Documents are shared out by about this many bytes, so that a slow thread holds nobody up.
+/// Documents are shared out by about this many bytes, so that a slow thread delays no other.
 const SHARE: usize = 1 << 17;
 /// Buffers kept between batches: those of 32 MiB of text.
 const MAX_SPARES: usize = 256;

@@ -45,7 +45,7 @@ impl TokenEncoder {
                 num_seen += 1;
             }
             for place in &mut seen[..num_seen] {
-                // A longer chunk has nobody's key.
+                // A longer chunk has the default key, which no string has.
                 let is_known = place.key != Key::default() && !document.is_direct_gap(place.start, place.end);
                 place.chunk = memory.chunks.get(place.key).filter(|_| is_known);
                 if let Some(Chunk { num_tokens: 3.., ids, .. }) = place.chunk
