@@ -4,7 +4,7 @@ The update of a step is (sum over sampled units of clip(gradient, C) + N(0, sigm
 does not depend on how a sample is cut into physical batches, and over several processes it is the same sum: each has
 its share of one sample, only the first adds noise.
 
-This module imports Opacus; :mod:`reticent.trainer.private_step` begins a run.
+This module imports Opacus; :class:`~reticent.trainer.private_step.PrivateStep` plans a run and pays for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reticent.trainer.windows import Batch, Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Part", "PrivateStep", "PrivateSteps"]
+__all__ = ["NoisyGradient", "Part", "PhysicalBatches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateStep:
-    """One step of the loop: physical batches, and the ledger after them. What the loop counts as targets are units."""
+class PhysicalBatches:
+    """The physical batches of one step, and the ledger after them; its targets are units."""
 
     parts: list[Part]
     ledger: Ledger
@@ -68,7 +68,7 @@ class PrivateStep:
         )
 
 
-class PrivateSteps:
+class NoisyGradient:
     """Draws samples, clips and adds noise for one training; ``close`` leaves the model plain.
 
     Parameters
@@ -121,7 +121,7 @@ class PrivateSteps:
         *,
         first: int,
         last: int,
-    ) -> Iterator[PrivateStep]:
+    ) -> Iterator[PhysicalBatches]:
         """Yield steps ``first`` to ``last`` (exclusive) of the run; one whose sample is empty has a dummy."""
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
@@ -133,7 +133,7 @@ class PrivateSteps:
             if not parts:
                 nobody = dummy_batch(windows)
                 parts.append(Part(nobody, make(nobody, ledger), np.zeros(1, dtype=np.int64)))
-            yield PrivateStep(parts, copy.deepcopy(ledger))
+            yield PhysicalBatches(parts, copy.deepcopy(ledger))
 
     def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
         """Leave the clipped, noisy mean in ``.grad``, the same in every process, for the optimizer to step by.

@@ -9,7 +9,7 @@ Shapes: B rows a micro-batch, T tokens a row, N cells that predict a target.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -20,12 +20,10 @@ from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
 from reticent.trainer.labels import Ledger, Targets
 from reticent.trainer.packing import lay_out, packed_order
+from reticent.trainer.step import MakeTargets
 from reticent.trainer.windows import Batch, Windows
 
-__all__ = ["MicroBatch", "Part", "Step", "iter_steps", "micro_batch", "on_device", "plan_steps"]
-
-#: Makes the targets of a gathered batch and counts them in a ledger.
-Make = Callable[[Batch, Ledger], Targets]
+__all__ = ["MicroBatch", "MicroBatches", "Part", "iter_steps", "micro_batch", "on_device", "plan_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class MicroBatch:
 
 
 @dataclass(slots=True)
-class Step:
+class MicroBatches:
     """The micro-batches of this process for one step, and the ledger after them."""
 
     micro_batches: list[MicroBatch]
@@ -127,8 +125,14 @@ def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) 
 
 
 def iter_steps(
-    windows: Windows, plan: Sequence[Sequence[Part]], make: Make, ledger: Ledger, *, causal: bool, device: torch.device
-) -> Iterator[Step]:
+    windows: Windows,
+    plan: Sequence[Sequence[Part]],
+    make: MakeTargets,
+    ledger: Ledger,
+    *,
+    causal: bool,
+    device: torch.device,
+) -> Iterator[MicroBatches]:
     """Yield the steps of a plan, their tensors on the device; meant for a thread of its own.
 
     ``ledger`` counts what was made; each step carries a copy as it was after that step, for what is made ahead is not
@@ -157,7 +161,7 @@ def iter_steps(
             with torch.cuda.stream(stream):
                 made = [on_device(micro, device) for micro in made]
                 ready = stream.record_event()
-        yield Step(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
+        yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, copy.deepcopy(ledger), ready)
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:

@@ -1,8 +1,8 @@
-"""The training loop: one function, read from top to bottom.
+"""The training loop, plain or private, in one process or several: read `train` from top to bottom.
 
-Loss is the sum over targets divided by the number of targets of the whole step, over all its micro-batches and
-processes, so it does not change with how a step is split. On the CPU two runs give the same bits, and a run that was
-stopped and resumed gives those of one that was not.
+The loop knows nothing of how a gradient comes about: that is the :class:`~reticent.trainer.step.Step`'s. What holds for
+every step: on the CPU two runs give the same bits, and a run that was stopped and resumed gives those of one that was
+not, because everything that is drawn is a function of (seed, epoch, step).
 
 On CUDA nothing waits for the device but the reading of losses, once in ``logging_steps`` steps: a step whose gradient
 is not finite is left out on the device itself, with all after it, and found when the losses are read.
@@ -10,44 +10,42 @@ is not finite is left out on the device itself, with all after it, and found whe
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import math
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
-from reticent.core.device import uses_bf16
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.engine.store import TokenStore
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World, join_world
 from reticent.trainer.export import write_model
-from reticent.trainer.feed import Step, iter_steps, micro_batch, on_device, plan_steps
-from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store
-from reticent.trainer.lora import add_adapter
-from reticent.trainer.metrics import Clock, LossReader, open_metrics
-from reticent.trainer.models import check_fit, freeze_embeddings, lm_head, load_tokenizer, logits_of, special_ids
-from reticent.trainer.packing import block_diagonal_mask, require_packable
+from reticent.trainer.labels import Ledger, ProtectedStore, Targets, make_targets, protect_store
+from reticent.trainer.lora import Adapter, add_adapter
+from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
+from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, special_ids
+from reticent.trainer.optimizer import make_optimizer, make_schedule
+from reticent.trainer.packing import require_packable
+from reticent.trainer.plain_step import PlainStep
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
-from reticent.trainer.private_step import PrivateRun
+from reticent.trainer.private_step import PrivateStep
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State, delete_state, identity_of, read_state, restore, save_state
-from reticent.trainer.stopping import graceful_stop
+from reticent.trainer.step import MakeTargets, Step
+from reticent.trainer.stopping import Stop, graceful_stop
 from reticent.trainer.verify import write_ledger
-from reticent.trainer.windows import Batch, cut_windows, prefetched
+from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["TargetLoss", "TrainResult", "target_loss", "train"]
+__all__ = ["TrainResult", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +119,23 @@ def train(
     fast_tokenizer = load_tokenizer(tokenizer)
     special = special_ids(fast_tokenizer, recipe.objective)
     check_fit(model, store, fast_tokenizer, special, config.window_length)
-    _check_privacy(recipe, privacy, epoch_store)
+    step = _choose_step(recipe, config, privacy, world, device, changes=epoch_store is not None)
     protected = protect_store(store, recipe, special, len(fast_tokenizer))
-    more = {**privacy.cache_key(), "device": device.type, "processes": world.size} if privacy else None
-    identity = identity_of(model, store, recipe, config, world.size, more=more)
+    identity = identity_of(model, store, recipe, config, world.size, more=step.cache_key())
     world.barrier()  # the first may have had to make the folder, or to empty it
     found = read_state(out, identity) if resume else None
     state = found or State()
 
     model = model.to(device=device).train()  # type: ignore
-    adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
-    if recipe.freeze_embeddings:
-        freeze_embeddings(model)
-    causal = recipe.objective == "clm"
-    if config.packing:
-        require_packable(model, causal=causal)
-    multiple = 64 if device.type == "cuda" else 8
-    windows = cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
-    private = PrivateRun(model, windows, recipe, config, privacy, state.private, world, device) if privacy else None
-    loss_of = TargetLoss(model, causal=causal)
-    network = loss_of if private else _prepared(loss_of, config, world, device)
-    optimizer = _optimizer(model, config, device)
-    if private:
-        private.steps.wrap(optimizer)
+    adapter = _adapt(model, recipe, config)
+    windows = _cut(protected, special, config, device)
+    step.prepare(model, windows, state.private)
+    optimizer = make_optimizer(model.parameters(), learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    step.wrap(optimizer)
     if found:
         restore(out, model, optimizer)
     elif world.is_main:
         delete_state(out)
-    keep = {epoch for epoch in config.checkpoint_epochs if epoch <= config.num_epochs} | {config.num_epochs}
-    ledger = state.ledger if world.is_main else Ledger()  # of this process; the state has the sum over all
-    clock, autocast = Clock(), _autocast(config, device)
 
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
@@ -158,163 +143,160 @@ def train(
         open_metrics(out, state, config.report_to, write=world.is_main) as metrics,
     ):
         reader = LossReader(state, metrics, world, config.logging_steps, out)
-
-        def save() -> None:
-            reader.read()
-            state.ledger = ledger.summed(world.sum)
-            state.sizes, state.seconds = metrics.sizes(), state.seconds + clock.lap()
-            if world.is_main:
-                save_state(out, identity, state, model, optimizer)
-
+        # Of this process alone; the state has the sum over all.
+        ledger = state.ledger if world.is_main else Ledger()
+        run = _Run(model, optimizer, step, state, ledger, config, out, identity, world, stop, metrics, reader, Clock())
         while state.epoch <= config.num_epochs:
-            clock.begin_epoch()
+            run.clock.begin_epoch()
             if epoch_store is not None:
                 protected = protect_store(epoch_store(state.epoch), recipe, special, len(fast_tokenizer))
-                windows = cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
-            ledger.begin_epoch(state.epoch, protected.fingerprint)
-            seed = private.mask_seed if private else config.seed
-            make = _maker(recipe, config, special.mask, seed, state.epoch, protected.random_ids)
-            counted = copy.deepcopy(ledger)
-            if private:
-                epoch_steps, num_steps = private.plan.steps_per_epoch, private.plan.num_steps
-                steps: Any = private.iter_epoch(windows, make, counted, epoch=state.epoch, done=state.done)
-            else:
-                plan = plan_steps(windows, config, world, state.epoch)
-                epoch_steps = len(plan)
-                num_steps = state.first_step + epoch_steps * (config.num_epochs - state.epoch + 1)
-                steps = iter_steps(windows, plan[state.done :], make, counted, causal=causal, device=device)
-            with closing(prefetched(steps)) as feed:
-                for step in clock.watch(feed):
-                    num_targets, num_tokens, filled, cells, stops = world.sum(*step.counts, stop.asked)
-                    if stops:  # a signal to one process stops all of them before the same step
-                        save()
-                        raise SystemExit(128 + signal.SIGTERM)
-                    if num_targets or private:  # an empty sample is a step too: who is in it would show otherwise
-                        rate = _set_rate(optimizer, config, state.step, num_steps)
-                        if private:
-                            losses, longest = private.steps.add_gradients(step.parts, state.step), math.inf
-                        else:
-                            losses = _add_gradients(network, step, num_targets, world, autocast)
-                            longest = config.max_grad_norm
-                        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), longest)
-                        reader.add(num_targets, losses, norm, rate)
-                        if device.type == "cpu":
-                            reader.read()
-                        else:
-                            optimizer.found_inf = reader.found_inf  # type: ignore[attr-defined]
-                        optimizer.step()
-                        optimizer.zero_grad(set_to_none=True)
-                        state.step += 1
-                    ledger = step.ledger
-                    state.done += 1
-                    state.num_tokens += int(num_tokens)
-                    state.num_filled += int(filled)
-                    state.num_cells += int(cells)
-                    if num_targets and state.step % config.logging_steps == 0:
-                        reader.read()
-                    if (num_targets or private) and progress:
-                        progress(
-                            {"step": state.step, "num_steps": num_steps, "epoch": state.epoch, "loss": reader.last}
-                        )
-                    if config.save_steps and state.step % config.save_steps == 0 and state.done < epoch_steps:
-                        save()
-            reader.read()
-            if state.epoch_targets == 0 and not private:
-                raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
-            state.losses.append(state.epoch_loss / max(state.epoch_targets, 1))
-            times = clock.of_epoch()
-            state.waited.append(times["waited"])
-            about = {"epoch": state.epoch, "step": state.step}
-            padding = 1 - state.num_filled / state.num_cells
-            metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
-            metrics.log({**about, **times}, "timings.jsonl")
-            if state.epoch in keep:
-                state.checkpoints.append(state.epoch)
-                if world.is_main:
-                    folder = _folder(out, state.epoch)
-                    write_model(
-                        model, fast_tokenizer, folder, recipe=recipe, epoch=state.epoch, adapter=adapter,
-                        guarantee=private.plan.guarantee if private else None,
-                    )  # fmt: skip
+                windows = _cut(protected, special, config, device)
+            run.ledger.begin_epoch(state.epoch, protected.fingerprint)
+            make = _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids)
+            _take_steps(run, windows, make, progress)
+            _end_epoch(run, recipe, fast_tokenizer, adapter)
             state.begin_epoch()
             if state.epoch <= config.num_epochs:
-                save()
-    if private:
-        private.finish(world)
+                run.save()
+    cost = step.finish(state.step)
     if adapter:
         adapter.merge()
-    total = ledger.summed(world.sum)
+    ledger = run.ledger.summed(world.sum)
     if world.is_main:
-        cost: dict[str, Any] = {"privacy": {**private.plan.to_dict(), "steps": state.step}} if private else {}
-        write_ledger(out / "ledger.json", total, recipe, config, special, **cost)
+        write_ledger(out / "ledger.json", ledger, recipe, config, special, **cost)
         delete_state(out)
-    promise = private.plan.guarantee if private else None
-    checkpoints = {epoch: _folder(out, epoch) for epoch in state.checkpoints}
     return TrainResult(
-        checkpoints,
-        total,
-        state.losses,
-        state.step,
-        state.num_tokens,
-        state.seconds + clock.lap(),
-        state.waited,
-        promise,
+        checkpoints={epoch: _folder(out, epoch) for epoch in state.checkpoints},
+        ledger=ledger,
+        losses=state.losses,
+        num_steps=state.step,
+        num_tokens=state.num_tokens,
+        seconds=state.seconds + run.clock.lap(),
+        waited=state.waited,
+        guarantee=step.guarantee,
     )
 
 
-class TargetLoss(torch.nn.Module):
-    """A model as the sum of its cross entropy over the targets of a micro-batch (a float32 scalar).
+@dataclass(slots=True)
+class _Run:
+    """Everything that changes while a training runs, or is told to change."""
 
-    Logits are made at the cells that predict a target and nowhere else, so a protected token has no gradient.
-    """
+    model: PreTrainedModel
+    optimizer: torch.optim.Optimizer
+    step: Step
+    state: State
+    #: Of the steps that were taken; those prepared ahead have ledgers of their own.
+    ledger: Ledger
+    config: TrainConfig
+    out: Path
+    identity: dict[str, Any]
+    world: World
+    stop: Stop
+    metrics: Metrics
+    reader: LossReader
+    clock: Clock
 
-    def __init__(self, model: PreTrainedModel, *, causal: bool):
-        super().__init__()
-        self.model, self.causal = model, causal
-        self._head = (lm_head(model),)  # in a tuple: its weights are the model's already
-
-    def forward(
-        self,
-        input_ids: torch.Tensor,
-        attention: torch.Tensor | None,
-        positions: torch.Tensor | None,
-        segments: torch.Tensor | None,
-        at: torch.Tensor,
-        labels: torch.Tensor,
-    ) -> torch.Tensor:
-        if segments is not None and positions is not None:
-            attention = block_diagonal_mask(segments, positions, self.causal)
-        logits = logits_of(self.model, self._head[0], input_ids, attention, at, positions)
-        return F.cross_entropy(logits.float(), labels, reduction="sum")
-
-
-def target_loss(
-    model: PreTrainedModel, batch: Batch, targets: Targets, objective: str, device: torch.device
-) -> torch.Tensor:
-    """Return the sum of the cross entropy over the targets of a batch (a float32 scalar)."""
-    causal = objective == "clm"
-    return TargetLoss(model, causal=causal)(*on_device(micro_batch(batch, targets, causal), device).inputs)
+    def save(self) -> None:
+        """Save the state that a stopped run goes on from. Every process calls it: ledgers are summed."""
+        self.reader.read()
+        self.state.ledger = self.ledger.summed(self.world.sum)
+        self.state.sizes = self.metrics.sizes()
+        self.state.seconds += self.clock.lap()
+        if self.world.is_main:
+            save_state(self.out, self.identity, self.state, self.model, self.optimizer)
 
 
-def _add_gradients(
-    network: torch.nn.Module,
-    step: Step,
-    num_targets: float,
-    world: World,
-    autocast: Callable[[], AbstractContextManager[Any]],
-) -> list[torch.Tensor]:
-    """Add the gradient of the step's mean loss; returns the loss of each micro-batch, a sum, still on the device."""
-    losses = []
-    micro_batches = step.wait()
-    for turn, micro in enumerate(micro_batches):
-        torch.manual_seed(micro.seed)
-        apart = world.size > 1 and turn < len(micro_batches) - 1  # processes exchange gradients once a step
-        with network.no_sync() if apart else contextlib.nullcontext():  # type: ignore[operator]
-            with autocast():
-                loss = network(*micro.inputs)
-            (loss * world.size / num_targets).backward()  # processes take the mean of their gradients
-        losses.append(loss.detach())
-    return losses
+def _take_steps(
+    run: _Run, windows: Windows, make: MakeTargets, progress: Callable[[dict[str, Any]], None] | None
+) -> None:
+    """Take the steps of the epoch that lie ahead."""
+    state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
+    plan = step.plan_epoch(windows, make, copy.deepcopy(run.ledger), state)
+    schedule = make_schedule(optimizer, config, state.step, plan.num_steps)
+    with closing(prefetched(plan.data)) as feed:
+        for data in run.clock.watch(feed):
+            num_targets, num_tokens, filled, cells, stops = run.world.sum(*data.counts, run.stop.asked)
+            if stops:  # a signal to one process stops all of them before the same step
+                run.save()
+                raise SystemExit(128 + signal.SIGTERM)
+            taken = num_targets > 0 or step.takes_empty
+            if taken:
+                losses = step.backward(data, num_targets, state.step)
+                norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), step.max_grad_norm)
+                reader.add(num_targets, losses, norm, float(schedule.get_last_lr()[0]))
+                if norm.device.type == "cpu":
+                    reader.read()  # raises at what is not finite, before it reaches the weights
+                else:
+                    optimizer.found_inf = reader.found_inf  # type: ignore[attr-defined]
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+                state.step += 1
+            run.ledger = data.ledger
+            state.done += 1
+            state.num_tokens += int(num_tokens)
+            state.num_filled += int(filled)
+            state.num_cells += int(cells)
+            if taken and state.step % config.logging_steps == 0:
+                reader.read()
+            if taken and progress:
+                about = {"step": state.step, "num_steps": plan.num_steps, "epoch": state.epoch}
+                progress({**about, "loss": reader.last})
+            if taken:
+                schedule.step()  # last: until the next step begins, the optimizer has the rate of this one
+            if config.save_steps and state.step % config.save_steps == 0 and state.done < plan.epoch_steps:
+                run.save()
+    reader.read()
+
+
+def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None) -> None:
+    """Log the epoch, and write its checkpoint where one is kept."""
+    state, config = run.state, run.config
+    if state.step == state.first_step:
+        raise TrainingError(f"recipe {recipe.name}: no token of the corpus is eligible as a target")
+    state.losses.append(state.epoch_loss / max(state.epoch_targets, 1))
+    times = run.clock.of_epoch()
+    state.waited.append(times["waited"])
+    about = {"epoch": state.epoch, "step": state.step}
+    padding = 1 - state.num_filled / state.num_cells
+    run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
+    run.metrics.log({**about, **times}, "timings.jsonl")
+    if state.epoch in config.checkpoint_epochs or state.epoch == config.num_epochs:
+        state.checkpoints.append(state.epoch)
+        if run.world.is_main:
+            write_model(
+                run.model, tokenizer, _folder(run.out, state.epoch), recipe=recipe, epoch=state.epoch, adapter=adapter,
+                guarantee=run.step.guarantee,
+            )  # fmt: skip
+
+
+def _choose_step(
+    recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device, *,
+    changes: bool,
+) -> Step:  # fmt: skip
+    """The kind of step that is asked for; ``changes`` says that the text changes with the epoch."""
+    if privacy is None:
+        if recipe.private:
+            raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
+        return PlainStep(recipe, config, world, device)
+    if changes:
+        raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
+    return PrivateStep(recipe, config, privacy, world, device)
+
+
+def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:
+    """Choose which weights are trained, and check that the model can be packed where that is asked for."""
+    adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
+    if recipe.freeze_embeddings:
+        freeze_embeddings(model)
+    if config.packing:
+        require_packable(model, causal=recipe.objective == "clm")
+    return adapter
+
+
+def _cut(protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device) -> Windows:
+    # Rows are padded to a multiple that the matrix units of the device take whole.
+    multiple = 64 if device.type == "cuda" else 8
+    return cut_windows(protected.store, config.window_length, special, pad_to_multiple_of=multiple)
 
 
 def _maker(
@@ -335,48 +317,5 @@ def _maker(
     return make
 
 
-def _check_privacy(recipe: Recipe, privacy: PrivacyConfig | None, epoch_store: Any) -> None:
-    if recipe.private and privacy is None:
-        raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
-    if privacy is not None and epoch_store is not None:
-        raise PolicyError(f"recipe {recipe.name}: text that changes each epoch does not go with DP-SGD")
-
-
-def _prepared(network: TargetLoss, config: TrainConfig, world: World, device: torch.device) -> torch.nn.Module:
-    """The network compiled, and with its gradients shared among processes, where that is asked for."""
-    if config.torch_compile:
-        network.compile(dynamic=True)
-    if world.size == 1:
-        return network
-    devices = [device.index] if device.type == "cuda" else None
-    return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, broadcast_buffers=False)
-
-
 def _folder(out: Path, epoch: int) -> Path:
     return out / f"epoch-{epoch:04d}"
-
-
-def _optimizer(model: PreTrainedModel, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
-    """AdamW; biases and norms are not decayed."""
-    decayed = [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]
-    others = [p for p in model.parameters() if p.requires_grad and p.ndim < 2]
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
-
-
-def _set_rate(optimizer: torch.optim.Optimizer, config: TrainConfig, step: int, num_steps: int) -> float:
-    """Set and return the learning rate of a step, counted from 0: that of the schedule of this name in transformers."""
-    share = 1.0
-    if step < config.warmup_steps:
-        share = step / config.warmup_steps
-    elif config.lr_scheduler_type == "linear":
-        share = max(0.0, (num_steps - step) / max(1, num_steps - config.warmup_steps))
-    for group in optimizer.param_groups:
-        group["lr"] = config.learning_rate * share
-    return config.learning_rate * share
-
-
-def _autocast(config: TrainConfig, device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
-    if uses_bf16(config.bf16, device):
-        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext

@@ -1,13 +1,15 @@
-"""One private run, as the training loop sees it: planned and paid for before it starts, settled when it ends.
+"""A private step: DP-SGD, planned and paid for before its training starts, settled when it ends.
 
 The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private
-state file that a stopped run goes on from, which is deleted when the run ends.
+state file that a stopped run goes on from, which is deleted when the run ends. Epsilon counts on a secret sample, so
+nobody may know it.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,89 +20,137 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.trainer.budget import Budget
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.distributed import World
-from reticent.trainer.labels import Ledger, Targets
-from reticent.trainer.privacy import PrivacyConfig, plan_privacy, unaccounted_steps
+from reticent.trainer.labels import Ledger
+from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, unaccounted_steps
 from reticent.trainer.recipes import Recipe
-from reticent.trainer.sampling import find_units
-from reticent.trainer.windows import Batch, Windows
+from reticent.trainer.resume import State
+from reticent.trainer.sampling import Units, find_units
+from reticent.trainer.step import EpochPlan, MakeTargets
+from reticent.trainer.windows import Windows
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from reticent.trainer.dpsgd import PrivateStep
+    from reticent.trainer.dpsgd import NoisyGradient, PhysicalBatches
 
-__all__ = ["PrivateRun"]
+__all__ = ["PrivateStep"]
 
 
-class PrivateRun:
-    """DP-SGD for one call of :func:`reticent.trainer.loop.train`.
-
-    Parameters
-    ----------
-    kept : dict
-        What the state of the training keeps of this run (seed, name and noise); filled where it is empty.
-
-    Raises
-    ------
-    ArtifactError
-        A run that goes on would go on with other noise.
-    PolicyError
-        Opacus is missing, a setting does not go with DP-SGD, or the privacy budget does not allow the run.
+class PrivateStep:
+    """The :class:`~reticent.trainer.step.Step` of DP-SGD. Its targets are units of privacy; an epoch is 1 / sample rate
+    steps.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        windows: Windows,
-        recipe: Recipe,
-        config: TrainConfig,
-        privacy: PrivacyConfig,
-        kept: dict[str, Any],
-        world: World,
-        device: torch.device,
-    ):
-        _refuse_what_does_not_mix(config, privacy)
-        self.units = find_units(windows, privacy.unit, privacy.max_documents)
-        batch_size = config.batch_size * config.gradient_accumulation_steps * world.size
-        self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted_steps(recipe))
-        self._name_and_seed(kept, privacy, world)
-        self.budget = self._budget(privacy)
-        from reticent.trainer.dpsgd import PrivateSteps
+    #: Noise alone is a step too: a sample that is empty would show otherwise, and with it who might have been in it.
+    takes_empty = True
+    #: Gradients are clipped per unit, before the noise; a second clip of their sum would change what noise is added to.
+    max_grad_norm = math.inf
 
-        self.steps = PrivateSteps(
-            model,
-            recipe.objective,
-            privacy,
-            self.plan,
-            device,
-            seed=self.seed,
-            rank=world.rank,
-            num_ranks=world.size,
-            autocast=_autocast(config, device),
-        )
-        if self.budget is not None and world.is_main:  # after all that can be refused for another reason
-            about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
-            about["recipe"] = recipe.name
-            try:
-                self.budget.reserve(self.name, self.plan.guarantee, len(self.units), about)
-            except BaseException:
-                self.steps.close()
-                raise
-        world.barrier()  # nobody trains before it is paid for
+    units: Units
+    plan: Plan
+    budget: Budget | None
+    noisy: NoisyGradient
+    #: Secret seed of samples, masks and noise, and the name of the run in the budget file.
+    seed: int
+    name: str
+
+    def __init__(self, recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig, world: World, device: torch.device):
+        self.recipe, self.config, self.privacy, self.world, self.device = recipe, config, privacy, world, device
 
     @property
     def mask_seed(self) -> int:
-        """Seed of what is drawn for a unit's own words. Secret as all the others: what is drawn for a window depends
-        on its number, so on who else is there, and under a seed that is known a unit more would change everybody's.
+        """Seed of the masks. Secret too: masks of a window depend on its number, so on the individuals before it. Under
+        a known seed, one unit more would change everybody's masks, and not its own gradient alone.
         """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
-    def _name_and_seed(self, kept: dict[str, Any], privacy: PrivacyConfig, world: World) -> None:
+    @property
+    def guarantee(self) -> Guarantee:
+        """The epsilon of the whole training."""
+        return self.plan.guarantee
+
+    def cache_key(self) -> dict[str, Any]:
+        """The settings of DP-SGD, and the device and number of processes: noise of another generator is other noise."""
+        return {**self.privacy.cache_key(), "device": self.device.type, "processes": self.world.size}
+
+    def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
+        """Plan the run, hook the model, and reserve the whole cost in the budget.
+
+        Parameters
+        ----------
+        kept : dict
+            Seed, name and noise of this run, from the saved state; filled where it is empty.
+
+        Raises
+        ------
+        ArtifactError
+            A run that goes on would go on with other noise.
+        PolicyError
+            Opacus is missing, a setting does not go with DP-SGD, or the privacy budget does not allow the run.
+        """
+        config, privacy, world = self.config, self.privacy, self.world
+        _refuse_conflicts(config, privacy)
+        self.units = find_units(windows, privacy.unit, privacy.max_documents)
+        batch_size = config.batch_size * config.gradient_accumulation_steps * world.size
+        unaccounted = unaccounted_steps(self.recipe)
+        self.plan = plan_privacy(privacy, len(self.units), config.num_epochs, batch_size, unaccounted)
+        self._name_and_seed(kept)
+        self.budget = _budget(privacy)
+        from reticent.trainer.dpsgd import NoisyGradient
+
+        self.noisy = NoisyGradient(
+            model,
+            self.recipe.objective,
+            privacy,
+            self.plan,
+            self.device,
+            seed=self.seed,
+            rank=world.rank,
+            num_ranks=world.size,
+            autocast=_autocast(config, self.device),
+        )
+        try:
+            self._reserve()  # after everything that can be refused for another reason
+        except BaseException:
+            self.noisy.close()
+            raise
+        world.barrier()  # no process trains before it is paid for
+
+    def wrap(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clip and add noise for this optimizer."""
+        self.noisy.wrap(optimizer)
+
+    def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
+        """Return the epoch's Poisson samples; a sample is a function of (secret seed, step of the run)."""
+        size = self.plan.steps_per_epoch
+        before = (state.epoch - 1) * size
+        data = self.noisy.iter_steps(windows, self.units, make, ledger, first=before + state.done, last=before + size)
+        return EpochPlan(size, self.plan.num_steps, data)
+
+    def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
+        """Leave the clipped, noisy mean over the *expected* number of units: the number drawn is itself private."""
+        return self.noisy.add_gradients(data.parts, step)
+
+    def finish(self, num_steps: int) -> dict[str, Any]:
+        """Take the hooks off the model and settle what was reserved; returns what the run cost."""
+        self.noisy.close()
+        if self.budget is not None and self.world.is_main:
+            self.budget.settle(self.name, self.plan.guarantee)
+        return {"privacy": {**self.plan.to_dict(), "steps": num_steps}}
+
+    def _reserve(self) -> None:
+        if self.budget is None or not self.world.is_main:
+            return
+        about = {key: value for key, value in self.plan.to_dict().items() if key not in ("guarantee", "noise")}
+        self.budget.reserve(self.name, self.plan.guarantee, len(self.units), {**about, "recipe": self.recipe.name})
+
+    def _name_and_seed(self, kept: dict[str, str]) -> None:
         if not kept:
-            seed = privacy.seed if privacy.seed is not None else secrets.randbits(128)
+            seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
+            # The main process tells the others by a sum, in words of 32 bits: its float64 is exact below 2^53.
             words = [seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)] + [secrets.randbits(32)]
-            words = [int(word) for word in world.sum(*(word if world.is_main else 0 for word in words))]
+            words = [int(word) for word in self.world.sum(*(word if self.world.is_main else 0 for word in words))]
             kept["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
             kept["run"] = f"{words[4]:08x}"
             kept["noise"] = repr(self.plan.noise_multiplier)
@@ -111,32 +161,19 @@ class PrivateRun:
             )
         self.seed, self.name = int(kept["seed"], 16), kept["run"]
 
-    @staticmethod
-    def _budget(privacy: PrivacyConfig) -> Budget | None:
-        if privacy.budget_file is None or privacy.corpus is None:
-            return None
-        return Budget(
-            path=Path(privacy.budget_file),
-            corpus=privacy.corpus,
-            max_epsilon=privacy.budget_epsilon,
-            max_delta=privacy.budget_delta,
-        )
 
-    def iter_epoch(
-        self, windows: Windows, make: Callable[[Batch, Ledger], Targets], ledger: Ledger, *, epoch: int, done: int
-    ) -> Iterator[PrivateStep]:
-        """Yield the steps of an epoch after the first ``done``."""
-        before, size = (epoch - 1) * self.plan.steps_per_epoch, self.plan.steps_per_epoch
-        return self.steps.iter_steps(windows, self.units, make, ledger, first=before + done, last=before + size)
-
-    def finish(self, world: World) -> None:
-        """Settle what was reserved; the model is plain again."""
-        self.steps.close()
-        if self.budget is not None and world.is_main:
-            self.budget.settle(self.name, self.plan.guarantee)
+def _budget(privacy: PrivacyConfig) -> Budget | None:
+    if privacy.budget_file is None or privacy.corpus is None:
+        return None
+    return Budget(
+        path=Path(privacy.budget_file),
+        corpus=privacy.corpus,
+        max_epsilon=privacy.budget_epsilon,
+        max_delta=privacy.budget_delta,
+    )
 
 
-def _refuse_what_does_not_mix(config: TrainConfig, privacy: PrivacyConfig) -> None:
+def _refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),

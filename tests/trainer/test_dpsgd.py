@@ -21,7 +21,7 @@ from reticent.trainer.sampling import find_units
 from reticent.trainer.windows import Batch, Windows, cut_windows
 
 pytest.importorskip("opacus")
-from reticent.trainer.dpsgd import Part, PrivateSteps
+from reticent.trainer.dpsgd import NoisyGradient, Part
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -129,7 +129,7 @@ def oracle(model: Any, kind: str, parts: list[Part], bound: float | None) -> tup
 
 def start(
     kind: str, model: Any, store: TokenStore, clipping: str, *, bound: float = 1.0, rate: float = 1.0, **changes: Any
-) -> tuple[PrivateSteps, Any]:
+) -> tuple[NoisyGradient, Any]:
     """Return the steps of a toy training, and a function that gives their parts."""
     noise = changes.pop("noise_multiplier", 0.0)
     ranks = {name: changes.pop(name) for name in ("rank", "num_ranks") if name in changes}
@@ -138,7 +138,7 @@ def start(
     windows = cut(kind, store)
     units = find_units(windows, config.unit, config.max_documents)
     plan = plan_privacy(config, len(units), 1, 1)
-    steps = PrivateSteps(model, OBJECTIVES[kind], config, plan, model.device, seed=seed, **ranks)
+    steps = NoisyGradient(model, OBJECTIVES[kind], config, plan, model.device, seed=seed, **ranks)
     steps.wrap(torch.optim.SGD(trained(model), lr=1.0))
 
     def make(batch: Batch, ledger: Ledger) -> Targets:
@@ -151,7 +151,7 @@ def start(
     return steps, parts
 
 
-def update(steps: PrivateSteps, parts: list[Part], step: int = 0) -> torch.Tensor:
+def update(steps: NoisyGradient, parts: list[Part], step: int = 0) -> torch.Tensor:
     """What the optimizer is given, times the expected number of units: the noisy sum."""
     steps.add_gradients(parts, step)
     return flat([weight.grad for weight in trained(steps.model)]) * steps.plan.expected_units

@@ -25,7 +25,8 @@ from reticent.trainer import loop
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.foundation import train_tokenizer
 from reticent.trainer.labels import Ledger, Targets, make_targets
-from reticent.trainer.loop import TrainResult, target_loss, train
+from reticent.trainer.loop import TrainResult, train
+from reticent.trainer.loss import target_loss
 from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
@@ -331,13 +332,13 @@ def test_what_a_run_writes_is_private(tmp_path: Path) -> None:
 def optimizers(monkeypatch: pytest.MonkeyPatch) -> list[torch.optim.AdamW]:
     """Every optimizer that a run makes."""
     found: list[torch.optim.AdamW] = []
-    make = loop._optimizer
+    make = loop.make_optimizer
 
-    def spy(*arguments: Any) -> torch.optim.AdamW:
-        found.append(make(*arguments))
+    def spy(*arguments: Any, **options: Any) -> torch.optim.AdamW:
+        found.append(make(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(loop, "_optimizer", spy)
+    monkeypatch.setattr(loop, "make_optimizer", spy)
     return found
 
 

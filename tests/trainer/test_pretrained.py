@@ -31,7 +31,8 @@ from reticent.engine.tokens import write_tokens
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.export import export_model, write_model
 from reticent.trainer.labels import Ledger, make_targets
-from reticent.trainer.loop import TrainResult, target_loss, train
+from reticent.trainer.loop import TrainResult, train
+from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.tokenizer_json import tokenizer_json_of

@@ -15,7 +15,8 @@ from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.config import TrainConfig
 from reticent.trainer.labels import Ledger, Targets, make_targets, protect_store, replacement_ids
-from reticent.trainer.loop import target_loss, train
+from reticent.trainer.loop import train
+from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_tokenizer, special_ids
 from reticent.trainer.recipes import DROPPED, Recipe, custom_recipe, get_recipe
 from reticent.trainer.windows import Batch, cut_windows

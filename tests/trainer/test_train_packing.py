@@ -19,7 +19,7 @@ from reticent.engine.kernels import pack_rows
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.trainer.feed import Part, iter_steps
 from reticent.trainer.labels import Ledger, make_targets
-from reticent.trainer.loop import TargetLoss, target_loss
+from reticent.trainer.loss import TargetLoss, target_loss
 from reticent.trainer.models import logits_at
 from reticent.trainer.packing import block_diagonal_mask, lay_out, num_packed_rows, packed_order, require_packable
 from reticent.trainer.recipes import get_recipe
