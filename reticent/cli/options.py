@@ -82,8 +82,8 @@ class ColumnOptions:
         str,
         typer.Option(
             metavar="FORMAT",
-            help="parquet, arrow, csv, jsonl (these two also .gz, .zst, .bz2), or a format with marks of people: "
-            "i2b2-2006, i2b2-2014, meddocan, brat, tab; auto goes by the suffix.",
+            help="Such as parquet, csv or jsonl (these two also .gz, .zst, .bz2), or a format with marks of humans, "
+            "such as i2b2-2014 or brat; a wrong one lists all. auto goes by the suffix.",
         ),
     ] = "auto"
     doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id"
@@ -239,7 +239,7 @@ def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> li
 
     names = list(found.detector or [])
     if not names:
-        has_marks = found.spans is not None or CorpusSection.model_construct(format=columns.format).marked  # type: ignore[arg-type]
+        has_marks = found.spans is not None or CorpusSection.model_construct(format=columns.format).marked
         names = [*(["gold"] if marked and has_marks else []), "rules"]
     return [*names, *(["records"] if found.records and "records" not in names else [])]
 

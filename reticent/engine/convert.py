@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from reticent.engine.corpus import Corpus
+from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.parquet import document_writer
 
 __all__ = ["write_documents"]
 
 
-def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096) -> dict[str, int]:
+def write_documents(corpus: Corpus | Documents, path: Path | str, *, batch_rows: int = 4096) -> dict[str, int]:
     """Write a corpus with all the columns it has to a Parquet file (`DOCUMENTS`, zstd, mode 0600), whole or not at all.
 
     Returns
@@ -32,6 +32,7 @@ def write_documents(corpus: Corpus, path: Path | str, *, batch_rows: int = 4096)
     >>> write_documents(open_corpus("records/", format="i2b2-2014"), "records.parquet")  # doctest: +SKIP
     {'documents': 790, 'spans': 17410}
     """
+    corpus = as_corpus(corpus)
     corpus.scan()
     path = Path(path)
     names = [name for name in DOCUMENTS.names if getattr(corpus.columns, name) is not None]

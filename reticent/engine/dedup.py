@@ -27,7 +27,7 @@ from reticent.engine.schema import MAX_K
 
 if TYPE_CHECKING:
     from reticent._rust import Copies
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["DedupConfig", "Deduplication", "find_copies", "read_left_out", "write_left_out"]
 
@@ -93,7 +93,7 @@ class Deduplication:
 
 
 def find_copies(
-    corpus: Corpus, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
+    corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
     """Return what repeats what in a corpus.
 
@@ -110,6 +110,9 @@ def find_copies(
 
     Cost: one pass over the text; another one where individuals share documents.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     from reticent import _rust
 
     config = config or DedupConfig()

@@ -25,10 +25,10 @@ from reticent.engine.threads import mapped
 
 if TYPE_CHECKING:
     from reticent._rust import IndexBuilder
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.split import Individuals
 
-__all__ = ["IndexConfig", "build_index", "build_nested_indexes", "check_memory_limit", "open_index", "write_index"]
+__all__ = ["IndexConfig", "NgramIndex", "build_index", "build_nested_indexes", "check_memory_limit", "open_index", "write_index"]
 
 ROWS_PER_GROUP = 1 << 17
 
@@ -70,7 +70,7 @@ class IndexConfig:
 
 
 def build_index(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     individuals: Individuals,
     *,
     splits: tuple[str, ...] = (MEMBERS,),
@@ -93,12 +93,15 @@ def build_index(
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     units, (keep,) = _documents(corpus, individuals, splits)
     return count_documents(corpus, units, keep, config or IndexConfig(), progress)
 
 
 def build_nested_indexes(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     individuals: Individuals,
     *,
     splits: tuple[str, ...],
@@ -111,6 +114,9 @@ def build_nested_indexes(
     They are those that :func:`build_index` makes of each, to the last byte; raises what it raises. Cost: one pass over
     the text for both, little more than for the larger one.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     units, (keep, inner) = _documents(corpus, individuals, splits, within)
     if (inner & ~keep).any():
         raise PolicyError(f"the splits {', '.join(within)} are not among {', '.join(splits)}")

@@ -38,7 +38,7 @@ from reticent.engine.schema import DOCUMENTS, SPAN_TYPE, with_version
 from reticent.engine.sources.parquet import document_writer
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
 
 __all__ = ["OFFSETS", "ScrubConfig", "key_of_seed", "new_key", "read_key", "read_offsets", "scrub_corpus"]
@@ -124,7 +124,7 @@ def read_key(path: Path | str) -> bytes:
 
 
 def scrub_corpus(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     spans: SpanReader,
     folder: Path | str,
     config: ScrubConfig,
@@ -143,6 +143,9 @@ def scrub_corpus(
         documents, spans (as given), replaced (after the union of what overlaps), what could not be done as asked
         (the names of `OUTCOMES`), and under "categories" for each category how many were replaced, and by a tag.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     folder = Path(folder)
     (folder / "documents").mkdir()
     draws = config.style in ("surrogate", "rotate")

@@ -19,7 +19,7 @@ from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["Individuals", "SplitConfig", "draw_fresh", "open_individuals", "split_individuals", "write_individuals"]
 
@@ -81,7 +81,7 @@ class Individuals:
         return np.isin(sides.indices.to_numpy(), codes)
 
 
-def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Individuals:
+def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = None) -> Individuals:
     """Return the split of a corpus.
 
     Raises
@@ -90,6 +90,9 @@ def split_individuals(corpus: Corpus, config: SplitConfig | None = None) -> Indi
         Two documents give one individual different households, a household is missing for some, or a side with a
         share is empty.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     from reticent import _rust
 
     config = config or SplitConfig()

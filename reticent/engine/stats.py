@@ -24,7 +24,7 @@ from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
 from reticent.engine.tokens import FlaggedWords
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
@@ -60,7 +60,7 @@ def cdf(values: np.ndarray, weights: np.ndarray | None = None, *, max_points: in
 
 
 def corpus_statistics(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     individuals: Individuals,
     index: NgramIndex,
     *,
@@ -103,6 +103,9 @@ def corpus_statistics(
 
     Cost: one pass over the text (two with spans); 5 bytes a word for the stream and 5 more for each n.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     stream, flags = _read(corpus, individuals, index, policy, spans, splits, num_threads, progress)
     table = pa.record_batch(index.words())
     if not len(flags):

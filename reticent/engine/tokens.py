@@ -28,7 +28,7 @@ from reticent.engine.store import ShardWriter, open_tokens
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, Words
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
@@ -40,7 +40,7 @@ __all__ = ["Flagged", "FlaggedWords", "Part", "TokenMaker", "write_tokens"]
 
 def write_tokens(
     folder: Path | str,
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     individuals: Individuals | None,
     tokenizer_json: str,
     *,
@@ -91,6 +91,9 @@ def write_tokens(
 
     Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     flagged = FlaggedWords(
         corpus,
         individuals,

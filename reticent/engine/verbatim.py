@@ -24,13 +24,13 @@ from reticent.core.json_toml import parse_json
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["build_verbatim", "open_verbatim", "write_verbatim"]
 
 
 def build_verbatim(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     *,
     keep: np.ndarray | None = None,
     length: int = 50,
@@ -56,6 +56,9 @@ def build_verbatim(
 
     Cost: two passes over the text. Memory: the index, and a batch a thread.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     from reticent import _rust
 
     keep = np.ones(corpus.num_documents, dtype=bool) if keep is None else keep

@@ -24,7 +24,7 @@ from reticent.job.stages.split import split_steps
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress
-    from reticent.engine.index import NgramIndex
+    from reticent.engine.ngrams import NgramIndex
 
 __all__ = ["update_run"]
 

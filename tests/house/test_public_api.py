@@ -22,10 +22,12 @@ GOOD = """
 import numpy as np
 import reticent
 
+frame = {"doc_id": ["a", "b"], "individual_id": ["c", "d"], "text": ["e", "f"]}
+reticent.build_index(frame, reticent.split_individuals(frame))
 corpus: reticent.Corpus = reticent.open_corpus("notes.parquet", columns=reticent.Columns(text="note"), ids="fold")
 individuals = reticent.split_individuals(corpus, reticent.SplitConfig(heldout=0.4))
 index = reticent.build_index(corpus, individuals, config=reticent.IndexConfig(max_n=3))
-number: int = index.num_units
+number: int = index.num_units + index.support("fever") + index["high fever"]
 policy = reticent.Policy(k=2, n=3)
 recipe: reticent.Recipe = reticent.get_recipe("ppclm")
 try:
@@ -38,7 +40,7 @@ MISTAKES = {
     'reticent.open_corpu("notes.parquet")': "attr-defined",
     'reticent.open_corpus("notes.parquet", column=reticent.Columns())': "call-arg",
     "reticent.open_corpus(3)": "arg-type",
-    'reticent.open_corpus("notes.parquet", format="parket")': "arg-type",
+    'reticent.open_corpus("notes.parquet", ids="join")': "arg-type",
     'reticent.Columns("doc")': "call-arg",
     'reticent.IndexConfig(max_n="3")': "arg-type",
     'reticent.build_index("notes.parquet", None)': "arg-type",

@@ -27,7 +27,7 @@ from reticent.engine.protect import Policy, Scope
 from reticent.engine.schema import SPANS
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["PREFIX", "propagate"]
 
@@ -37,7 +37,7 @@ _REACH: Final[Mapping[Scope, int]] = {"occurrence": 0, "individual": 1, "corpus"
 
 
 def propagate(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     spans_path_in: Path | str,
     spans_path_out: Path | str,
     *,
@@ -70,6 +70,9 @@ def propagate(
 
     Cost: two passes over the text at the speed of a gazetteer; memory is a batch, the surfaces and the vocabulary.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     from reticent import _rust
 
     surfaces, codes = _rust.Surfaces(), _Codes(Policy(scopes=dict(scopes or {})))

@@ -29,7 +29,7 @@ from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
 
 if TYPE_CHECKING:
-    from reticent.engine.corpus import Corpus
+    from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["OnError", "detect_spans"]
 
@@ -42,7 +42,7 @@ _ALIGNED: Final = frozenset({"rules", "records", "gazetteer"})
 
 
 def detect_spans(
-    corpus: Corpus,
+    corpus: Corpus | Documents,
     detectors: Sequence[Detector],
     folder: Path | str,
     *,
@@ -72,6 +72,9 @@ def detect_spans(
         A detector failed, or gave a span outside its text; the message names the document's row. Or most spans of a
         detector cut words, as those of another text or in bytes do.
     """
+    from reticent.engine.corpus import as_corpus
+
+    corpus = as_corpus(corpus)
     learn_common_words(corpus, detectors)
     union = _Union(detectors, on_error)
     columns = ["doc_id", "individual_id", "text"]

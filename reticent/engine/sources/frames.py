@@ -81,6 +81,8 @@ def open_frame(frame: Frame) -> FrameSource:
 
 def _column(values: Any, where: str) -> pa.ChunkedArray:
     try:
+        if isinstance(values, str | bytes):  # a list of its letters to Arrow
+            raise TypeError
         return pa.chunked_array(values if hasattr(values, "__arrow_c_stream__") else [pa.array(values)])
     except (pa.ArrowException, TypeError, ValueError):
         raise CorpusError(f"{where}: expected a Series, an array or a list of values of one type") from None

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from reticent.job.config.section import Section
 
 __all__ = ["CorpusSection", "DedupSection", "DetectSection", "IndexSection", "ProtectSection", "SplitSection"]
 
 
+def _known_format(format: str) -> str:
+    from reticent.engine.sources.formats import format_names
+
+    if format not in format_names():
+        raise ValueError(f"expected one of {', '.join(format_names())}")
+    return format
+
+
 class CorpusSection(Section):
     """Where the documents are and which columns hold what."""
 
     source: str | list[str] = Field(description="file, folder or glob of documents")
-    format: Literal["auto", "parquet", "arrow", "csv", "jsonl", "i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab"] = (
-        Field(default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix")
+    format: Annotated[str, AfterValidator(_known_format)] = Field(
+        default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
     )
     doc_id: str = "doc_id"
     individual_id: str = "individual_id"
@@ -56,8 +64,10 @@ class CorpusSection(Section):
 
     @property
     def marked(self) -> bool:
-        """Whether the format brings spans that people marked."""
-        return self.format in ("i2b2-2006", "i2b2-2014", "meddocan", "brat", "tab")
+        """Whether the format brings spans that humans marked."""
+        from reticent.engine.sources.formats import FORMATS
+
+        return self.format in FORMATS and FORMATS[self.format].is_marked
 
 
 class DedupSection(Section):

@@ -58,8 +58,10 @@ def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
 
 def _warn_of_owners(run: Run) -> None:
     """Warn where every document counts as another individual's: individuals with several are protected too little."""
+    from reticent.engine.sources.formats import FORMATS
+
     corpus, settings = run.whole_corpus, run.job.corpus
-    if corpus.format in ("i2b2-2006", "meddocan", "brat") and not settings.individual:
+    if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
         run.progress.warn(
             f"format {corpus.format} does not say whose a document is: each counts as an individual "
             "of its own, which protects people with several too little; corpus.individual says otherwise"
