@@ -7,6 +7,7 @@
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
 #   make bench           every benchmark at toy size; their full sizes are in benchmarks/README.md
+#   make docs            the documentation, into site/ (installs mkdocs-material)
 #   make lock            renew requirements.lock
 #
 #   make … TORCH=cpu     install the CPU build of torch (smaller download); the default is the one PyPI serves
@@ -21,7 +22,7 @@ RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
 LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: demo test test-slow test-detectors test-rust lint format bench lock wheel clean setup
+.PHONY: demo test test-slow test-detectors test-rust lint format bench docs lock wheel clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -55,6 +56,10 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks --size toy
+
+docs: setup
+	$(UV) install --python $(BIN)/python -q --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: setup
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --out dist
@@ -92,4 +97,4 @@ $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) target dist reticent/*.so
+	rm -rf $(VENV) target dist site reticent/*.so

@@ -13,15 +13,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record_io import RECORD, write_record
+from benchmarks.record_io import write_record
 
 
 def run(size: str) -> dict[str, Any]:
-    """Run the demo and write ``record/demo.json`` and ``record/demo.png``; at toy size its own test does the work."""
+    """Run the demo and write ``record/demo.json``; at toy size its own test does the work."""
     if size == "toy":
         print("demo: see tests/test_demo.py")
         return {}
-    from reticent.audit.report.plots import plot_utility_privacy
     from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
     from reticent.core.progress import Progress
     from reticent.job.demo import run_demo
@@ -31,8 +30,6 @@ def run(size: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
         evidence = run_demo(Path(folder) / "demo", progress=progress).evidence
     seconds = time.perf_counter() - started
-    plot_utility_privacy(evidence, RECORD / "demo.png")
-    (RECORD / "demo.png").chmod(0o644)
     result = {
         "seconds": round(seconds, 1),
         "seconds_per_stage": {stage: round(value, 2) for stage, value in progress.seconds.items()},

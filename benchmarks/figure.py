@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-__all__ = ["Dot", "Dots", "draw"]
+__all__ = ["Dot", "Dots", "draw", "draw_plane"]
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 860, 320, 160, 24, 16
 INK, SOFT, GRID = "#1f2933", "#5f6b7a", "#d9dee5"
@@ -97,6 +97,58 @@ def draw(figure: Dots) -> str:
         parts.append(_text(WIDTH - RIGHT + 12, y + 4, shown, "start", INK, 11))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, height - 8, figure.axis, "middle", INK))
     return "\n".join([*parts, "</svg>", ""])
+
+
+def draw_plane(points: Sequence[tuple[Dot, Dot]], axes: tuple[str, str]) -> str:
+    """Return the SVG of points in a plane, (x, y) with the interval of each; the label is that of x."""
+    width, height, left, bottom, edge = 640, 400, 64, 340, 20
+    columns = _ticks(*_ends([x for x, _ in points]))
+    lines = _ticks(*_ends([y for _, y in points]))
+
+    def at(value: float, ticks: Sequence[float], start: float, end: float) -> float:
+        return round(start + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (end - start), 1)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="13">'
+        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>'
+    ]
+    for tick in columns:
+        x = at(tick, columns, left, width - edge)
+        parts += [
+            f'<path d="M{x} {edge}V{bottom}" stroke="{GRID}"/>',
+            _text(x, bottom + 18, f"{tick:g}", "middle", SOFT),
+        ]
+    for tick in lines:
+        y = at(tick, lines, bottom, edge)
+        parts += [
+            f'<path d="M{left} {y}H{width - edge}" stroke="{GRID}"/>',
+            _text(left - 8, y + 4, f"{tick:g}", "end", SOFT),
+        ]
+    placed: list[tuple[float, float]] = []
+    for across, up in points:
+        x, y = at(across.value, columns, left, width - edge), at(up.value, lines, bottom, edge)
+        (west, east), (south, north) = (
+            [at(end, ticks, *span) for end in (dot.low, dot.high) if end is not None]
+            for dot, ticks, span in ((across, columns, (left, width - edge)), (up, lines, (bottom, edge)))
+        )
+        colour = COLOURS[across.kind]
+        parts.append(f'<path d="M{west} {y}H{east}M{x} {south}V{north}" stroke="{colour}" opacity=".6"/>')
+        parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
+        right = x < width - 140
+        near = any(abs(x - other) < 90 and abs(y - height_of) < 24 for other, height_of in placed)
+        placed.append((x, y))
+        parts.append(
+            _text(x + (9 if right else -9), y + (18 if near else -8), across.label, "start" if right else "end", INK)
+        )
+    parts.append(_text((left + width - edge) / 2, height - 14, axes[0], "middle", INK))
+    parts.append(f'<g transform="rotate(-90 18 {bottom / 2})">{_text(18, bottom / 2, axes[1], "middle", INK)}</g>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _ends(dots: Sequence[Dot]) -> tuple[float, float]:
+    ends = [end for dot in dots for end in (dot.value, dot.low, dot.high) if end is not None]
+    return min(ends), max(ends)
 
 
 def _text(x: float, y: float, text: str, anchor: str, colour: str, size: int | None = None) -> str:

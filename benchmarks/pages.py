@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.figure import Dot, Dots
 
-__all__ = ["PAGES", "Page"]
+__all__ = ["PAGES", "Page", "demo_plane"]
 
 Record = Mapping[str, Any]
 
@@ -63,6 +63,15 @@ def _demo_figure(record: Record) -> Dots:
         for row in record["table"]
     ]
     return Dots(rows=rows, axis="share of the members' identifiers that the model predicts nowhere", digits=3)
+
+
+def demo_plane(record: Record) -> tuple[list[tuple[Dot, Dot]], tuple[str, str]]:
+    """Return the points of the README's figure, and its axes."""
+    points = []
+    for row in record["table"]:
+        label = f"base ({row['objective']})" if row["recipe"] == "base" else row["recipe"]
+        points.append((Dot.of(label, row["utility"]), Dot.of(label, row["privacy"]["types"])))
+    return points, ("utility: ordinary words of held-out individuals predicted", "privacy: identifiers never predicted")
 
 
 def _identifiers(*records: Record) -> str:

@@ -15,9 +15,9 @@ from benchmarks.detection_speed import speed_tables
 from benchmarks.engine import goal_table, run_table
 from benchmarks.engine_goals import shape_rows
 from benchmarks.escapes import escape_tables
-from benchmarks.figure import draw
+from benchmarks.figure import draw, draw_plane
 from benchmarks.model_tables import MODEL_TABLES
-from benchmarks.pages import PAGES, Page
+from benchmarks.pages import PAGES, Page, demo_plane
 from benchmarks.record_io import RECORD, estimate_text, machine_line, markdown
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
@@ -26,13 +26,15 @@ END = "<!-- above: written by benchmarks.tables from the records -->"
 
 
 def pages() -> Iterator[tuple[Path, str]]:
-    """Yield (path, text) of every page, of its figure, and of the list of pages."""
+    """Yield (path, text) of every page, of its figure, of the README's figure, and of the list of pages."""
     for page in PAGES:
         records = [json.loads((RECORD / f"{name}.json").read_text()) for name in page.records]
         path = FOLDER / f"{page.stem}.md"
         kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"
         yield path, page_text(page, records) + END + kept
         yield FOLDER / f"{page.stem}.svg", draw(page.figure(*records))
+    demo = json.loads((RECORD / "demo.json").read_text())
+    yield FOLDER.parent / "assets" / "demo.svg", draw_plane(*demo_plane(demo))
     listed = "".join(f"- [{page.question}]({page.stem}.md)\n" for page in PAGES)
     path = FOLDER / "index.md"
     kept = path.read_text(encoding="utf-8").partition(END)[2] if path.exists() else "\n"

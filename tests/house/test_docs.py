@@ -1,0 +1,153 @@
+"""The pages of docs/: every snippet runs, every setting and command has its line, the site is built without a warning.
+
+Commands run in process, in the folder of the README's example and in the order of their page. ``make`` lines name
+targets that exist; what stands after ``torchrun … -m reticent`` runs as a command.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import command
+from house_pages import ROOT, blocks
+
+from reticent.job.config import Job, parse_job
+
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="needs the sources")
+HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (DOCS / "how-to").glob("*.md"))
+#: Commands that end with another status than 0.
+STATUS = {("guard", "check"): 3}
+#: Languages of blocks; ``text`` is shown, not run.
+LANGUAGES = {"sh", "toml", "python", "text"}
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def run_line(line: str) -> None:
+    """Run a line of a page, or check that what it names exists."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return
+    if "reticent" in words:
+        verb = words[words.index("reticent") + 1 :]
+        assert command(*verb) == STATUS.get(tuple(verb[:2]), 0), line
+    elif words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+    else:
+        assert words[:2] == [".venv/bin/python", "-m"], line
+        assert importlib.util.find_spec(words[2]), line
+
+
+def merged(over: dict[str, Any], under: dict[str, Any]) -> dict[str, Any]:
+    """Return nested tables, those of ``over`` first."""
+    result = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(under.get(key), dict)
+        result[key] = merged(value, under[key]) if both else value
+    return result
+
+
+def test_blocks_are_of_a_language_that_is_run() -> None:
+    for path in pages():
+        text = path.read_text(encoding="utf-8")
+        assert text.count("```") % 2 == 0, path
+        assert set(re.findall(r"^```(\S*)$", text, re.MULTILINE)[::2]) <= LANGUAGES, path
+
+
+def test_what_the_readmes_name_exists() -> None:
+    for page in ("README.md", "benchmarks/README.md"):
+        for block in blocks(page, "sh"):
+            for line in block.splitlines():
+                if not line.startswith("reticent"):
+                    run_line(line)
+
+
+def test_the_tutorial_works_from_the_first_line_to_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
+        if language == "toml":
+            (tmp_path / "job.toml").write_text(block)
+        elif language == "python":
+            exec(block, names)
+        for line in block.splitlines() if language == "sh" else ():
+            run_line(line)
+    assert type(names["model"]).__name__ == "BertForMaskedLM"
+    assert (tmp_path / "run" / "report" / "report.html").exists()
+    assert "protected.k" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", HOW_TO)
+def test_every_command_of_a_guide_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    if any(" run" in line for line in lines) and not (folder / "run" / "report").exists():
+        assert command("run", "job.toml") == 0
+    for line in lines:
+        run_line(line)
+    for block in blocks(page, "python"):
+        exec(block, {})
+
+
+@pytest.mark.parametrize("page", [*HOW_TO, "docs/tutorial.md", "README.md"])
+def test_every_table_of_a_job_is_valid(page: str) -> None:
+    (job,) = map(tomllib.loads, blocks("README.md", "toml"))
+    for block in blocks(page, "toml"):
+        values = tomllib.loads(block)
+        parsed = parse_job(merged(values, job) | {key: values[key] for key in ("detect",) if key in values}, page)
+        assert set(values) <= set(Job.model_fields)
+        assert parsed.model
+
+
+def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    generate = importlib.import_module("generate")
+    from reticent.cli import PANELS
+
+    job, commands = generate.job_page(), generate.command_page()
+    found = dict(generate.sections(Job, ""))
+    assert {"", "corpus", "split", "train.dp", "[gate]", "[model].foundation", "recipes.NAME"} <= set(found)
+    for name, kind in found.items():
+        for field, info in generate.fields_of(kind).items():
+            assert generate.subsection(info) or f"| `{field}` |" in job, (name, field)
+    for name in (name.removesuffix("_app").replace("_", "-") for panel in PANELS.values() for name in panel):
+        assert f"### `reticent {name}`" in commands
+    assert "`--memory-limit`" in commands
+    for page in generate.PAGES.values():
+        assert "<object" not in page()
+        assert str(ROOT) not in page()
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="needs the packages of the group docs")
+    pytest.importorskip("l2m4m", reason="needs the packages of the group docs")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    built = list((tmp_path / "site").rglob("*.html"))
+    assert len(built) > 40
+    for page in built:
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r'<(?:link|script|img)[^>]+(?:src|href)="https?://(?!example)[^"]+"', text), page.name
+    definitions = (tmp_path / "site" / "explanation" / "definitions.html").read_text(encoding="utf-8")
+    assert definitions.count("<math") > 60
+    assert "$" not in re.sub(r"<(script|style).*?</\1>", "", definitions, flags=re.DOTALL)
