@@ -19,7 +19,7 @@ from benchmarks.record_io import write_record
 def run(size: str) -> dict[str, Any]:
     """Run the demo and write ``record/demo.json``; at toy size its own test does the work."""
     if size == "toy":
-        print("demo: see tests/test_demo.py")
+        print("demo: see tests/job/test_demo.py")
         return {}
     from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
     from reticent.core.progress import Progress

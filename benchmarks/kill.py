@@ -542,7 +542,7 @@ def run(size: str, trials: int = 500, part: tuple[int, int] = (1, 1), seed: int 
     It must start in a process that has run nothing yet: threads do not survive a fork.
     """
     if size == "toy":
-        print("kill: see tests/test_kill.py")
+        print("kill: see tests/job/test_kill.py")
         return {}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("fixtures", "oracles")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-# Programs that tests start find the helpers of the tests as these do.
-HELPERS = (TESTS, TESTS / "job", TESTS / "trainer", os.environ.get("PYTHONPATH"))
-os.environ["PYTHONPATH"] = os.pathsep.join(str(path) for path in HELPERS if path)
+# Programs that tests start find the fixtures as the tests do.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score
-from toy_models import make_store, toy_model, toy_tokenizer
 
 from reticent.audit.classification import Truth, bag_of_words, compare, majority, measure
 from reticent.audit.stats.statistics import clopper_pearson

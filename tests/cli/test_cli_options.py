@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from command import command
+from fixtures.command import command
 
 import reticent
 from reticent.cli import RESUMED, RESUMED_IN_A_RUN, _command_line, app

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
 
 from reticent.engine.schema import SPAN_TYPE
 from reticent.engine.synthetic import SynthConfig, synthesize

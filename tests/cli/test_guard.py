@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
+from fixtures.models import toy_model, toy_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
-from toy_models import toy_model, toy_tokenizer
+from fixtures.command import command
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.propile.self_probe import Finding, invented_individuals, self_page
 from reticent.core.artifact import require_kind

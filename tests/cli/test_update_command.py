@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
-from toy_models import toy_tokenizer
+from fixtures.command import command
+from fixtures.models import toy_tokenizer
 
 from reticent.core.artifact import read_manifest
 from reticent.job.stages.index import INDEXES

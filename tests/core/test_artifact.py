@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from somebody import unprivileged
+from fixtures.unprivileged import unprivileged
 
 from reticent.core import artifact
 from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, require_kind, write_artifact

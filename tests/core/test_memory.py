@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from command import command
+from fixtures.command import command
 
 from reticent.core import memory
 from reticent.core.errors import CorpusError

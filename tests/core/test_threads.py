@@ -9,7 +9,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from toy_models import toy_tokenizer
+from fixtures.models import toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import PolicyError

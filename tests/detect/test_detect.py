@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from detecting import batch_of, found
+from fixtures.detecting import batch_of, found
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from detecting import found
+from fixtures.detecting import found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

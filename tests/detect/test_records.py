@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from detecting import batch_of, found
+from fixtures.detecting import batch_of, found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
+from fixtures.unprivileged import unprivileged
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from somebody import unprivileged
 
 from reticent.core.artifact import write_artifact
 from reticent.core.errors import CorpusError, PolicyError

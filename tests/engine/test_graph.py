@@ -8,9 +8,10 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.indexes import build, corpora
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_index import build, corpora, minimal, ngrams, split, supports
+from oracles.ngrams import minimal, ngrams, split, supports
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError

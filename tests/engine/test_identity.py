@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.indexes import build, corpora, documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.ngrams import minimal, protected_words, split, supports
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
@@ -19,72 +20,6 @@ from reticent.engine.index import open_index, write_index
 
 LEVEL = ("left", "right", "support")
 POLICIES = ("all", "last", "cover", "paper")
-# The oracle of the smallest cover tries every set of a document's words: nine at most. One is longer than a short key.
-words = st.sampled_from(["a", "b", "c", "d", "é", "12/03", "electroencephalography", "z9"])
-documents = st.lists(words, max_size=9).map(" ".join)
-corpora = st.lists(st.tuples(documents, st.integers(0, 4)), min_size=1, max_size=10)
-
-
-def build(corpus: list[tuple[str, int]], *, max_n: int = 3, threads: int = 2, min_support: int = 2) -> _rust.NgramIndex:
-    builder = _rust.IndexBuilder(max_n=max_n, num_threads=threads)
-    builder.add(pa.array([text for text, _ in corpus], pa.string()), np.array([u for _, u in corpus], dtype=np.uint32))
-    return builder.finish(min_support=min_support)
-
-
-def split(texts: list[str]) -> list[list[str]]:
-    """Words of each text, as the core splits them."""
-    array = pa.array(texts, pa.string())
-    segmented = _rust.segment(array)
-    surfaces = pa.record_batch(segmented.surfaces(array)).column("word").to_pylist()
-    offsets = segmented.doc_offsets
-    return [surfaces[a:b] for a, b in itertools.pairwise(offsets)]
-
-
-def ngrams(tokens: list[str], n: int) -> list[tuple[str, ...]]:
-    return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
-
-
-def supports(corpus: list[tuple[str, int]], max_n: int) -> dict[tuple[str, ...], int]:
-    """Brute force: the set of units of every n-gram."""
-    units = defaultdict(set)
-    for tokens, (_, unit) in zip(split([text for text, _ in corpus]), corpus, strict=True):
-        for n in range(1, max_n + 1):
-            for gram in ngrams(tokens, n):
-                units[gram].add(unit)
-    return {gram: len(owners) for gram, owners in units.items()}
-
-
-def minimal(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, max_n: int) -> list[tuple[int, int]]:
-    """Brute force: (first, last) word of each minimal identifying n-gram, by the definition."""
-    found = []
-    for n in range(1, max_n + 1):
-        for i, gram in enumerate(ngrams(tokens, n)):
-            rare = counts.get(gram, 0) < k
-            if rare and (n == 1 or (counts.get(gram[1:], 0) >= k and counts.get(gram[:-1], 0) >= k)):
-                found.append((i, i + n - 1))
-    return found
-
-
-def oracle(tokens: list[str], counts: dict[tuple[str, ...], int], k: int, n: int, policy: str) -> set[int]:
-    """Words a policy protects, from definitions.md#identifiers; of covers any minimum one, so sizes are compared."""
-    intervals = minimal(tokens, counts, k, n)
-    if policy == "all":
-        return {i for first, last in intervals for i in range(first, last + 1)}
-    if policy == "last":
-        return {last for _, last in intervals}
-    if policy == "paper":
-        return {
-            i + j
-            for m in range(1, n + 1)
-            for i, gram in enumerate(ngrams(tokens, m))
-            if counts.get(gram, 0) < k
-            for j in range(m)
-        }
-    for size in range(len(tokens) + 1):
-        for chosen in itertools.combinations(range(len(tokens)), size):
-            if all(any(first <= i <= last for i in chosen) for first, last in intervals):
-                return set(chosen)
-    raise AssertionError
 
 
 def protected(index: _rust.NgramIndex, texts: list[str], **options: object) -> list[set[int]]:
@@ -120,7 +55,7 @@ def test_policies_match_the_oracle(corpus: list[tuple[str, int]], k: int, n: int
     counts = supports(corpus, n)
     got = protected(build(corpus, max_n=n), texts, k=k, n=n, policy=policy)
     for tokens, flagged in zip(split(texts), got, strict=True):
-        expected = oracle(tokens, counts, k, n, policy)
+        expected = protected_words(tokens, counts, k, n, policy)
         if policy == "cover":
             intervals = minimal(tokens, counts, k, n)
             assert all(any(first <= i <= last for i in flagged) for first, last in intervals)

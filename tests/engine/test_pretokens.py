@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import DATA
+from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_tokens import Trained, bytelevel, check_alignment, unigram, wordpiece
+from oracles.alignment import check_alignment
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
 from reticent import _rust

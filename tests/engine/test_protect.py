@@ -1,6 +1,6 @@
 """Policy and index -> flags of words, against definitions.md#identifiers in plain Python.
 
-`tests/test_index.py` holds the policies to brute force; here they come with the document-frequency cut, other surfaces,
+`test_index.py` holds the policies to brute force; here they come with the document-frequency cut, other surfaces,
 documents the index has never seen, and the settings of `Policy`.
 """
 

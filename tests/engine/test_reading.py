@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
+from fixtures.unprivileged import unprivileged
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from somebody import unprivileged
 
 from reticent import _rust
 from reticent.core.artifact import read_manifest

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.cases import Case
+from fixtures.tokenizers import bytelevel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_tokens import Case, bytelevel
 from tokenizers import Tokenizer
 
 from reticent import _rust

@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from fixtures.indexes import build, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_index import build
-from test_update import tables
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_index import ngrams, oracle, supports
+from oracles.ngrams import ngrams, protected_words, supports
 
 from reticent.core.errors import CorpusError
 from reticent.engine.detect.spans import SpanReader
@@ -208,7 +208,7 @@ def test_counts_match_the_oracle(documents: Documents, units: list[int] | None, 
     rows = {(row["policy"], row["n"]): row["retention"] for row in found["retention_by_policy"]}
     assert rows == pytest.approx(
         {
-            (policy, n): 1 - sum(len(oracle(t, counts, k, n, policy)) for t in tokens) / sum(map(len, tokens))
+            (policy, n): 1 - sum(len(protected_words(t, counts, k, n, policy)) for t in tokens) / sum(map(len, tokens))
             for policy in POLICIES
             for n in range(1, max_n + 1)
         }

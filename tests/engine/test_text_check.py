@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.cases import Case
+from fixtures.tokenizers import KINDS, plain_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tokens import KINDS, Case, plain_tokenizer
 
 from benchmarks.escape_tokenizers import tokenizer_json
 from reticent import _rust

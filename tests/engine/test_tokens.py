@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,87 +18,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import regex
+from fixtures.cases import Case
+from fixtures.tokenizers import KINDS, SPECIAL, Trained, bytelevel, plain_tokenizer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from oracles.alignment import align, check_alignment, encode, is_space, words_of
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine import tokens
-from reticent.engine.corpus import Columns, open_corpus
-from reticent.engine.detect import detect_spans
-from reticent.engine.detect.gold import GoldDetector
-from reticent.engine.detect.spans import SpanReader
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import pseudonymise
 from reticent.engine.rewrite import replace_words_by_x
-from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPAN_TYPE
-from reticent.engine.split import Individuals
+from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 
 SECRET = "Zyxwvut"
-TRAINING = [
-    "the patient was seen by Dr. Smith on 2021-03-04 and again at 10:45",
-    "le patient a été vu à l'hôpital Saint-Élie, tél. 06 12 34 56 78",
-    "שלום עולם 患者 田中 😀 é ﬁn ½ <s> [MASK] <|endoftext|>",
-] * 10
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<unk>", "<s>", "</s>", "<|endoftext|>"]
-
-
-@dataclass(repr=False)
-class Trained:
-    """A tokenizer twice: the core's encoder, and the Python library told to read special tokens as text."""
-
-    encoder: _rust.TokenEncoder
-    python: Tokenizer
-    unknown: int | None
-
-    @classmethod
-    def of(cls, json: str, unknown: str | None) -> Trained:
-        python = Tokenizer.from_str(json)
-        python.encode_special_tokens = True
-        return cls(_rust.TokenEncoder(json), python, python.token_to_id(unknown) if unknown else None)
-
-    @property
-    def special(self) -> set[int]:
-        return {i for i, token in self.python.get_added_tokens_decoder().items() if token.special} - {self.unknown}
-
-
-def wordpiece() -> str:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=SPECIAL[:5], show_progress=False)
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    return tokenizer.to_str()
-
-
-def bytelevel() -> str:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    return tokenizer.to_str()
-
-
-def unigram() -> str:
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.NFKC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=200, special_tokens=["<unk>", "<s>", "</s>", "[MASK]"], unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    return tokenizer.to_str()
-
-
-KINDS = {"wordpiece": (wordpiece, "[UNK]"), "bytelevel": (bytelevel, None), "unigram": (unigram, "<unk>")}
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
@@ -166,65 +103,6 @@ pieces = st.sampled_from(
 fuzz = st.lists(st.one_of(pieces, pieces, st.text(max_size=4)), max_size=14).map("".join)
 
 
-@dataclass
-class Aligned:
-    ids: list[int]
-    word_ids: list[int]
-    flags: list[int]
-    starts: list[int]
-    met: list[set[int]]
-
-
-def is_space(c: str) -> bool:
-    """Unicode's White_Space; `str.isspace` also takes the separators U+001C to U+001F."""
-    return c.isspace() and c not in "\x1c\x1d\x1e\x1f"
-
-
-def oracle(trained: Trained, text: str, flags: list[int], starts: list[int]) -> Aligned:
-    array = pa.array([text], pa.large_string())
-    froms, tos = (bounds.tolist() for bounds in _rust.segment(array).char_spans(array))
-    encoding = trained.python.encode(text, add_special_tokens=False)
-    ids = [trained.unknown if i in trained.special and trained.unknown is not None else i for i in encoding.ids]
-    aligned = Aligned(ids, [], [], [], [])
-    seen: set[int] = set()
-    for a, b in encoding.offsets:
-        met = {
-            word
-            for word, (start, end) in enumerate(zip(froms, tos, strict=True))
-            if any(not is_space(text[i]) for i in range(max(a, start), min(b, end)))
-        }
-        aligned.met.append(met)
-        aligned.word_ids.append(min(met, default=-1))
-        aligned.flags.append(reduce(or_, (flags[w] for w in met), 0))
-        aligned.starts.append(reduce(or_, (starts[w] for w in met - seen), 0))
-        seen |= met
-    return aligned
-
-
-def words_of(text: str) -> int:
-    return _rust.segment(pa.array([text])).num_words
-
-
-def encode(trained: Trained, texts: list[str], flags: list[int], starts: list[int]) -> _rust.Tokens:
-    array = pa.array(texts, pa.large_string())
-    return trained.encoder.encode(
-        array, _rust.segment(array), np.array(flags, dtype=np.uint8), np.array(starts, dtype=np.uint8)
-    )
-
-
-def check_alignment(trained: Trained, text: str, seed: int) -> Aligned:
-    rng = np.random.default_rng(seed)
-    flags, starts = (rng.integers(0, 4, words_of(text)).tolist() for _ in range(2))
-    tokens = encode(trained, [text], flags, starts)
-    expected = oracle(trained, text, flags, starts)
-    assert tokens.input_ids.tolist() == expected.ids
-    assert tokens.word_ids.tolist() == expected.word_ids
-    assert tokens.flags.tolist() == expected.flags
-    assert tokens.ngram_starts.tolist() == expected.starts
-    assert tokens.doc_offsets.tolist() == [0, len(expected.ids)]
-    return expected
-
-
 def check_protection(trained: Trained, text: str, seed: int) -> None:
     """No target may lie inside a protected word: between its first token and its last, every token is flagged."""
     num_words = words_of(text)
@@ -233,7 +111,7 @@ def check_protection(trained: Trained, text: str, seed: int) -> None:
     word = seed % num_words
     flags = [DIRECT * (w == word) for w in range(num_words)]
     tokens = encode(trained, [text], flags, [0] * num_words)
-    met = [word in m for m in oracle(trained, text, flags, [0] * num_words).met]
+    met = [word in m for m in align(trained, text, flags, [0] * num_words).met]
     assert (tokens.flags == np.array(met, dtype=np.uint8)).all()
     inside = np.flatnonzero(met)
     if len(inside):
@@ -436,62 +314,6 @@ def test_texts_without_words_give_tokens_without_words(trained: Trained, texts: 
 
 
 # Files: a corpus on disk, gold spans, an index, protected tokens.
-
-
-def plain_tokenizer(*extra: str) -> str:
-    """One token a word or sign, so that flags of tokens can be read as flags of words."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, **{t: i + 1 for i, t in enumerate(extra)}}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer.to_str()
-
-
-@dataclass
-class Case:
-    """Documents: (individual, text with its gold spans marked «like this|LABEL»)."""
-
-    folder: Path
-    documents: list[tuple[str, str]]
-    households: dict[str, str] | None = None
-
-    def write(self, name: str = "documents", files: int = 1) -> None:
-        rows = []
-        for i, (individual, marked) in enumerate(self.documents):
-            text, spans = "", []
-            for part in marked.replace("»", "«").split("«"):
-                inside, bar, label = part.partition("|")
-                if bar:
-                    spans.append({"start": len(text), "end": len(text) + len(inside), "label": label})
-                text += inside
-            rows.append((f"d{i:04}", individual, text, spans))
-        types = [pa.string(), pa.string(), pa.large_string(), pa.list_(SPAN_TYPE)]
-        (self.folder / name).mkdir(exist_ok=True)
-        for number in range(files):
-            part = rows[number * len(rows) // files : (number + 1) * len(rows) // files]
-            columns = [pa.array([row[c] for row in part], kind) for c, kind in enumerate(types)]
-            table = pa.table(columns, names=["doc_id", "individual_id", "text", "spans"])
-            pq.write_table(table, self.folder / name / f"part-{number}.parquet")
-        self.corpus = open_corpus(self.folder / name, columns=Columns(spans="spans"))
-        people = sorted({individual for individual, _ in self.documents})
-        homes = self.households or {person: person for person in people}
-        units = sorted(set(homes.values()))
-        columns = [
-            pa.array(people),
-            pa.array(range(len(people)), pa.uint32()),
-            pa.array([units.index(homes[person]) for person in people], pa.uint32()),
-            pa.DictionaryArray.from_arrays(
-                pa.array([int(person.startswith("held")) for person in people], pa.int8()),
-                pa.array(["members", "heldout", "reference"]),
-            ),
-            pa.array([1] * len(people), pa.uint32()),
-        ]
-        self.individuals = Individuals(pa.table(columns, schema=INDIVIDUALS))
-        detect_spans(self.corpus, [GoldDetector()], self.folder)
-        self.spans = SpanReader(self.folder)
-
-    def tokens(self, name: str, tokenizer: str, **options: Any) -> tuple[TokenStore, dict[str, Any]]:
-        (self.folder / name).mkdir()
-        counts = write_tokens(self.folder / name, self.corpus, self.individuals, tokenizer, **options)
-        return open_tokens(self.folder / name), counts
 
 
 def flags_of(store: TokenStore) -> list[list[int]]:

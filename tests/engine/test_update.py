@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.indexes import build, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_index import build, supports
+from oracles.ngrams import supports
 
-from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
@@ -26,13 +26,6 @@ documents = st.lists(words, max_size=7).map(" ".join)
 #: Documents of individual 0, 1, …
 hospitals = st.lists(st.lists(documents, max_size=3), min_size=1, max_size=6)
 EVERYBODY = ("members", "heldout", "reference")
-
-
-def tables(index: NgramIndex | _rust.NgramIndex) -> list[object]:
-    """Everything an index holds."""
-    about = [index.max_n, index.min_support, index.num_units, index.num_documents, index.surface]
-    levels = [pa.record_batch(index.level(n)).to_pydict() for n in range(2, index.max_n + 1)]
-    return [*about, pa.record_batch(index.words()).to_pydict(), *levels]
 
 
 def of(hospital: list[list[str]], people: set[int] | None = None) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import command
+from fixtures.command import command
 from house_pages import ROOT, blocks
 
 from reticent.job.config import Job, parse_job

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
+from fixtures.models import toy_model, toy_tokenizer
 from pydantic import BaseModel
-from toy_models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import JOB
 from reticent.core.errors import CorpusError

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import command
+from fixtures.command import command
 from house_pages import ROOT, blocks
 
 from reticent.audit.scoring.forward import TokenScores

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command import command
+from fixtures.command import command
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of, write_tokenizer
 from pydantic import BaseModel
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import reticent
 from reticent.audit.report import page as report
 from reticent.core.artifact import FORMATS, read_manifest, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens
-from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import Job, load_job, parse_job
 from reticent.job.corpus_statistics import corpus_section
 from reticent.job.pipeline import STAGES
@@ -41,79 +36,13 @@ from reticent.job.stages.audit import gather_evidence
 from reticent.job.trainings import Measurement
 from reticent.trainer.recipes import RECIPES
 
-Values = dict[str, Any]
 ENGINE = ("split", "spans", "index", "index-joint")
 TOKENS = ("tokens/toy/train", "tokens/toy/audit")
-
-
-class Recorder(Progress):
-    """Keeps which artefacts were made and which were up to date."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.made: list[str] = []
-        self.up_to_date: list[str] = []
-
-    @contextmanager
-    def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
-        yield
-        self.made.append(name)
-
-    def kept(self, name: str, counts: dict[str, Any]) -> None:
-        self.up_to_date.append(name)
-
-
-def make_hospital(folder: Path, num_individuals: int, seed: int = 0) -> Path:
-    """Documents, records and the tokenizer of a base model."""
-    config = SynthConfig(num_individuals=num_individuals, words_per_document=20, languages=("en",), seed=seed)
-    synthesize(folder, config)
-    write_tokenizer(folder / "base", ["the", "was", "seen", "."])
-    return folder
 
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_hospital(tmp_path_factory.mktemp("hospital"), 80)
-
-
-def write_tokenizer(folder: Path, words: list[str]) -> None:
-    folder.mkdir()
-    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, **{word: i + 1 for i, word in enumerate(words)}}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
-def values_of(hospital: Path, out: Path) -> Values:
-    return {
-        "out": str(out),
-        "corpus": {"source": str(hospital / "documents"), "spans": "spans", "household_id": "household_id"},
-        "detect": {"detectors": ["gold", "rules", "records"], "records": str(hospital / "records.parquet")},
-        "index": {"max_n": 2},
-        "protect": {"k": 3, "n": 2, "policy": "cover"},
-        "model": [{"name": "toy", "base": str(hospital / "base"), "objective": "mlm", "recipes": ["ppmlm"]}],
-    }
-
-
-def changed(values: Values, **changes: object) -> Values:
-    """Values with some fields changed; ``protect__k=4`` is ``protect.k = 4``."""
-    values = json.loads(json.dumps(values))
-    for name, value in changes.items():
-        section, _, key = name.partition("__")
-        target = values["model"][0] if section == "model" else values.setdefault(section, {}) if key else values
-        target[key or section] = value
-    return values
-
-
-def run(values: Values, until: str = "protect") -> Recorder:
-    recorder = Recorder()
-    assert Run(parse_job(values), recorder).execute(until) == Path(values["out"])
-    return recorder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file of the artefacts; job.json and the locks are no results."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path != folder / "job.json"}
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import command
-from test_job import changed, make_hospital, run, values_of
-from toy_models import toy_model, toy_tokenizer
+from fixtures.command import command
+from fixtures.jobs import changed, make_hospital, run, values_of
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.artifact import read_manifest

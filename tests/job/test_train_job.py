@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_job import Recorder, Values, changed, content, make_hospital, values_of
-from test_train_distributed import torchrun
-from toy_models import toy_model, toy_tokenizer
+from fixtures.distributed import torchrun
+from fixtures.jobs import Recorder, Stopping, Values, changed, content, control_c, make_hospital, values_of
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import TrainingError
 from reticent.job.config import parse_job
@@ -38,32 +36,10 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     return values
 
 
-class Stopping(Recorder):
-    """Calls ``stop`` after a step of the training."""
-
-    def __init__(self, step: int, stop: Callable[[], None]):
-        super().__init__()
-        self.step, self.stop, self.steps = step, stop, []
-
-    @contextmanager
-    def task(self, *_: Any, **__: Any) -> Iterator[Callable[..., None]]:
-        def advance(done: Any = None, *_: Any, **__: Any) -> None:
-            if isinstance(done, dict):
-                self.steps.append(done["step"])
-                if done["step"] == self.step:
-                    self.stop()
-
-        yield advance
-
-
 def train(values: Values, step: int = 0, stop: Any = None, **options: Any) -> Stopping:
     progress = Stopping(step, stop)
     Run(parse_job(values), progress, **options).execute("train")
     return progress
-
-
-def control_c() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def fail() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evaluate import ModelEntry, audit_models
 from reticent.core.artifact import read_manifest

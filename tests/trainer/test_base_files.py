@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
+from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError

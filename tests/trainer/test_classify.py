@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from toy_models import Token, make_store, toy_tokenizer
+from fixtures.models import toy_tokenizer
+from fixtures.stores import Token, make_store
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.store import TokenStore

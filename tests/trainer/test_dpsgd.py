@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from toy_models import make_store, random_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.private import uneven_individuals
+from fixtures.stores import make_store
 
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX
@@ -32,23 +34,6 @@ DEVICES = [
 OBJECTIVES = {"gpt2": "clm", "bert": "mlm"}
 KINDS = ["gpt2", "bert"]
 MODES = ["hooks", "ghost"]
-
-
-def people(num_documents: int = 14, *, individuals: int = 4, seed: int = 0) -> TokenStore:
-    """Documents of unequal length, in turn of one individual and another: more and fewer than three each."""
-    store = random_store(num_documents, length=14, seed=seed)
-    random = np.random.default_rng(seed)
-    return TokenStore(
-        store.input_ids,
-        store.word_ids,
-        store.flags,
-        store.ngram_starts,
-        store.doc_offsets,
-        np.concatenate([np.arange(individuals), random.integers(0, individuals, num_documents - individuals)]).astype(
-            np.uint32
-        ),
-        store.doc_ids,
-    )
 
 
 def cut(kind: str, store: TokenStore) -> Windows:
@@ -162,7 +147,7 @@ def update(steps: NoisyGradient, parts: list[Part], step: int = 0) -> torch.Tens
 @pytest.mark.parametrize("clipping", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_update_of_individuals_equals_the_hand_clipped_one(kind: str, clipping: str, weights: str, device: str) -> None:
-    store = people()
+    store = uneven_individuals()
     model = built(kind, weights, device)
     probe, parts = start(kind, model, store, clipping, max_documents=3, max_physical_batch_size=9)
     batches = parts()
@@ -180,7 +165,7 @@ def test_update_of_individuals_equals_the_hand_clipped_one(kind: str, clipping: 
 @pytest.mark.parametrize("clipping", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_update_of_records_equals_the_hand_clipped_one(kind: str, clipping: str) -> None:
-    store, model = people(8), built(kind, "tied")
+    store, model = uneven_individuals(8), built(kind, "tied")
     probe, parts = start(kind, model, store, clipping, unit="record")
     batches = parts()
     probe.close()
@@ -196,7 +181,7 @@ def test_update_of_records_equals_the_hand_clipped_one(kind: str, clipping: str)
 def test_one_unit_more_moves_the_sum_by_at_most_the_clip(kind: str, clipping: str) -> None:
     """The sensitivity itself: with and without one individual, all else drawn alike."""
     model, bound = built(kind, "tied"), 0.05
-    steps, parts = start(kind, model, people(), clipping, bound=bound, max_physical_batch_size=1000)
+    steps, parts = start(kind, model, uneven_individuals(), clipping, bound=bound, max_physical_batch_size=1000)
     (part,) = parts()
     whole = update(steps, [part])
     for unit in np.unique(part.units):
@@ -214,7 +199,7 @@ def test_update_does_not_change_with_the_size_of_physical_batches(kind: str, cli
     updates = []
     for size in (1, 7, 1000):
         model = built(kind, "tied")
-        steps, parts = start(kind, model, people(), clipping, max_physical_batch_size=size)
+        steps, parts = start(kind, model, uneven_individuals(), clipping, max_physical_batch_size=size)
         batches = parts()
         assert (len(batches) == 1) == (size == 1000)
         updates.append(update(steps, batches))
@@ -227,7 +212,7 @@ def test_update_does_not_change_with_the_size_of_physical_batches(kind: str, cli
 def test_empty_sample_moves_nothing_but_by_its_noise(kind: str, clipping: str) -> None:
     for noise, moved in ((0.0, False), (1.0, True)):
         model = built(kind, "tied")
-        steps, parts = start(kind, model, people(), clipping, rate=1e-3, noise_multiplier=noise)
+        steps, parts = start(kind, model, uneven_individuals(), clipping, rate=1e-3, noise_multiplier=noise)
         (part,) = parts()
         assert part.targets.num_targets == 0
         assert bool(update(steps, [part]).abs().max() > 0) == moved
@@ -239,7 +224,15 @@ def test_noise_has_the_promised_size_and_repeats_by_step_and_seed(clipping: str)
     for seed, step in ((1, 0), (1, 0), (1, 1), (2, 0), (1 + 2**32, 0)):
         model = built("gpt2", "tied")
         steps, parts = start(
-            "gpt2", model, people(), clipping, rate=1e-3, noise_multiplier=2.0, bound=0.5, seed=seed, unit="record"
+            "gpt2",
+            model,
+            uneven_individuals(),
+            clipping,
+            rate=1e-3,
+            noise_multiplier=2.0,
+            bound=0.5,
+            seed=seed,
+            unit="record",
         )
         noise = update(steps, parts(), step)
         if (seed, step) in found:
@@ -258,12 +251,12 @@ def _pairs(items: list[torch.Tensor]) -> list[list[torch.Tensor]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ranks_together_take_the_step_of_one_process(kind: str, clipping: str) -> None:
     """Shares of a sample are disjoint and whole; what each rank sums is what one process sums."""
-    alone, parts = start(kind, built(kind, "tied"), people(), clipping, rate=0.8)
+    alone, parts = start(kind, built(kind, "tied"), uneven_individuals(), clipping, rate=0.8)
     batches = parts()
     expected, total = update(alone, batches), 0.0
     seen = []
     for rank in range(2):
-        steps, parts = start(kind, built(kind, "tied"), people(), clipping, rate=0.8)
+        steps, parts = start(kind, built(kind, "tied"), uneven_individuals(), clipping, rate=0.8)
         steps.rank, steps.num_ranks = rank, 2
         share = parts()
         steps.rank, steps.num_ranks = 0, 1  # no other process is there to speak to
@@ -278,7 +271,7 @@ def test_ranks_together_take_the_step_of_one_process(kind: str, clipping: str) -
 def test_closing_leaves_a_plain_model(kind: str, clipping: str) -> None:
     model = built(kind, "tied")
     kinds = [type(module) for module in model.modules()]
-    steps, parts = start(kind, model, people(), clipping)
+    steps, parts = start(kind, model, uneven_individuals(), clipping)
     steps.add_gradients(parts(), 0)
     steps.close()
     assert [type(module) for module in model.modules()] == kinds
@@ -292,7 +285,7 @@ def test_layer_that_clipping_does_not_see_stops_the_run(clipping: str) -> None:
     model = built("gpt2", "tied")
     layer = model.transformer.h[0].mlp.c_fc
     model.transformer.ln_f.register_forward_hook(lambda _, __, out: out + 0.5 * layer.weight.sum() * out)
-    steps, parts = start("gpt2", model, people(), clipping)
+    steps, parts = start("gpt2", model, uneven_individuals(), clipping)
     with pytest.raises(TrainingError, match="clipping does not see"):
         steps.add_gradients(parts(), 0)
 

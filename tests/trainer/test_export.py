@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.core.errors import ArtifactError
 from reticent.trainer.export import ALLOWED, export_model, write_model

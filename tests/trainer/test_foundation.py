@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
 
 from reticent.core.errors import PolicyError
 from reticent.engine.split import open_individuals

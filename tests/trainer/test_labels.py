@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store, random_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import make_store, random_store, toy_model, toy_tokenizer
 
 from reticent.core.errors import TrainingError
 from reticent.engine.schema import IGNORE_INDEX

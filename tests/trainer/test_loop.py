@@ -9,23 +9,33 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from toy_models import make_store, random_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store, random_store
+from fixtures.training import (
+    CPU,
+    UNFINISHED,
+    Whole,
+    X,
+    assert_close,
+    config,
+    gradients,
+    learnt,
+    predicting,
+    run,
+    step_of,
+)
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
-from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import ShardWriter, TokenStore, open_tokens
 from reticent.trainer import loop
-from reticent.trainer.config import TrainConfig
 from reticent.trainer.foundation import train_tokenizer
-from reticent.trainer.labels import Ledger, Targets, make_targets
-from reticent.trainer.loop import TrainResult, train
+from reticent.trainer.labels import Ledger, Targets
 from reticent.trainer.loss import target_loss
 from reticent.trainer.models import lm_head, load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
@@ -34,89 +44,10 @@ from reticent.trainer.windows import Batch, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-CPU = torch.device("cpu")
 KINDS = [("bert", "ppmlm"), ("gpt2", "ppclm")]
-X = IGNORE_INDEX
-
-
-def config(**changes: Any) -> TrainConfig:
-    small = {"num_epochs": 2, "batch_size": 4, "window_length": 32, "checkpoint_epochs": (), "device": "cpu"}
-    return TrainConfig(**{**small, **changes})
-
-
-def run(
-    kind: str,
-    recipe: str,
-    out: Path,
-    *,
-    store: TokenStore | None = None,
-    model: Any = None,
-    progress: Any = None,
-    tokenizer: str | None = None,
-    **changes: Any,
-) -> TrainResult:
-    return train(
-        model if model is not None else toy_model(kind),
-        store if store is not None else random_store(12, length=6),
-        get_recipe(recipe),
-        config(**changes),
-        out,
-        tokenizer=tokenizer if tokenizer is not None else toy_tokenizer(kind),
-        progress=progress,
-    )
-
-
-def step_of(kind: str, recipe: str, store: TokenStore, numbers: Any = None) -> tuple[Batch, Targets]:
-    """Return windows of a store and their targets, as the loop makes them."""
-    windows = cut_windows(store, 32, special_ids(load_tokenizer(toy_tokenizer(kind)), get_recipe(recipe).objective))
-    batch = windows.gather(np.arange(len(windows)) if numbers is None else np.asarray(numbers))
-    options = {"mask_id": windows.special.mask, "mask_share": 0.4, "seed": 0, "epoch": 1}
-    return batch, make_targets(batch, get_recipe(recipe), Ledger(), **options)
-
-
-def gradients(model: Any) -> dict[str, torch.Tensor]:
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-
-
-def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], tolerance: float) -> None:
-    """Differences are at most ``tolerance`` times the largest entry of their tensor (or 1e-3 of all: a bias of keys has
-    no gradient but rounding)."""
-    assert one.keys() == other.keys()
-    largest = max(float(value.abs().max()) for value in other.values())
-    assert largest > 0
-    for name, value in one.items():
-        scale = max(float(other[name].abs().max()), 1e-3 * largest)
-        assert float((value - other[name]).abs().max()) <= tolerance * scale, name
-
-
-def learnt(model: Any) -> dict[str, torch.Tensor]:
-    return {name: weight.detach().clone() for name, weight in model.state_dict().items()}
 
 
 # ------------------------------------------------------------------ the gradient
-
-
-class Whole(torch.nn.Module):
-    """A model whose head the loop cannot reach: it makes every logit, and the test keeps them."""
-
-    def __init__(self, model: Any):
-        super().__init__()
-        self.model, self.logits = model, torch.empty(0)
-
-    @property
-    def base_model(self) -> Whole:
-        return self
-
-    def forward(self, **inputs: Any) -> Any:
-        self.logits = self.model(**inputs).logits
-        self.logits.retain_grad()
-        return SimpleNamespace(logits=self.logits)
-
-
-def predicting(targets: Targets, objective: str) -> np.ndarray:
-    """Cells whose output predicts a target: its own for MLM, the one before it for CLM."""
-    is_target = targets.labels != X
-    return is_target if objective == "mlm" else np.roll(is_target, -1, axis=1)
 
 
 @pytest.mark.parametrize(("kind", "recipe"), KINDS)
@@ -743,9 +674,6 @@ def test_pickled_weights_are_not_loaded(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ interruptions
 
 
-UNFINISHED = ["metrics.jsonl", "state.safetensors", "timings.jsonl"]
-
-
 def assert_whole(folder: Path) -> None:
     """A checkpoint that is there loads."""
     for path in folder.glob("epoch-*"):
@@ -783,10 +711,9 @@ def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> No
 
 KILLED = """
 import sys, time
-sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from test_loop import run
-from toy_models import toy_model
+from fixtures.training import run
+from fixtures.models import toy_model
 model, save, calls = toy_model("gpt2"), None, []
 save = model.save_pretrained
 def slow(folder, **options):
@@ -796,12 +723,12 @@ def slow(folder, **options):
         print("saving", flush=True)
         time.sleep(60)
 model.save_pretrained = slow
-run("gpt2", "ppclm", Path(sys.argv[2]), model=model, num_epochs=3, checkpoint_epochs=(1, 2))
+run("gpt2", "ppclm", Path(sys.argv[1]), model=model, num_epochs=3, checkpoint_epochs=(1, 2))
 """
 
 
 def test_a_run_that_is_killed_while_it_saves_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(tmp_path)]
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "saving\n"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from toy_models import PUBLIC_TEXT, toy_model, toy_tokenizer
+from fixtures.models import PUBLIC_TEXT, toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
 from reticent import _rust

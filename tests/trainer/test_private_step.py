@@ -10,47 +10,20 @@ from typing import Any
 
 import pytest
 import torch
-from test_dpsgd import people
-from toy_models import random_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.private import CLIPPINGS, dp, run, uneven_individuals, weights
+from fixtures.stores import random_store
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.trainer.budget import read_budget
 from reticent.trainer.config import LoraSettings, TrainConfig
-from reticent.trainer.loop import TrainResult, train
-from reticent.trainer.privacy import PrivacyConfig, epsilon_of
+from reticent.trainer.loop import train
+from reticent.trainer.privacy import epsilon_of
 from reticent.trainer.recipes import Recipe, get_recipe
 from reticent.trainer.resume import STATE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KINDS = [("bert", "dp-mlm"), ("gpt2", "dp-clm")]
-
-
-def dp(**changes: Any) -> PrivacyConfig:
-    return PrivacyConfig(**{"noise_multiplier": 1.0, "sample_rate": 0.5, "seed": 3, "max_documents": 2, **changes})
-
-
-def run(out: Path, kind: str = "gpt2", recipe: str | Recipe = "dp-clm", **changes: Any) -> tuple[TrainResult, Any]:
-    """Train a toy model privately for two epochs; returns the result and the model."""
-    privacy, progress = changes.pop("privacy", dp()), changes.pop("progress", None)
-    epoch_store, store = changes.pop("epoch_store", None), changes.pop("store", None)
-    settings = {"num_epochs": 2, "batch_size": 4, "window_length": 32, "device": "cpu", "save_steps": 1, **changes}
-    model = toy_model(kind)
-    result = train(
-        model,
-        store if store is not None else people(),
-        get_recipe(recipe) if isinstance(recipe, str) else recipe,
-        TrainConfig(**settings, checkpoint_epochs=()),
-        out,
-        tokenizer=toy_tokenizer(kind),
-        privacy=privacy,
-        progress=progress,
-        epoch_store=epoch_store,
-    )
-    return result, model
-
-
-def weights(model: Any) -> torch.Tensor:
-    return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
 @pytest.mark.parametrize(("kind", "recipe"), KINDS)
@@ -176,8 +149,8 @@ def test_model_that_cannot_be_trained_privately_spends_nothing(tmp_path: Path) -
     config = TrainConfig(num_epochs=1, batch_size=4, window_length=32, device="cpu", checkpoint_epochs=())
     with pytest.raises(TrainingError, match="LayerNorm shares its weight"):
         train(
-            model, people(), get_recipe("dp-clm"), config, tmp_path / "out", tokenizer=toy_tokenizer("gpt2"),
-            privacy=dp(**budget),
+            model, uneven_individuals(), get_recipe("dp-clm"), config, tmp_path / "out",
+            tokenizer=toy_tokenizer("gpt2"), privacy=dp(**budget),
         )  # fmt: skip
     assert read_budget(tmp_path / "budget.json") == []
 
@@ -219,7 +192,7 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epoch_store": lambda epoch: people()}, "changes each epoch"),
+        ({"epoch_store": lambda epoch: uneven_individuals()}, "changes each epoch"),
         ({"bf16": "on"}, "ghost clipping bounds"),
         ({"packing": True}, "a packed row is of several units"),
         ({"torch_compile": True}, "hooks need plain modules"),
@@ -238,9 +211,8 @@ def test_epoch_without_a_sample_is_still_its_steps(tmp_path: Path) -> None:
 
 WORKER = """
 import sys
-sys.path.insert(0, {tests!r})
 from pathlib import Path
-from test_private_step import CLIPPINGS, dp, run, weights
+from fixtures.private import CLIPPINGS, dp, run, weights
 import torch
 torch.set_num_threads(1)
 out = Path({out!r})
@@ -252,7 +224,6 @@ from safetensors.torch import save_file
 import os
 save_file(found, out / f"rank{{os.environ['RANK']}}.safetensors")
 """
-CLIPPINGS = ("hooks", "ghost")
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +233,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tens
 
     folder = tmp_path_factory.mktemp("two")
     script = folder / "worker.py"
-    script.write_text(WORKER.format(tests=str(Path(__file__).parent), out=str(folder)))
+    script.write_text(WORKER.format(out=str(folder)))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_loop import CPU, Whole, predicting
-from toy_models import make_store, random_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store, random_store
+from fixtures.training import CPU, Whole, predicting
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX

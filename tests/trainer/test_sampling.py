@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fixtures.stores import Token, make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import Token, make_store
 
 from reticent.trainer.sampling import Sample, Units, dummy_batch, find_units, physical_batches
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows

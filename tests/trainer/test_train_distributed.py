@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT
+from fixtures.distributed import CASES, SETTINGS, some_without_targets, torchrun
+from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
-from test_loop import UNFINISHED, run
-from test_train_resume import dropping
-from toy_models import make_store, random_store
 
-from reticent.engine.store import TokenStore
 from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger, verify_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-#: 11 windows by 2: 6 batches, of which 4 a step: the last step has one for each of two processes, of 3 by turns.
-SETTINGS: dict[str, Any] = {"num_epochs": 2, "batch_size": 2, "checkpoint_epochs": (), "learning_rate": 0.01}
-SETTINGS |= {"warmup_steps": 1, "logging_steps": 1}
 
 PROGRAM = """
 import json, os, signal, sys
-sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from test_loop import run
-from test_train_distributed import CASES, SETTINGS
-from test_train_resume import dropping
+from fixtures.training import run
+from fixtures.distributed import CASES, SETTINGS
+from fixtures.training import dropping
 
-out, rank = Path(sys.argv[2]), int(os.environ["RANK"])
+out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 found = {}
 for name, (kind, recipe, store, accumulation) in CASES.items():
     result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
@@ -59,22 +48,6 @@ except (KeyboardInterrupt, SystemExit) as end:
 """
 
 
-def uneven() -> TokenStore:
-    return random_store(11, length=6, protected=0.4)
-
-
-def some_without_targets() -> TokenStore:
-    """Most windows are protected from end to end: some steps have a target in one process only, and some in none."""
-    return make_store(*([(10 + i, i, 3 if number % 9 else 0) for i in range(4)] for number in range(11)))
-
-
-CASES: dict[str, Any] = {
-    "bert": ("bert", "ppmlm", uneven, 2),
-    "gpt2": ("gpt2", "ppclm", uneven, 1),
-    "blank": ("gpt2", "ppclm", some_without_targets, 1),
-}
-
-
 def assert_same_weights(one: Path, other: Path) -> None:
     """But for the bias of keys, which moves no output: its gradient is rounding, and Adam makes steps of it."""
     weights, expected = (load_file(folder / "epoch-0002" / "model.safetensors") for folder in (one, other))
@@ -88,20 +61,11 @@ def assert_same_weights(one: Path, other: Path) -> None:
         assert float(difference.max()) <= 1e-6, name
 
 
-def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [*launcher, *command], capture_output=True, text=True, check=False, timeout=300,
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     (folder / "program.py").write_text(PROGRAM)
-    done = torchrun(str(folder / "program.py"), str(Path(__file__).parent), str(folder))
+    done = torchrun(str(folder / "program.py"), str(folder))
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from test_loop import learnt, run
-from test_train_resume import SETTINGS, control_c, results, stopping_at
-from toy_models import toy_model
+from fixtures.jobs import control_c
+from fixtures.models import toy_model
+from fixtures.training import SETTINGS, learnt, results, run, stopping_at
 
 from reticent.core.errors import PolicyError
 from reticent.trainer.config import LoraSettings

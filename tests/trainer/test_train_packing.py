@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures.models import toy_model
+from fixtures.stores import make_store, random_store
+from fixtures.training import CPU, assert_close, gradients, run, step_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_loop import CPU, assert_close, gradients, run, step_of
-from toy_models import make_store, random_store, toy_model
 
 from reticent.core.errors import TrainingError
 from reticent.engine.kernels import pack_rows

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from test_loop import UNFINISHED, config, run
-from toy_models import random_store, toy_model, toy_tokenizer
+from fixtures.jobs import control_c
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import random_store
+from fixtures.training import SETTINGS, UNFINISHED, config, dropping, results, run, stopping_at
 
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.loop import TrainResult, train
@@ -26,46 +28,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 KINDS = [("bert", "ppmlm"), ("gpt2", "ppclm")]
 
 
-def dropping(kind: str) -> Any:
-    """A model that draws: a resumed run must draw what the uninterrupted one drew."""
-    model = toy_model(kind)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.1
-    return model
-
-
-def results(folder: Path, result: TrainResult) -> dict[str, Any]:
-    """Everything that a training leaves, but its times."""
-    files = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "timings.jsonl"
-    }
-    numbers = (result.losses, result.ledger, result.num_steps, result.num_tokens)
-    return {"files": files, "numbers": numbers, "checkpoints": sorted(result.checkpoints)}
-
-
-def stopping_at(step: int, how: Any) -> Any:
-    def progress(said: dict[str, Any]) -> None:
-        if said["step"] == step:
-            how()
-
-    return progress
-
-
-def control_c() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 def fall_over() -> None:
     raise ZeroDivisionError
-
-
-SETTINGS: dict[str, Any] = {
-    "num_epochs": 3, "checkpoint_epochs": (1, 2), "batch_size": 2, "gradient_accumulation_steps": 2,
-    "learning_rate": 0.01, "warmup_steps": 2, "logging_steps": 2,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,10 +101,9 @@ def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes
 #: Trainings in forks of a process that has imported all they need and started no thread: imports take longer.
 PROGRAM = """
 import json, os, sys
-sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from test_loop import run
-from test_train_resume import SETTINGS, dropping
+from fixtures.training import run
+from fixtures.training import SETTINGS, dropping
 
 def train(folder, number):
     def progress(said):
@@ -161,8 +124,8 @@ def status_of(folder, number):
 
 dropping("gpt2")  # imports what it is made of
 found = {}
-for number in map(int, sys.argv[3:]):
-    folder = Path(sys.argv[2], str(number))
+for number in map(int, sys.argv[2:]):
+    folder = Path(sys.argv[1], str(number))
     stopped = status_of(folder, number)
     mode = (folder / "state.safetensors").stat().st_mode & 0o777
     found[number] = {"stopped": stopped, "mode": mode, "resumed": status_of(folder, 0)}
@@ -175,7 +138,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     """Programs that got a signal in their fifth step and were called again, by its number."""
     folder = tmp_path_factory.mktemp("signalled")
     numbers = [str(int(number)) for number in (signal.SIGTERM, signal.SIGKILL)]
-    command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(folder), *numbers]
+    command = [sys.executable, "-c", PROGRAM, str(folder), *numbers]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_models import random_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import random_store
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from fixtures.stores import make_store, random_store, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import make_store, random_store, words_of
 
 from reticent.core.errors import PolicyError
 from reticent.engine.store import TokenStore

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
 from reticent.audit.stats.statistics import exposure

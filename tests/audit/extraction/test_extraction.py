@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import make_store, toy_model, toy_tokenizer
 
 from reticent.audit.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
 from reticent.audit.scoring.generate import Decoding

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_inversion import (
+from fixtures.inversion import (
     CAUSAL,
     CONDITIONS,
     FAMILY,
@@ -22,7 +22,8 @@ from test_inversion import (
     Lookup,
     tokenizer,
 )
-from toy_models import make_store, toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import make_store
 
 from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
 from reticent.audit.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens

@@ -3,91 +3,41 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fixtures.inversion import (
+    CAUSAL,
+    CODE,
+    CODES,
+    CONDITIONS,
+    FAMILY,
+    GIVEN,
+    ID,
+    MASKED,
+    NAME,
+    PEOPLE,
+    SIZE,
+    VOCABULARY,
+    Lookup,
+    hospital,
+    tokenizer,
+)
+from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import Whitespace
-from toy_models import make_store
-from transformers import PreTrainedTokenizerFast
 
 from reticent.audit.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, slots_of
 from reticent.audit.scoring.row_scores import sum_log_probs
 from reticent.core.errors import PolicyError
-from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import TokenStore
+from reticent.engine.schema import DIRECT
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-PEOPLE = 40  # even ones are members
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>"]
-GIVEN = [f"Given{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(PEOPLE)]
-FAMILY = [f"Family{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(PEOPLE)]
-CONDITIONS = [f"condition{chr(97 + i // 10)}{chr(97 + i % 10)}" for i in range(PEOPLE)]
-CODES = [f"{i:04d}" for i in range(PEOPLE)]
-COMMON = ["patient", "has", "today", ".", "visit"]
-VOCABULARY = [*SPECIAL, *GIVEN, *FAMILY, *CONDITIONS, *CODES, *COMMON]
-ID = {word: number for number, word in enumerate(VOCABULARY)}
-SIZE = len(VOCABULARY)
-CAUSAL = SpecialIds(prefix=ID["<s>"], suffix=None, pad=0, mask=None)
-MASKED = SpecialIds(prefix=ID["[CLS]"], suffix=ID["[SEP]"], pad=0, mask=ID["[MASK]"])
-NAME, CODE = 1, 2
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
-    made = Tokenizer(WordPiece(ID, unk_token="[UNK]"))
-    made.decoder, made.pre_tokenizer = decoders.WordPiece(), Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]")
-
-
-def hospital(people: int = PEOPLE) -> tuple[TokenStore, np.ndarray]:
-    """One document each: "patient Given Family has CONDITION today . 0000 visit"; and the category of each slot."""
-    documents, categories = [], []
-    for i in range(people):
-        words = [
-            ("patient", 0, 0), (GIVEN[i], DIRECT, NAME), (FAMILY[i], DIRECT, NAME), ("has", 0, 0),
-            (CONDITIONS[i], INDIRECT, 0), ("today", 0, 0), (CODES[i], DIRECT, CODE), ("visit", 0, 0),
-        ]  # fmt: skip
-        documents.append([(ID[word], n, flag) for n, (word, flag, _) in enumerate(words)])
-        categories += [category for *_, category in words]
-    return make_store(*documents), np.array(categories)
-
-
-class Lookup(torch.nn.Module):
-    """A causal model whose prediction depends on one earlier token: the last known name says what "has" is followed by.
-
-    ``linked`` gives the token that follows of each name token; other names give a flat prediction.
-    """
-
-    def __init__(self, linked: dict[int, int], weight: float = 8.0):
-        super().__init__()
-        self.linked, self.weight = linked, weight
-        self.config = SimpleNamespace(vocab_size=SIZE)
-        self.anchor = torch.nn.Parameter(torch.zeros(1))
-        self.base_model = self
-
-    @property
-    def device(self) -> torch.device:
-        return self.anchor.device
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None) -> Any:
-        logits = torch.zeros(*input_ids.shape, SIZE)
-        for row, ids in enumerate(input_ids.tolist()):
-            follows = None
-            for at, token in enumerate(ids):
-                follows = self.linked.get(token, follows)
-                if token == ID["has"] and follows is not None:
-                    logits[row, at, follows] = self.weight
-        return SimpleNamespace(logits=logits)
 
 
 def setting(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_inversion import CODES, CONDITIONS, GIVEN, ID, hospital, tokenizer
-from toy_models import random_store, toy_model, toy_tokenizer
+from fixtures.inversion import CODES, CONDITIONS, GIVEN, ID, hospital, tokenizer
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.stores import random_store
 
 from reticent.audit.leakage.generated import GenerationConfig, draw_prompts, generated_leakage, new_surfaces
 from reticent.audit.leakage.words import SurfaceTable, slots_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_models import make_store
+from fixtures.stores import make_store
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.membership.attacks import ATTACKS, attack

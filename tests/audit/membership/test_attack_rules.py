@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_models import make_store
 
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged

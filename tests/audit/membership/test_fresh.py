@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.scores import scores_of
+from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_membership import scores_of
-from toy_models import make_store, toy_model, toy_tokenizer
 
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
 from reticent.audit.membership.user_inference import FreshDocuments

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from fixtures.scores import NAN, scores_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -29,23 +30,7 @@ from reticent.trainer.windows import SpecialIds
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-NAN = math.nan
 VOCAB = 64
-
-
-def scores_of(*documents: list[float], entropy: float = 2.0, std: float = 0.5, rank: int = 1) -> TokenScores:
-    """Scores of documents given as log-probabilities; NaN is a token that was not scored. ``rank`` tokens are more
-    likely than each."""
-    log_probs = np.array([p for document in documents for p in document], dtype=np.float32)
-    unscored = np.isnan(log_probs)
-    return TokenScores(
-        log_probs,
-        np.where(unscored, NAN, entropy).astype(np.float32),
-        np.where(unscored, NAN, std).astype(np.float32),
-        np.where(unscored, -1, 0).astype(np.int32),
-        np.where(unscored, -1, rank).astype(np.int32),
-        np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64),
-    )
 
 
 #: Scores of the model and of the base model on four documents; no token of the third was scored, the last has none.

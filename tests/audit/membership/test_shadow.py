@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_job import Values, changed, content, make_hospital, values_of
-from test_train_job import Stopping, control_c
-from toy_models import toy_model, toy_tokenizer
+from fixtures.jobs import Stopping, Values, changed, content, control_c, make_hospital, values_of
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.shadow import (

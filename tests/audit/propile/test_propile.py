@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.models import toy_model, toy_tokenizer
 from scipy.stats import chisquare
-from toy_models import toy_model, toy_tokenizer
 
 from reticent.audit.propile import probe as propile
 from reticent.audit.propile import templates as propile_templates

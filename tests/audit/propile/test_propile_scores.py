@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.propile.scores import Pairs, encode_pairs, generate_texts, score_causal_pairs, score_masked_pairs
 from reticent.trainer.models import load_tokenizer

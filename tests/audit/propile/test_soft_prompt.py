@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.propile.measure import probe_models
 from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy

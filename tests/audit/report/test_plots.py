@@ -9,146 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.audits import (
+    calls,
+    estimate,
+    model,
+    tiny_audit,
+    two_berts,
+)
 
 from reticent.audit.report import corpus_plots, figure, membership_plots, plots
-
-NUM_MEMBERS, NUM_HELDOUT = 40, 30
-
-
-def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 40) -> dict[str, Any]:
-    if value is not None and low is None:
-        low, high = value - 0.05, value + 0.05
-    return {"value": value, "low": low, "high": high, "n": n, "unit": "individuals", "method": "by hand", "level": 0.95}
-
-
-def leakage(leaked: int, total: int = 200, n: int = NUM_MEMBERS) -> dict[str, Any]:
-    """One part of the privacy section; nothing leaked has the exact bound that the audit gives."""
-    rate = leaked / total
-    types = estimate(1 - rate, max(1 - rate - 0.04, 0.0), min(1 - rate + 0.04, 1.0), n)
-    if leaked == 0:
-        types = estimate(1.0, 0.9279, 1.0, n)
-    return {
-        "types": types, "occurrences": estimate(0.9, 0.85, 0.95, n), "individuals": estimate(0.5, 0.35, 0.65, n),
-        "in_place": estimate(0.95, 0.92, 0.98, n),
-        "num_identifiers": total, "num_leaked": leaked, "num_unpredictable": 0,
-    }  # fmt: skip
-
-
-def calls(called: int, hit: int) -> dict[str, Any]:
-    """Low-cost membership: ``called`` people are called members, ``hit`` of them rightly."""
-    precision = estimate(None, n=0) if called == 0 else estimate(hit / called, 0.0, 1.0, called)
-    recall, f1 = hit / NUM_MEMBERS, 2 * hit / (called + NUM_MEMBERS)
-    n = NUM_MEMBERS + NUM_HELDOUT
-    return {
-        "precision": precision,
-        "recall": estimate(recall, 0.0, recall + 0.08, NUM_MEMBERS),
-        "f1": estimate(f1, 0.0, f1 + 0.09, n),
-    }
-
-
-def model(recipe: str, objective: str, epoch: int, leaked: int = 20, auc: float = 0.6, **more: Any) -> dict[str, Any]:
-    accuracy = "ordinary_word_accuracy" if objective == "mlm" else "ordinary_token_accuracy"
-    every = "masked_word_accuracy" if objective == "mlm" else "token_accuracy"
-    side = {accuracy: estimate(0.3 + epoch / 100), every: estimate(0.25 + epoch / 100)}
-    if objective == "clm":
-        side |= {"ordinary_perplexity": estimate(12.0, 11.0, 13.0), "perplexity": estimate(20.0, 19.0, 21.0)}
-    rate = leaked / 200
-    excess = {
-        "members": estimate(rate, rate / 2, rate * 1.5 or 0.072),
-        "heldout": estimate(0.05, 0.02, 0.08),
-        "excess": estimate(rate - 0.05, rate - 0.09, rate - 0.01),
-    }
-    steps = np.linspace(0, 1, 31)
-    measured = {
-        "auc": estimate(auc, auc - 0.1, min(auc + 0.1, 1.0), NUM_MEMBERS + NUM_HELDOUT),
-        "tpr_at_fpr": {"0.01": None, "0.001": None},
-        "roc": {"fpr": [float(x) for x in steps], "tpr": [float(x) for x in steps**0.5]}, "unit": "individual",
-        "num_members": NUM_MEMBERS, "num_nonmembers": NUM_HELDOUT,
-    }  # fmt: skip
-    called = leaked // 5
-    ledger = {"eligible": 900, "protected": 0 if recipe == objective else 300, "targets": 900, "violations": 0}
-    shares = [{"share": share, **calls(called + 8, called)} for share in (1.0, 0.5, 0.1)]
-    return {
-        "model": {"mlm": "bert", "clm": "gpt2"}[objective],
-        "name": recipe, "recipe": recipe, "objective": objective, "epoch": epoch,
-        "ledger": None if recipe == "base" else ledger,
-        "utility": {"heldout": side, "members": side},
-        "privacy": {part: leakage(leaked) for part in ("both", "direct", "indirect")},
-        "privacy_by_n": {"1": {**leakage(leaked)["types"], "num_identifiers": 200, "num_leaked": leaked},
-                         "2": {**leakage(leaked + 9, 300)["types"], "num_identifiers": 300, "num_leaked": leaked + 9}},
-        "excess": dict.fromkeys(("both", "direct", "indirect"), excess),
-        "membership": {"loss": measured, "zlib": measured},
-        "low_cost": {**calls(called + 8, called), "by_graph_share": shares},
-        **more,
-    }  # fmt: skip
-
-
-def near_the_line(curve: dict[str, Any]) -> dict[str, Any]:
-    """What the documents hold by n, by support and by set, as `corpus_statistics` and the stage say it."""
-    kinds = {"distinct": 700, "occurrences": 900, "occurrences_direct": 400, "per_individual": curve}
-    kept = {"distinct": 500, "occurrences": 8100}
-    rows = [{"n": n, "all": {**kinds, "distinct": 700 * n}, "minimal": kinds, "kept": kept} for n in (1, 2, 3)]
-    share = {**estimate(0.0, 0.0, 0.1, n=200), "unit": "individual", "method": "Clopper-Pearson"}
-    return {
-        "unit": "individual",
-        "identifiers_by_n": rows,
-        "identifying_words": {part: {"distinct": 690, "occurrences": 930} for part in ("direct", "indirect", "both")},
-        "margin": [{"n": n, "support": s, "distinct": 600 // s, "occurrences": 900} for n in (1, 2, 3, 4)
-                   for s in range(1, 7)],
-        "unicity": [{"m": m, "share": {**share, "value": 0.1 * (m - 1), "high": 0.1 * m}} for m in range(1, 11)],
-    }  # fmt: skip
-
-
-def tiny_audit() -> dict[str, Any]:
-    """A whole audit of two objectives with three recipes each, by hand."""
-    models = []
-    for objective in ("mlm", "clm"):
-        models.append(model("base", objective, 0, leaked=10, auc=0.5))
-        for recipe, leaked in ((objective, 90), (f"pp{objective}", 12)):
-            models += [model(recipe, objective, epoch, leaked=max(leaked * epoch // 16, 6)) for epoch in (4, 16)]
-    curve = {"x": [float(x) for x in range(1, 41)], "y": [x / 40 for x in range(1, 41)]}
-    return {
-        "format": "reticent.audit/1",
-        "created": "2026-01-02T03:04:05+00:00",
-        "versions": {"torch": "2.15.0", "numpy": "2.4.6"},
-        "settings": {
-            "seed": 0, "split": {"heldout": 0.4, "by": "auto"}, "train": {"learning_rate": 0.002, "num_epochs": 16},
-        },
-        "corpus": {
-            "num_documents": 80, "num_words": 9000, "num_distinct_words": 1200, "k": 2, "n": 1, "policy": "all",
-            "share_types_identifying": 0.57, "share_occurrences_identifying": 0.104,
-            "protected": {"direct": 0.2, "indirect": 0.1, "both": 0.25}, "retention": {"all": 0.75},
-            "identifiers_per_individual": {"direct": curve, "indirect": curve, "both": curve},
-            "words_per_individual": curve,
-            "individuals_per_word": {
-                "distinct": {"x": [1.0, 2.0, 40.0], "y": [0.57, 0.8, 1.0]},
-                "occurrences": {"x": [1.0, 2.0, 40.0], "y": [0.1, 0.3, 1.0]},
-            },
-            **near_the_line(curve),
-            "detected": [{"label": "NAME", "detector": "rules", "num_spans": 90, "num_documents": 80,
-                          "num_individuals": 70},
-                         {"label": "NAME", "detector": "gold", "num_spans": 95, "num_documents": 79,
-                          "num_individuals": 69},
-                         {"label": "CITY", "detector": "gold", "num_spans": 30, "num_documents": 25,
-                          "num_individuals": 20}],
-            "num_individuals": {"members": NUM_MEMBERS, "heldout": NUM_HELDOUT, "reference": 0},
-        },
-        "models": models,
-    }  # fmt: skip
-
-
-def two_berts(one: str = "bert", other: str = "camembert") -> dict[str, Any]:
-    """The same with a second masked section, after the causal one: the same recipes, other epochs, other numbers."""
-    audit = tiny_audit()
-    for entry in audit["models"]:
-        if entry["objective"] == "mlm":
-            entry["model"] = one
-    audit["models"] += [
-        model("base", "mlm", 0, leaked=14, auc=0.51, model=other),
-        *(model("mlm", "mlm", epoch, leaked=60, auc=0.65, model=other) for epoch in (2, 8)),
-        model("ppmlm", "mlm", 8, leaked=16, auc=0.55, model=other),
-    ]
-    return audit
 
 
 def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:

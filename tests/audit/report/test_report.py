@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import stat
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.audits import calls, estimate, leakage, model, tiny_audit, two_berts
 from rich.console import Console
-from test_plots import calls, estimate, leakage, model, tiny_audit, two_berts
 
 from reticent.audit.membership import attacks as membership
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
@@ -157,11 +158,15 @@ def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
 
 def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     program = (
-        "import sys, json; sys.path.insert(0, sys.argv[1]); from test_plots import tiny_audit;"
-        "from reticent.audit.report.page import write_report; write_report(sys.argv[2], tiny_audit())"
+        "import sys; from fixtures.audits import tiny_audit;"
+        "from reticent.audit.report.page import write_report; write_report(sys.argv[1], tiny_audit())"
     )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path)]
-    subprocess.run(command, check=True, env={"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path)})
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    subprocess.run(
+        command,
+        check=True,
+        env={"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path), "PYTHONPATH": os.environ["PYTHONPATH"]},
+    )
     for name in ("report.html", "report.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from toy_models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
 from reticent.core.errors import PolicyError, TrainingError

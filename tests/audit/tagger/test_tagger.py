@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fixtures.models import toy_model, toy_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
-from toy_models import toy_model, toy_tokenizer
 from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
 
 from reticent.audit.tagger.prompts import FRENCH_PROMPTS, PROMPTS, Prompt, person_labels, read_prompts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import command
+from fixtures.command import command
 
 from reticent.audit.tagger.prompts import PROMPTS
 from reticent.audit.tagger.tables import Table, read_scores, thesis_tables
