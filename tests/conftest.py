@@ -1,4 +1,4 @@
-"""Shared ground: where real corpora are found, and what a test says when it skips."""
+"""Shared ground: where real corpora are found, which tests run on one worker, and which are no fast ones."""
 
 from __future__ import annotations
 
@@ -18,6 +18,27 @@ ROOT = TESTS.parent
 # Programs that tests start find the fixtures as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
 DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
+#: The folders with the longest tests come first: a long file that starts last leaves the other worker without work.
+ORDER = ("job", "trainer", "audit", "house", "cli", "engine", "detect", "benchmarks", "core")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file on one worker, so that what it makes once is made once, and mark those that train.
+
+    A file may name a group of its own, which it shares with another file of the same fixtures.
+    """
+    items.sort(key=lambda item: _place(item.path))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if item.path.parent.name == "job" or "one_thread" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.trains)
+
+
+def _place(path: Path) -> int:
+    folder = path.relative_to(TESTS).parts[0]
+    return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
 @pytest.fixture(scope="module")

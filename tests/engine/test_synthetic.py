@@ -433,7 +433,7 @@ def test_time_grows_with_the_number_of_individuals_and_no_faster() -> None:
     def seconds(num_individuals: int) -> float:
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             _rust.synth_documents(
                 num_individuals=num_individuals,
                 words_per_document=100,
@@ -441,7 +441,7 @@ def test_time_grows_with_the_number_of_individuals_and_no_faster() -> None:
                 num_threads=1,
                 **SETTINGS,
             )
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     assert seconds(4000) < 3 * 8 * seconds(500)

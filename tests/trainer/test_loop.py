@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +20,7 @@ from fixtures.training import (
     Whole,
     X,
     assert_close,
+    assert_whole,
     config,
     gradients,
     learnt,
@@ -352,52 +350,6 @@ def test_bfloat16_is_off_on_the_cpu_unless_asked_for(tmp_path: Path) -> None:
     assert losses["on"] == pytest.approx(losses["off"], rel=0.01)
 
 
-PLAIN = """
-import json, sys
-sys.modules["reticent"] = None  # importing it would fail
-import torch
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
-found = {}
-for kind, auto, path in (("bert", AutoModelForMaskedLM, sys.argv[1]), ("gpt2", AutoModelForCausalLM, sys.argv[2])):
-    model, report = auto.from_pretrained(path, output_loading_info=True)
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    with torch.no_grad():
-        logits = model.eval()(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits
-    found[kind] = {
-        "logits": logits[0].tolist(),
-        "missing": sorted(map(str, report["missing_keys"])),
-        "mask": tokenizer.mask_token_id,
-        "tokens": tokenizer("the patient has pain")["input_ids"],
-        "text": tokenizer.decode(tokenizer("the patient")["input_ids"], skip_special_tokens=True),
-    }
-print(json.dumps(found))
-"""
-
-
-def test_final_models_load_in_plain_transformers_with_the_same_logits(tmp_path: Path) -> None:
-    models = {kind: toy_model(kind) for kind, _ in KINDS}
-    for kind, recipe in KINDS:
-        run(kind, recipe, tmp_path / kind, model=models[kind], learning_rate=0.01)
-    paths = [str(tmp_path / kind / "epoch-0002") for kind, _ in KINDS]
-    assert [sorted(path.suffix for path in Path(folder).glob("*.safetensors")) for folder in paths] == [
-        [".safetensors"]
-    ] * 2
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", PLAIN, *paths]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    for kind, _ in KINDS:
-        with torch.no_grad():
-            logits = models[kind].eval()(input_ids=torch.tensor([[5, 6, 7, 8, 9]])).logits[0]
-        assert float((torch.tensor(found[kind]["logits"]) - logits).abs().max()) < 1e-6
-        assert found[kind]["missing"] == []
-        tokenizer = load_tokenizer(toy_tokenizer(kind))
-        assert found[kind]["tokens"] == tokenizer("the patient has pain")["input_ids"]
-        assert found[kind]["mask"] == tokenizer.mask_token_id
-        assert found[kind]["text"].strip() == "the patient"
-
-
 # ------------------------------------------------------------------ what is learned
 
 SECRET, NAME_IS, AND = 150, [11, 12, 13], [14, 15, 16, 17]
@@ -674,13 +626,6 @@ def test_pickled_weights_are_not_loaded(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ interruptions
 
 
-def assert_whole(folder: Path) -> None:
-    """A checkpoint that is there loads."""
-    for path in folder.glob("epoch-*"):
-        assert load_model(path, "clm").config.model_type == "gpt2"
-        assert len(load_tokenizer(path)) > 0
-
-
 def test_an_interrupted_step_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
     def progress(said: dict[str, Any]) -> None:
         if said["step"] == 5:
@@ -707,37 +652,6 @@ def test_an_interrupted_save_leaves_whole_checkpoints_only(tmp_path: Path) -> No
         run("gpt2", "ppclm", tmp_path, model=model, num_epochs=3, checkpoint_epochs=(1, 2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0001", *UNFINISHED]
     assert_whole(tmp_path)
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from fixtures.training import run
-from fixtures.models import toy_model
-model, save, calls = toy_model("gpt2"), None, []
-save = model.save_pretrained
-def slow(folder, **options):
-    save(folder, **options)
-    calls.append(folder)
-    if len(calls) == 2:
-        print("saving", flush=True)
-        time.sleep(60)
-model.save_pretrained = slow
-run("gpt2", "ppclm", Path(sys.argv[1]), model=model, num_epochs=3, checkpoint_epochs=(1, 2))
-"""
-
-
-def test_a_run_that_is_killed_while_it_saves_leaves_whole_checkpoints_only(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "saving\n"
-        process.kill()
-        assert process.wait(30) == -signal.SIGKILL
-    assert [path.name for path in tmp_path.glob("epoch-*")] == ["epoch-0001"]
-    assert_whole(tmp_path)
-    assert len(list(tmp_path.glob(".epoch-0002.tmp-*"))) == 1  # hidden, so no stage takes it for a checkpoint
-    shutil.rmtree(tmp_path)
 
 
 # ------------------------------------------------------------------ imports

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
-from fixtures.private import CLIPPINGS, dp, run, uneven_individuals, weights
+from fixtures.private import dp, run, uneven_individuals, weights
 from fixtures.stores import random_store
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
@@ -207,45 +205,6 @@ def test_epoch_without_a_sample_is_still_its_steps(tmp_path: Path) -> None:
     result, model = run(tmp_path, num_epochs=1, privacy=dp(sample_rate=0.02, noise_multiplier=3.0))
     assert result.num_steps == 50
     assert not torch.equal(weights(model), weights(toy_model("gpt2")))
-
-
-WORKER = """
-import sys
-from pathlib import Path
-from fixtures.private import CLIPPINGS, dp, run, weights
-import torch
-torch.set_num_threads(1)
-out = Path({out!r})
-found = {{}}
-for clipping in CLIPPINGS:
-    result, model = run(out / clipping, num_epochs=2, privacy=dp(clipping=clipping, noise_multiplier=1.0))
-    found[clipping] = weights(model)
-from safetensors.torch import save_file
-import os
-save_file(found, out / f"rank{{os.environ['RANK']}}.safetensors")
-"""
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
-    """Weights that each of two processes ends with, by how it clips."""
-    from safetensors.torch import load_file
-
-    folder = tmp_path_factory.mktemp("two")
-    script = folder / "worker.py"
-    script.write_text(WORKER.format(out=str(folder)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [load_file(folder / f"rank{rank}.safetensors") for rank in range(2)]
-
-
-@pytest.mark.parametrize("clipping", CLIPPINGS)
-def test_two_processes_train_what_one_does(clipping: str, ranks: list[dict[str, torch.Tensor]], tmp_path: Path) -> None:
-    _, alone = run(tmp_path / "alone", num_epochs=2, privacy=dp(clipping=clipping))
-    first, second = (rank[clipping] for rank in ranks)
-    assert torch.equal(first, second)
-    assert float((first - weights(alone)).abs().max()) <= 1e-5
 
 
 @pytest.mark.parametrize(

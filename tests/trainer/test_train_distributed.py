@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fixtures import private
 from fixtures.distributed import CASES, SETTINGS, some_without_targets, torchrun
 from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
@@ -19,8 +20,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 PROGRAM = """
 import json, os, signal, sys
+from importlib.util import find_spec
 from pathlib import Path
 import torch
+from safetensors.torch import save_file
 torch.set_num_threads(1)
 from fixtures.training import run
 from fixtures.distributed import CASES, SETTINGS
@@ -33,6 +36,15 @@ for name, (kind, recipe, store, accumulation) in CASES.items():
                  **SETTINGS, gradient_accumulation_steps=accumulation)
     found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
                    "tokens": result.num_tokens}
+
+if find_spec("opacus"):
+    from fixtures import private
+    ended = {}
+    for clipping in private.CLIPPINGS:
+        privacy = private.dp(clipping=clipping, noise_multiplier=1.0)
+        _, model = private.run(out / clipping, num_epochs=2, privacy=privacy)
+        ended[clipping] = private.weights(model)
+    save_file(ended, out / f"private-{rank}.safetensors")
 
 def progress(said):
     if said["step"] == 2 and rank == 1:
@@ -124,3 +136,12 @@ def test_a_signal_to_one_process_stops_both_before_the_same_step(folder: Path, t
     run(kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings)
     assert_same_weights(folder / "stopped", tmp_path)
     assert (folder / "stopped/ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()
+
+
+@pytest.mark.parametrize("clipping", private.CLIPPINGS)
+def test_two_processes_train_privately_what_one_does(clipping: str, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("opacus")
+    _, alone = private.run(tmp_path / "alone", num_epochs=2, privacy=private.dp(clipping=clipping))
+    first, second = (load_file(folder / f"private-{rank}.safetensors")[clipping] for rank in (0, 1))
+    assert torch.equal(first, second)
+    assert float((first - private.weights(alone)).abs().max()) <= 1e-5

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,64 +94,6 @@ def test_a_run_that_falls_over_goes_on_from_its_last_state(save_steps: int, goes
     )  # fmt: skip
     assert steps[0] == goes_on_at
     assert results(tmp_path / "cut", resumed) == results(tmp_path / "whole", whole)
-
-
-#: Trainings in forks of a process that has imported all they need and started no thread: imports take longer.
-PROGRAM = """
-import json, os, sys
-from pathlib import Path
-from fixtures.training import run
-from fixtures.training import SETTINGS, dropping
-
-def train(folder, number):
-    def progress(said):
-        if said["step"] == 5 and number:
-            os.kill(os.getpid(), number)
-    result = run("gpt2", "ppclm", folder, model=dropping("gpt2"), progress=progress, **SETTINGS)
-    folder.with_suffix(".json").write_text(json.dumps(result.losses))
-
-def status_of(folder, number):
-    child = os.fork()
-    if child == 0:
-        try:
-            train(folder, number)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-dropping("gpt2")  # imports what it is made of
-found = {}
-for number in map(int, sys.argv[2:]):
-    folder = Path(sys.argv[1], str(number))
-    stopped = status_of(folder, number)
-    mode = (folder / "state.safetensors").stat().st_mode & 0o777
-    found[number] = {"stopped": stopped, "mode": mode, "resumed": status_of(folder, 0)}
-print(json.dumps(found))
-"""
-
-
-@pytest.fixture(scope="module")
-def signalled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Programs that got a signal in their fifth step and were called again, by its number."""
-    folder = tmp_path_factory.mktemp("signalled")
-    numbers = [str(int(number)) for number in (signal.SIGTERM, signal.SIGKILL)]
-    command = [sys.executable, "-c", PROGRAM, str(folder), *numbers]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_program_that_gets_a_signal_ends_by_it_and_can_go_on(
-    number: int, signalled: tuple[Path, dict[str, Any]], wholes: dict[str, Whole]
-) -> None:
-    folder, found = signalled
-    assert found[str(int(number))] == {"stopped": -number, "mode": 0o600, "resumed": 0}
-    whole, cut = wholes["gpt2"], folder / str(int(number))
-    assert json.loads(cut.with_suffix(".json").read_text()) == whole.result.losses
-    for name in ("epoch-0003/model.safetensors", "metrics.jsonl", "ledger.json"):
-        assert (cut / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
 def test_a_second_signal_is_not_kept(tmp_path: Path) -> None:
