@@ -37,26 +37,6 @@ def job_values(folder: Path, **probe: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_job_with_probes_shows_members_beside_heldout_people(tmp_path: Path) -> None:
-    (tmp_path / "hospital").mkdir()
-    synthesize(tmp_path / "hospital", SynthConfig(num_individuals=24, words_per_document=30, public_documents=20,
-                                                  documents_per_individual=1.0, languages=("en",)))  # fmt: skip
-    run = Run(parse_job(job_values(tmp_path, longest="fit")))
-    run.execute()
-    section = run.evidence["probe"]
-    assert [model["name"] for model in section["models"]] == ["base", "ppclm"]
-    people = run.evidence["corpus"]["num_individuals"]
-    for model in section["models"]:
-        for row in model["results"]:
-            assert (row["n"], row["heldout"]["n"]) == (people["members"], people["heldout"])
-    page = (tmp_path / "run" / "report" / "report.html").read_text()
-    assert "Probes with people’s own data" in page
-    shown = page + (tmp_path / "run" / "report" / "report.json").read_text()
-    records = pq.read_table(tmp_path / "hospital" / "records.parquet")
-    assert not [item for name in ("phone", "email", "last_name") for item in records[name].to_pylist() if item in shown]
-    assert json.loads((tmp_path / "run" / "report" / "report.json").read_text())["probe"]["models"]
-
-
 def test_probes_need_a_table(tmp_path: Path) -> None:
     values = job_values(tmp_path)
     values["detect"] = {"detectors": ["gold"]}
@@ -91,6 +71,21 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = Run(parse_job(values))
     run.execute()
     return run
+
+
+def test_a_job_with_probes_shows_members_beside_heldout_people(everything: Run) -> None:
+    section, folder = everything.evidence["probe"], everything.folder
+    assert [model["name"] for model in section["models"]] == ["base", "clm", "ppclm"]
+    people = everything.evidence["corpus"]["num_individuals"]
+    for model in section["models"]:
+        for row in model["results"]:
+            assert (row["n"], row["heldout"]["n"]) == (people["members"], people["heldout"])
+    page = (folder / "report" / "report.html").read_text()
+    assert "Probes with people’s own data" in page
+    shown = page + (folder / "report" / "report.json").read_text()
+    records = pq.read_table(folder.parent / "hospital" / "records.parquet")
+    assert not [item for name in ("phone", "email", "last_name") for item in records[name].to_pylist() if item in shown]
+    assert json.loads((folder / "report" / "report.json").read_text())["probe"]["models"]
 
 
 def what_leaves(run: Run, folder: Path) -> dict[str, bytes]:
