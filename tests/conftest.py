@@ -24,7 +24,7 @@ ORDER = ("job", "trainer", "audit", "house", "cli", "engine", "detect", "benchma
 
 @pytest.hookimpl(tryfirst=True)  # before the workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, so that what it makes once is made once, and mark those that train.
+    """Keep the tests of a file on one worker, so that what it makes once is made once, and mark those that run a job or a model.
 
     A file may name a group of its own, which it shares with another file of the same fixtures.
     """
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.path.parent.name == "job" or "one_thread" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.trains)
+            item.add_marker(pytest.mark.heavy)
 
 
 def _place(path: Path) -> int:

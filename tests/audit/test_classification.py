@@ -189,6 +189,7 @@ def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.heavy
 def test_a_job_classifies_from_every_start_beside_base_and_baselines(folder: Path, finished: Path) -> None:
     (result,) = read_results(Run(parse_job(values_of(folder, finished))))
     starts = [(row["recipe"], row["epoch"]) for row in result["results"]]
@@ -211,6 +212,7 @@ def test_a_job_classifies_from_every_start_beside_base_and_baselines(folder: Pat
         assert not path.is_file() or b"number7" not in path.read_bytes()
 
 
+@pytest.mark.heavy
 def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_the_first(
     folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +241,7 @@ def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_th
     assert re.search(r"^ppmlm, seed 1 +2 +0\.\d{3} \[", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.heavy
 def test_members_train_and_held_out_individuals_are_what_is_measured(folder: Path, finished: Path) -> None:
     individuals = open_individuals(finished / "split")
     sides = dict(zip(individuals.table.column("individual_id").to_pylist(), individuals.mask("members"), strict=True))
@@ -252,6 +255,7 @@ def test_members_train_and_held_out_individuals_are_what_is_measured(folder: Pat
     }
 
 
+@pytest.mark.heavy
 def test_what_is_up_to_date_is_kept_and_other_settings_classify_again_but_do_not_train_again(
     folder: Path, finished: Path, tmp_path: Path
 ) -> None:
@@ -266,6 +270,7 @@ def test_what_is_up_to_date_is_kept_and_other_settings_classify_again_but_do_not
             assert (os.stat(path).st_ino == number) is ("classification" not in path.parts), path
 
 
+@pytest.mark.heavy
 def test_the_same_job_gives_the_same_numbers(folder: Path, finished: Path, tmp_path: Path) -> None:
     Run(parse_job(values_of(folder, tmp_path / "run", save_model=True))).execute("classify")
     for path in sorted((finished / "classification").rglob("manifest.json")):
@@ -273,6 +278,7 @@ def test_the_same_job_gives_the_same_numbers(folder: Path, finished: Path, tmp_p
         assert files[0] == files[1]
 
 
+@pytest.mark.heavy
 def test_a_job_without_the_section_has_no_such_stage(folder: Path, tmp_path: Path) -> None:
     values = values_of(folder, tmp_path / "run")
     del values["classify"]
@@ -281,6 +287,7 @@ def test_a_job_without_the_section_has_no_such_stage(folder: Path, tmp_path: Pat
     assert not (tmp_path / "run/classification").exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("classify", "error", "message"),
     [
@@ -300,6 +307,7 @@ def test_what_cannot_be_classified_stops_with_a_reason(
         Run(parse_job(values_of(folder, out, **classify))).execute("classify")
 
 
+@pytest.mark.heavy
 def test_a_column_that_is_not_there_is_found_out_before_the_training(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="column nothere is missing"):
         Run(parse_job(values_of(folder, tmp_path / "run", label="nothere"))).execute("report")
@@ -316,6 +324,7 @@ def wordy(folder: Path) -> str:
     return str(folder / "wordy.parquet")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("named_in", ["classify", "corpus"])
 def test_a_job_with_canaries_is_classified_by_the_labels_of_the_source(
     folder: Path, wordy: str, tmp_path: Path, named_in: str
@@ -334,6 +343,7 @@ def test_a_job_with_canaries_is_classified_by_the_labels_of_the_source(
     assert result["documents"]["unlabelled"] == NUM // 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("canaries", [None, {"num": 2, "arms": ["protected"], "num_references": 2}])
 def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
     folder: Path, wordy: str, tmp_path: Path, canaries: Values | None
@@ -345,6 +355,7 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
     assert not list((tmp_path / "run").glob("models/*/*"))
 
 
+@pytest.mark.heavy
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
     from reticent.job.classification import _starts
     from reticent.job.config import ClassifySection
@@ -361,6 +372,7 @@ def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
 # ---------------------------------------------------------------------------------------------------------- the command
 
 
+@pytest.mark.heavy
 def test_the_command_classifies_a_run_again(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = Path(shutil.copytree(finished, tmp_path / "run"))
     assert command("classify", out, "--from-epoch", 2, "--epochs", 1, "-q") == 0
@@ -374,6 +386,7 @@ def test_the_command_classifies_a_run_again(finished: Path, tmp_path: Path, caps
     assert len(result["results"]) == 5
 
 
+@pytest.mark.heavy
 def test_the_command_classifies_documents_from_any_model_folder(
     folder: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,6 +405,7 @@ def test_the_command_classifies_documents_from_any_model_folder(
     assert result["results"][1]["confusion"] == of_run["results"][1]["confusion"]
 
 
+@pytest.mark.heavy
 def test_the_smoking_task_is_classified_from_its_own_files(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -414,6 +428,7 @@ def test_the_smoking_task_is_classified_from_its_own_files(
     assert result["results"][1]["micro_f1"]["value"] == 1.0  # its words tell the status
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -311,6 +311,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_memory_stays_within_the_limit_and_the_files_are_the_same_bytes(tmp_path: Path) -> None:
     config = SynthConfig(num_individuals=14_000, words_per_document=735, vocabulary=350_000, languages=("en",))

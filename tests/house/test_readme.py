@@ -58,6 +58,7 @@ def test_the_rules_are_as_many_as_it_says() -> None:
     assert f"| {len(list_rules())} forms in" in page
 
 
+@pytest.mark.heavy
 def test_the_commands_run_in_order_and_the_model_loads(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

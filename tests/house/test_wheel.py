@@ -13,6 +13,8 @@ import pytest
 
 import reticent
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(reticent.__file__).parents[1]
 
 

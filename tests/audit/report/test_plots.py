@@ -19,6 +19,8 @@ from fixtures.audits import (
 
 from reticent.audit.report import corpus_plots, figure, membership_plots, plots
 
+pytestmark = pytest.mark.heavy
+
 
 def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
     models = audit["models"]
