@@ -8,7 +8,6 @@ more, or the token ids of a sample). The peers that count integers read ``number
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import resource
@@ -186,7 +185,7 @@ def can_limit_memory() -> bool:
     """Whether this version of the index takes a memory limit."""
     from reticent.engine.index import IndexConfig
 
-    return "memory_limit" in {field.name for field in dataclasses.fields(IndexConfig)}
+    return "memory_limit" in IndexConfig.model_fields
 
 
 def _columns(table: Any, *names: str) -> tuple[np.ndarray, ...]:

@@ -185,11 +185,11 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
 
 def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str, Any], list[str]]:
     """Return the job, and what this version of the package cannot do of it."""
-    from reticent.job.config import TrainSection
+    from reticent.trainer.config import TrainConfig
     from reticent.trainer.recipes import RECIPES
 
     models, missing = [], []
-    lora = {"lora": LORA} if "lora" in TrainSection.model_fields else {}
+    lora = {"lora": LORA} if "lora" in TrainConfig.model_fields else {}
     if not lora:
         missing.append("no [train.lora]: SmolLM2 is trained in full")
     if "smollm2" in bases:
@@ -199,7 +199,7 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
              "train": {"num_epochs": epochs["smollm2"], "learning_rate": 5e-4 if size.lora and lora else 5e-5,
                        **(lora if size.lora else {})}}
         )  # fmt: skip
-        if "dp" in TrainSection.model_fields and "dp-clm" in RECIPES:
+        if "dp" in TrainConfig.model_fields and "dp-clm" in RECIPES:
             models.append(
                 {"name": "smollm2-dp", "base": base, "objective": "clm", "recipes": ["dp-clm"],
                  "train": {"num_epochs": epochs["smollm2-dp"], "learning_rate": 1e-3, "weight_decay": 0.0,

@@ -89,7 +89,7 @@ def hospital(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     records = _written(pq.read_table(folder / "records.parquet"), documents)
     asked = {
         "targets": ("patient_id", "birth_date", "address"), "levels": ("twin",),
-        "associates": (), "text": str(folder / "public"), "templates": read_templates(folder / "english.toml"),
+        "given": (), "text": str(folder / "public"), "templates": read_templates(folder / "english.toml"),
         "soft": "patient_id",
     }  # fmt: skip
     return corpus, {name: records.column(name).to_pylist() for name in records.column_names}, asked
@@ -139,7 +139,7 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
     pq.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
     (folder / "spanish.toml").write_text(SPANISH, encoding="utf-8")
     asked = {
-        "targets": ("patient_id", "address", "zip", "email"), "levels": ("triplet", "quadruplet"), "associates": (),
+        "targets": ("patient_id", "address", "zip", "email"), "levels": ("triplet", "quadruplet"), "given": (),
         "text": "reference", "templates": read_templates(folder / "spanish.toml"), "soft": "zip",
     }  # fmt: skip
     corpus = {"source": str(folder / "documents.parquet"), "spans": "spans"}
@@ -184,7 +184,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
         codes = run.individuals.individual_codes(pa.array(columns["individual_id"], pa.string()))
         everybody = subjects_from_rows(columns)
         config = ProbeConfig(
-            **{key: asked[key] for key in ("targets", "levels", "associates")}, longest="fit",
+            **{key: asked[key] for key in ("targets", "levels", "given")}, longest="fit",
             num_bootstrap=size["draws"],
         )  # fmt: skip
         study = SoftPromptStudy(

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class Way:
 
     def missing(self) -> str | None:
         """Why this way cannot be gone with what is installed here; None where it can."""
-        has = {field.name for field in fields(TrainConfig)}
+        has = set(TrainConfig.model_fields)
         wanted = {"packing": self.packing, "torch_compile": self.compiled}
         absent = [name for name, asked in wanted.items() if self.ours and asked and name not in has]
         if self.clipping:
@@ -231,7 +231,7 @@ def _peak_bytes(device: str) -> int:
 
 
 def our_config(plan: Plan, way: Way, **more: Any) -> TrainConfig:
-    known = {field.name for field in fields(TrainConfig)}
+    known = set(TrainConfig.model_fields)
     options = {"packing": way.packing, "torch_compile": way.compiled, **more}
     return TrainConfig(
         num_epochs=plan.num_epochs,

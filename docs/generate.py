@@ -49,7 +49,7 @@ def sections(kind: Any, name: str) -> Iterator[tuple[str, Any]]:
     for field, info in fields_of(kind).items():
         inner = subsection(info)
         if inner is not None:
-            listed = typing.get_origin(_bare(info.annotation)) is list
+            listed = typing.get_origin(_bare(info.annotation)) in (list, tuple)
             keyed = typing.get_origin(_bare(info.annotation)) in (dict, Mapping)
             below = f"{name}.{field}".lstrip(".")
             yield from sections(inner, f"[{below}]" if listed else f"{below}.NAME" if keyed else below)
@@ -77,6 +77,7 @@ def fields_of(kind: Any) -> dict[str, _Field]:
                 _bounds(info.metadata),
             )
             for field, info in kind.model_fields.items()
+            if not info.exclude  # what belongs to the whole job
         }
     hints = typing.get_type_hints(kind, include_extras=True)
     missing = dataclasses.MISSING
@@ -253,18 +254,15 @@ def detector_page() -> str:
         "# Detectors\n\n`detect.detectors` names them and their spans are united. Options stand in `[detect.NAME]`. "
         "How to choose: [Find direct identifiers](../how-to/detect.md).\n"
     ]
-    for name in choose.DETECTORS:
-        kind = choose._class(name)
+    for name, row in choose.DETECTORS.items():
         rows = []
-        for option, parameter in inspect.signature(kind).parameters.items():
-            if option in choose._OF_CORPUS:
-                continue
+        for option, parameter in row.options().items():
             default = "required" if parameter.default is parameter.empty else f"`{_toml(parameter.default)}`"
             if parameter.default is None:
                 default = "—"
             rows.append((f"`{option}`", f"`{_signature_type(parameter.annotation)}`", default))
         shown = table(("option", "type", "default"), rows) if rows else "It has no option.\n"
-        parts.append(f"## `{name}`\n\n{_docstring(kind)}\n\n{shown}")
+        parts.append(f"## `{name}`\n\n{_docstring(row.load())}\n\n{shown}")
     return "\n".join(parts)
 
 

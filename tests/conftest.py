@@ -24,7 +24,7 @@ ORDER = ("job", "trainer", "audit", "house", "cli", "engine", "detect", "benchma
 
 @pytest.hookimpl(tryfirst=True)  # before the workers read the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, so that what it makes once is made once, and mark those that run a job or a model.
+    """Keep the tests of a file on one worker, so that its fixtures are made once; mark those that run a job or a model.
 
     A file may name a group of its own, which it shares with another file of the same fixtures.
     """

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from reticent.audit.inversion.inversion import InversionConfig
+from reticent.audit.config import AuditConfig
 from reticent.audit.inversion.measure import InversionAudit, Scores
-from reticent.audit.leakage.generated import GenerationConfig, generated_leakage
+from reticent.audit.leakage.generated import generated_leakage
 from reticent.audit.leakage.leakage import (
     excess_leakage,
     excess_over_base,
@@ -26,7 +26,7 @@ from reticent.audit.leakage.leakage import (
 )
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import SurfaceTable, slots_of
-from reticent.audit.membership.attacks import USER_INFERENCE, require_attacks, user_inference_score
+from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
@@ -43,41 +43,6 @@ __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
 #: Scores of a model and of its base -> the document scores of attacks by name, and what else there is to say of each.
 MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditConfig:
-    """What is attacked and how intervals are made.
-
-    ``graph_shares`` are the shares of the identifiers that the adversary of low-cost membership knows, the headline
-    first. ``inversion`` also asks which identifiers can be told from decoys, which costs many more forward passes.
-    ``all_occurrences`` asks masked models once more, with every occurrence of a word in its window masked, and
-    ``generation`` lets causal models write by themselves. ``bf16`` is as in `score_models`; what is ranked by small
-    differences (canaries, candidates of the inversion) is scored in float32 all the same.
-    """
-
-    attacks: tuple[str, ...] = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
-    num_bootstrap: int = 1000
-    batch_size: int = 64
-    window_length: int = 512
-    graph_shares: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25, 0.1)
-    folds: int = 7
-    seed: int = 0
-    device: str = "auto"
-    bf16: str = "auto"
-    all_occurrences: bool = False
-    generation: GenerationConfig | None = None
-    inversion: InversionConfig | None = None
-
-    def __post_init__(self) -> None:
-        require_attacks(self.attacks)
-        if not self.graph_shares or not all(0 < share <= 1 for share in self.graph_shares):
-            raise PolicyError(f"graph_shares: expected shares over 0 and up to 1, got {list(self.graph_shares)}")
-        if self.bf16 not in ("auto", "on", "off"):
-            raise PolicyError(f"bf16: expected auto, on or off, got {self.bf16!r}")
-        for name in ("num_bootstrap", "batch_size", "folds"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"{name}: expected 1 or more, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +112,7 @@ def audit_models(
             results.append(measured)
             if progress:
                 progress(len(results))
-    return {"settings": asdict(config), "models": judged(results)}
+    return {"settings": config.of_measurement(), "models": judged(results)}
 
 
 class Auditor:

@@ -17,6 +17,7 @@ from reticent.cli.options import (
     is_job,
     job_from_source,
     new_progress,
+    said,
 )
 from reticent.cli.show import print_classification
 
@@ -71,12 +72,12 @@ def classify(
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the members' labelled documents (at first 4).")
+        int | None, typer.Option(help="Passes over the members' labelled documents (default: 4).")
     ] = None,
     learning_rate: Annotated[
         float | None,
         typer.Option(
-            help="Peak, after a tenth of the steps in which it rises from 0; then falls to 0 (at first 2e-5)."
+            help="Peak, after a tenth of the steps in which it rises from 0; then falls to 0 (default: 2e-05)."
         ),
     ] = None,
     windows: Annotated[
@@ -84,7 +85,7 @@ def classify(
         typer.Option(
             metavar="WHICH",
             help="Of a document longer than a window: all of its windows, their answers averaged, or the first only "
-            "(at first all).",
+            "(default: all).",
         ),
     ] = None,
     min_individuals: Annotated[
@@ -133,7 +134,7 @@ def classify(
         None,
         columns,
         sections={
-            "classify": {name: value for name, value in given.items() if value is not None},
+            "classify": said(given),
             "split": {} if heldout is None else {"heldout": heldout},
         },
         settings=settings,

@@ -181,8 +181,6 @@ def dedup(
 
     Nothing is changed: a job leaves out what its section \\[dedup] says.
     """
-    from dataclasses import asdict
-
     from reticent.core.artifact import write_artifact
     from reticent.engine.dedup import find_copies, write_left_out
     from reticent.job.run import Run
@@ -194,10 +192,10 @@ def dedup(
     used = ("corpus", "dedup", "protect.k", "index.surface", "num_threads")
     run = Run(job_from_source(source, None, columns, sections=sections, settings=settings, used=used), progress)
     with progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
-        found = find_copies(run.whole_corpus, run.dedup_config, progress=advance)
+        found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     if out is not None:
         inputs = {"corpus": run.whole_corpus.fingerprint()}
-        with write_artifact(out, kind="dedup", config=asdict(run.dedup_config), inputs=inputs) as writer:
+        with write_artifact(out, kind="dedup", config=run.job.dedup.all_values(), inputs=inputs) as writer:
             write_left_out(found.left_out, writer.path)
             writer.counts.update(found.counts, **run.whole_corpus.reading.skipped())
     print_copies({**found.counts, **run.whole_corpus.reading.skipped()}, as_json)

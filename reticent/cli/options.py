@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -39,6 +39,7 @@ __all__ = [
     "new_progress",
     "read_job",
     "refuse_given",
+    "said",
     "without_others",
 ]
 
@@ -235,11 +236,11 @@ def _refuse_options(*groups: Any) -> None:
 
 
 def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> list[str]:
-    from reticent.job.config import CorpusSection
+    from reticent.engine.sources.config import CorpusConfig
 
     names = list(found.detector or [])
     if not names:
-        has_marks = found.spans is not None or CorpusSection.model_construct(format=columns.format).marked
+        has_marks = found.spans is not None or CorpusConfig.model_construct(format=columns.format).marked
         names = [*(["gold"] if marked and has_marks else []), "rules"]
     return [*names, *(["records"] if found.records and "records" not in names else [])]
 
@@ -259,6 +260,13 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
         source = context.get_parameter_source(option)
         if source is not None and source.name != "DEFAULT":
             raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
+
+
+def said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that options give. One that nobody gave is None, so that its default is that of the setting's
+    class, which alone knows it.
+    """
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def new_progress(quiet: bool) -> Progress:

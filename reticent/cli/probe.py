@@ -6,11 +6,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given
+from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 
 if TYPE_CHECKING:
     from reticent.audit.propile.prompts import ProbeModel, SoftPromptStudy
@@ -58,18 +58,20 @@ def probe(
         list[str] | None,
         typer.Option(
             metavar="LEVEL",
-            help="twin (the name is given), triplet, quadruplet (one, two items more); repeat (default twin).",
+            help="twin (the name is given), triplet, quadruplet (1, 2 items more); repeat (default: twin, triplet).",
         ),
     ] = None,
     given: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Items given beside the name, in this order; repeat.")
     ] = None,
-    language: Annotated[str, typer.Option(help="Language of the built-in templates, en or fr.")] = "en",
+    language: Annotated[
+        str | None, typer.Option(help="Language of the built-in templates, en or fr (default: en).")
+    ] = None,
     templates: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Your templates instead: TOML, or text with one a line.")
     ] = None,
     beams: Annotated[
-        list[int] | None, typer.Option(min=1, metavar="<int>", help="Beam size; repeat (default 3).")
+        list[int] | None, typer.Option(min=1, metavar="<int>", help="Beam size; repeat (default: 3).")
     ] = None,
     fit: Annotated[
         bool,
@@ -78,8 +80,12 @@ def probe(
         ),
     ] = False,
     masking: Annotated[
-        str, typer.Option(help="What a masked model does not see: together, one_by_one or left_to_right.")
-    ] = "together",
+        str | None,
+        typer.Option(
+            help="Of the item, what a masked model does not see: together, one_by_one or left_to_right (default: "
+            "together)."
+        ),
+    ] = None,
     soft_prompt: Annotated[
         bool,
         typer.Option(
@@ -87,11 +93,18 @@ def probe(
         ),
     ] = False,
     soft_subjects: Annotated[
-        int, typer.Option(min=1, metavar="<int>", help="People a soft prompt is trained on.")
-    ] = 128,
-    soft_tokens: Annotated[int, typer.Option(min=1, metavar="<int>", help="Length of a soft prompt.")] = 20,
-    soft_epochs: Annotated[int, typer.Option(min=1, metavar="<int>", help="Most epochs of a soft prompt.")] = 700,
-    soft_init: Annotated[str, typer.Option(help="Start of a soft prompt: type, uniform or mean.")] = "type",
+        int | None,
+        typer.Option(min=1, metavar="<int>", help="Individuals a soft prompt is trained on (default: 128)."),
+    ] = None,
+    soft_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="<int>", help="Length of a soft prompt (default: 20).")
+    ] = None,
+    soft_epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="<int>", help="Most epochs of a soft prompt (default: 700).")
+    ] = None,
+    soft_init: Annotated[
+        str | None, typer.Option(help="Start of a soft prompt: type, uniform or mean (default: type).")
+    ] = None,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Vary soft prompts: 16 to 512 people, 5 to 50 tokens, every start.")
     ] = False,
@@ -124,11 +137,11 @@ def probe(
             context, "belongs to --soft-prompt", "soft_subjects", "soft_tokens", "soft_epochs", "soft_init", "sweep"
         )
     check_device(device)
-    config = ProbeConfig(
-        targets=tuple(target or ()), levels=tuple(level or ["twin"]), associates=tuple(given or ()), language=language,
-        beam_sizes=tuple(beams or [3]), longest="fit" if fit else "published", masking=masking, seed=seed,  # type: ignore[arg-type]
-        device=device, bf16=bf16,
-    )  # fmt: skip
+    asked = {
+        "targets": target, "levels": level, "given": given, "language": language, "beam_sizes": beams,
+        "longest": "fit" if fit else None, "masking": masking,
+    }  # fmt: skip
+    config = ProbeConfig(**said(asked), seed=seed, device=device, bf16=bf16)
     if myself:
         refuse_given(context, "has no effect with --self", "documents", "templates", "soft_prompt", "as_json")
         _probe_myself(models, items, subjects, out, config)
@@ -136,7 +149,8 @@ def probe(
     refuse_given(context, "belongs to --self", "items")
     if (subjects is None) == (documents is None):
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
-    study = _study(soft_subjects, soft_tokens, soft_epochs, soft_init, sweep, seed) if soft_prompt else None
+    how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
+    study = _study(said(how), sweep, seed) if soft_prompt else None
     own = read_templates(templates) if templates is not None else None
     people, source = _people(subjects, documents)
     require_questions(people, config, own)
@@ -157,17 +171,18 @@ def _entries(models: list[str]) -> list[ProbeModel]:
     return [ProbeModel(name, path, objective_of(path)) for name, path in named.items()]
 
 
-def _study(subjects: int, tokens: int, epochs: int, init: Any, sweep: bool, seed: int) -> SoftPromptStudy:
+def _study(how: dict[str, Any], sweep: bool, seed: int) -> SoftPromptStudy:
+    from reticent.audit.config import Init
     from reticent.audit.propile.prompts import SoftPromptConfig, SoftPromptStudy
 
-    prompt = SoftPromptConfig(num_subjects=subjects, num_tokens=tokens, num_epochs=epochs, init=init, seed=seed)
+    prompt = SoftPromptConfig(**how, seed=seed)
     if not sweep:
         return SoftPromptStudy(prompt=prompt)
     return SoftPromptStudy(
         prompt=prompt,
-        num_subjects=tuple(n for n in (16, 32, 64, 128, 256, 512) if n != subjects),
-        num_tokens=tuple(n for n in (5, 10, 20, 50) if n != tokens),
-        init=tuple(start for start in ("type", "uniform", "mean") if start != init),
+        num_subjects=tuple(n for n in (16, 32, 64, 128, 256, 512) if n != prompt.num_subjects),
+        num_tokens=tuple(n for n in (5, 10, 20, 50) if n != prompt.num_tokens),
+        init=tuple(start for start in get_args(Init) if start != prompt.init),
     )
 
 

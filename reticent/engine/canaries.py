@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.engine.config import Arm, CanaryConfig
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DOCUMENTS, MEMBERS, SPANS, with_version
@@ -47,7 +48,7 @@ __all__ = [
     "write_canaries",
 ]
 
-ARMS: Final = ("protected", "missed", "context", "ngram")
+ARMS: Final = get_args(Arm)
 #: Arms whose code the engine marks as a detector would have.
 MARKED: Final = ("protected", "context")
 DETECTOR, LABEL = "canary", "ID"
@@ -75,42 +76,6 @@ _PLACES: Final = with_version(
     pa.schema([(name, pa.int64()) for name in ("document", "canary", "start", "end", "secret_start", "secret_end")]),
     "canary-places",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryConfig:
-    """How many canaries, and how often each is written.
-
-    Parameters
-    ----------
-    num : int
-        Canaries of each arm; a coin leaves out half of them.
-    repetitions : int
-        Times a canary is written into the documents of each individual that has it.
-    num_references : int
-        Other secrets of the same form to rank each among: exposure is at most log2 of it.
-    k : int
-        Individuals that share a canary of the arm ``missed``: the k of the protection.
-    """
-
-    num: int = 25
-    arms: tuple[str, ...] = ARMS
-    repetitions: int = 1
-    num_references: int = 256
-    k: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.arms or set(self.arms) - set(ARMS) or len(set(self.arms)) != len(self.arms):
-            raise PolicyError(f"canaries.arms: expected some of {', '.join(ARMS)}, each once")
-        for name, least in (("num", 1), ("repetitions", 1), ("num_references", 2), ("k", 2)):
-            if getattr(self, name) < least:
-                raise PolicyError(f"canaries.{name}: expected {least} or more, got {getattr(self, name)}")
-
-    @property
-    def num_individuals(self) -> int:
-        """Individuals (households) that the canaries need if every coin says yes: each has one canary at most."""
-        return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +124,7 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
     """
     people = individuals.mask(MEMBERS)
     codes = np.flatnonzero(people)
-    random = generator(config.seed, 41)
+    random = generator(config.chosen_seed, 41)
     codes = random.permutation(codes)
     codes = codes[np.sort(np.unique(individuals.units[codes], return_index=True)[1])]  # one of a household
     if len(codes) < config.num_individuals:
@@ -281,7 +246,7 @@ def _additions(
     owner_of = individuals.individual_codes(corpus.scan().column("individual_id").combine_chunks())
     by_owner = np.argsort(owner_of, kind="stable")
     bounds = np.searchsorted(owner_of[by_owner], np.arange(individuals.table.num_rows + 1))
-    random = generator(config.seed, 42)
+    random = generator(config.chosen_seed, 42)
     added: dict[int, str] = {}
     rows: list[tuple[int, ...]] = []
     for number, canary in enumerate(canaries.to_pylist()):  # some hundred

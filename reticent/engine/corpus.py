@@ -13,10 +13,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,20 +25,26 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
-from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Columns, NullError, canonical
-from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
+from reticent.engine.sources.config import Columns, CorpusConfig, CsvDialect, Markup, OnNull
 from reticent.engine.sources.csv_rows import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
 from reticent.engine.sources.frames import Frame, is_frame, open_frame
 from reticent.engine.sources.nulls import count_nulls
 from reticent.engine.sources.reading import Reading
 from reticent.engine.sources.source import LocalSource, Piece, Request
-from reticent.engine.sources.standoff import Markup
 from reticent.engine.threads import in_threads
 
-__all__ = ["SOURCE_COLUMN", "Columns", "Corpus", "Documents", "as_corpus", "open_corpus"]
-
-OnNull = Literal["stop", "skip"]
+__all__ = [
+    "SOURCE_COLUMN",
+    "Columns",
+    "Corpus",
+    "CorpusConfig",
+    "Documents",
+    "as_corpus",
+    "open_configured",
+    "open_corpus",
+]
 
 
 #: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
@@ -292,7 +298,7 @@ class Corpus:
         """
         if self._fingerprint is None:
             self._skip_nulls()
-            how = [self.source.kind, asdict(self.columns), *self.source.settings()]
+            how = [self.source.kind, self.columns.model_dump(), *self.source.settings()]
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
             digest = hashlib.sha256(json.dumps(how).encode())
             digest.update(self.source.version())
@@ -385,21 +391,21 @@ def open_corpus(
     options = format_options(format)
     check_choice(ids)
     columns, markup, csv = columns or Columns(), markup or Markup(), csv or CsvDialect()
-    markup.check(format, options)
+    markup.check_markup(format, options)
     if on_null not in ("stop", "skip"):
         raise PolicyError(f"corpus.on_null: expected stop or skip, got {on_null!r}")
     if is_frame(source):
         if format != "auto":
             raise PolicyError(f"format: means nothing for documents in memory, got {format!r}")
-        csv.check("memory")
+        csv.check_dialect("memory")
         return Corpus(open_frame(source), columns, on_null, ids)
     paths = [source] if isinstance(source, str | Path) else cast("Sequence[str | Path]", source)
     found, chosen = find_format(paths, format)
-    csv.check(chosen.name)
+    csv.check_dialect(chosen.name)
     if chosen.is_marked:
-        columns = replace(columns, spans=columns.spans or "spans", mentions=columns.mentions or "mentions")
+        columns = columns.replace(spans=columns.spans or "spans", mentions=columns.mentions or "mentions")
     reading = Reading(found)
-    mapped = tuple(column for column in asdict(columns).values() if column is not None)
+    mapped = tuple(column for column in columns.model_dump().values() if column is not None)
     about_csv = CsvSource(dialect=csv, columns=mapped, ids=(columns.doc_id, columns.individual_id), reading=reading)
     return Corpus(Files(found.files, chosen, about_csv, markup), columns, on_null, ids, reading)
 
@@ -408,6 +414,19 @@ def as_corpus(documents: Corpus | Documents) -> Corpus:
     """Return documents as a corpus, opened with `open_corpus` where they are none."""
     is_opened = not isinstance(documents, str | Path | list | tuple) and not is_frame(documents)
     return documents if is_opened else open_corpus(documents)  # type: ignore[return-value,arg-type]
+
+
+def open_configured(settings: CorpusConfig) -> Corpus:
+    """Open the documents of a job; as :func:`open_corpus`. Who has withdrawn is still among them."""
+    return open_corpus(
+        settings.source,
+        columns=settings.only(Columns),
+        format=settings.format,
+        markup=settings.only(Markup),
+        csv=settings.only(CsvDialect),
+        on_null=settings.on_null,
+        ids=settings.ids,
+    )
 
 
 def _num_distinct(ids: pa.ChunkedArray) -> int:

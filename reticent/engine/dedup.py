@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.core.errors import ArtifactError, PolicyError
-from reticent.engine.schema import MAX_K
+from reticent.core.errors import ArtifactError
+from reticent.engine.config import DedupConfig
 
 if TYPE_CHECKING:
     from reticent._rust import Copies
@@ -41,47 +41,6 @@ LEFT_OUT = pa.schema(
     ]
 )
 NOT_A_COPY = np.uint32(2**32 - 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DedupConfig:
-    """What counts as a copy, and which copies are left out.
-
-    Parameters
-    ----------
-    mode : {"off", "exact", "near"}
-        Copies to leave out; "off": none, they are only counted. The first of several stays.
-    scope : {"individual", "corpus"}
-        Whose copies: an individual's own, or also those of another's document (the first in the corpus stays).
-    threshold : float, above 0 up to 1
-        Jaccard similarity from which two documents are near duplicates.
-    shingle_words, passage_words : int
-        Words of a shingle, and of the shortest passage that counts as shared.
-    k : int
-        Support under which a word identifies; only the count of words that copies lift to it depends on it.
-    """
-
-    mode: Literal["off", "exact", "near"] = "off"
-    scope: Literal["individual", "corpus"] = "individual"
-    threshold: float = 0.8
-    shingle_words: int = 5
-    passage_words: int = 50
-    k: int = 2
-    surface: str = "exact"
-    num_threads: int = 0
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("off", "exact", "near") or self.scope not in ("individual", "corpus"):
-            raise PolicyError(
-                f"dedup: expected mode off, exact or near and scope individual or corpus, "
-                f"got {self.mode!r} and {self.scope!r}"
-            )
-        if not 0 < self.threshold <= 1:
-            raise PolicyError(f"dedup.threshold: expected above 0 and up to 1, got {self.threshold}")
-        if self.shingle_words < 1 or self.passage_words < 1:
-            raise PolicyError("dedup: shingles and passages have at least 1 word")
-        if not 2 <= self.k <= MAX_K:
-            raise PolicyError(f"dedup.k: expected 2 to {MAX_K}, got {self.k}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,9 @@ import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.memory import resident_bytes
+from reticent.engine.config import IndexConfig
 from reticent.engine.ngrams import NgramIndex
-from reticent.engine.schema import MAX_K, MAX_N, MEMBERS, with_version
+from reticent.engine.schema import MEMBERS, with_version
 from reticent.engine.threads import mapped
 
 if TYPE_CHECKING:
@@ -28,45 +28,17 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.split import Individuals
 
-__all__ = ["IndexConfig", "NgramIndex", "build_index", "build_nested_indexes", "check_memory_limit", "open_index", "write_index"]
+__all__ = [
+    "IndexConfig",
+    "NgramIndex",
+    "build_index",
+    "build_nested_indexes",
+    "check_memory_limit",
+    "open_index",
+    "write_index",
+]
 
 ROWS_PER_GROUP = 1 << 17
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexConfig:
-    """How n-grams are counted.
-
-    Parameters
-    ----------
-    max_n : int, 1 to 8
-        Longest n-gram.
-    surface : {"exact", "casefold", "fold"}
-        Which spellings count as one word. A coarser surface raises supports, so it protects less.
-    min_support : int
-        n-grams under this support are not extended. 2 serves every k from 2 to 255; 1 keeps everything, which
-        merging and updating indexes needs (:mod:`reticent.engine.update`).
-    num_threads : int
-        0: ``RAYON_NUM_THREADS``, or every core. The result does not depend on it.
-    memory_limit : int or None
-        Bytes the process may use (peak resident memory, with what it uses already); what does not fit is written to
-        nameless files, which the system frees whatever ends the process. The result does not depend on it.
-    spill_folder : Path or None
-        Where those are made; None: the system's folder for temporary files (which may be memory: choose a disk).
-    """
-
-    max_n: int = 1
-    surface: str = "exact"
-    min_support: int = 2
-    num_threads: int = 0
-    memory_limit: int | None = None
-    spill_folder: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_n <= MAX_N:
-            raise PolicyError(f"max_n: expected 1 to {MAX_N}, got {self.max_n}")
-        if not 1 <= self.min_support <= MAX_K:
-            raise PolicyError(f"min_support: expected 1 to {MAX_K}, got {self.min_support}")
 
 
 def build_index(
@@ -125,7 +97,7 @@ def build_nested_indexes(
     if subset[units[keep & ~inner]].any():
         raise PolicyError(f"a household has individuals in {', '.join(within)} and in others of {', '.join(splits)}")
     config = config or IndexConfig()
-    part, whole = _count(corpus, units, keep, config, progress, subset).finish_both(min_support=config.min_support)
+    part, whole = _count(corpus, units, keep, config, progress, subset).finish_both(min_support=config.least_support)
     assert part is not None
     _release_memory()
     return NgramIndex(part), NgramIndex(whole)
@@ -151,7 +123,7 @@ def count_documents(
     progress: Callable[[int], None] | None = None,
 ) -> NgramIndex:
     """The index of the documents to keep; ``units`` and ``keep`` have one entry a document of the corpus."""
-    index = _count(corpus, units, keep, config, progress).finish(min_support=config.min_support)
+    index = _count(corpus, units, keep, config, progress).finish(min_support=config.least_support)
     _release_memory()
     return NgramIndex(index)
 

@@ -8,17 +8,18 @@ stands. Indirect ones are n-grams that fewer than k individuals use; the policy 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Final, Literal
 
-from reticent.core.errors import PolicyError
+from pydantic import Field
+
+from reticent.core.section import Section
 from reticent.engine.detect.labels import category
 from reticent.engine.schema import MAX_K, MAX_N
 
 __all__ = ["DEFAULT_SCOPES", "POLICIES", "Policy", "Scope"]
 
 Scope = Literal["corpus", "individual", "occurrence"]
-POLICIES = ("all", "last", "cover", "paper")
+POLICIES: Final = ("all", "last", "cover", "paper")
 
 #: ``corpus``: that surface is protected wherever it occurs (the blacklist of [@boutet2025]); ``individual``: in all
 #: documents of that individual; ``occurrence``: that span only, since spreading it would blacklist every "45". For the
@@ -33,43 +34,29 @@ DEFAULT_SCOPES: Mapping[str, Scope] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What is protected.
+class Policy(Section):
+    """Which words must never be a target.
 
-    Parameters
-    ----------
-    k : int, 2 to 255
-        n-grams that fewer than k individuals use identify.
-    n : int, 1 to 8
-        Longest n-gram looked at; at most the index's ``max_n``.
-    policy : {"all", "last", "cover", "paper"}
-        Which words of an identifying n-gram are protected.
-    max_document_frequency : float in (0, 1], optional
-        An n-gram (n >= 2) counts only if each of its words is used by less than this share of the individuals. This
-        weakens the guarantee, so it is off by default.
-    scopes : mapping of label to "corpus", "individual" or "occurrence"
-        Over :data:`DEFAULT_SCOPES`; a label that stands in neither has the scope of its category, or "corpus".
+    Of an identifying n-gram, one that fewer than ``k`` individuals use, ``policy`` says which words are protected.
     """
 
-    k: int = 2
-    n: int = 1
-    policy: Literal["all", "last", "cover", "paper"] = "all"
-    max_document_frequency: float | None = None
-    scopes: Mapping[str, Scope] = field(default_factory=dict)
+    table: ClassVar[str] = "protect"
 
-    def __post_init__(self) -> None:
-        if not 2 <= self.k <= MAX_K:
-            raise PolicyError(f"k: expected 2 to {MAX_K}, got {self.k}")
-        if not 1 <= self.n <= MAX_N:
-            raise PolicyError(f"n: expected 1 to {MAX_N}, got {self.n}")
-        if self.policy not in POLICIES:
-            raise PolicyError(f"policy: expected one of {', '.join(POLICIES)}, got {self.policy!r}")
-        if self.max_document_frequency is not None and not 0 < self.max_document_frequency <= 1:
-            raise PolicyError(f"max_document_frequency: expected a share in (0, 1], got {self.max_document_frequency}")
-        for label, scope in self.scopes.items():
-            if scope not in ("corpus", "individual", "occurrence"):
-                raise PolicyError(f"scopes.{label}: expected corpus, individual or occurrence, got {scope!r}")
+    k: int = Field(default=2, ge=2, le=MAX_K, description="n-grams that fewer than k individuals use identify")
+    n: int = Field(default=1, ge=1, le=MAX_N, description="longest n-gram looked at; at most index.max_n")
+    policy: Literal["all", "last", "cover", "paper"] = "all"
+    max_document_frequency: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="an n-gram (n >= 2) counts only if each of its words is used by less than this share of the "
+        "individuals; this weakens the guarantee, so it is off by default",
+    )
+    scopes: dict[str, Scope] = Field(
+        default={},
+        description="label -> corpus, individual or occurrence, over the default scopes; a label that stands in "
+        "neither has the scope of its category, or corpus",
+    )
 
     def scope_of(self, label: str) -> Scope:
         """Return the scope of a label: its own, or else that of its category."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.engine.config import SplitConfig
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import sorted_codes
 
@@ -22,24 +23,6 @@ if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
 
 __all__ = ["Individuals", "SplitConfig", "draw_fresh", "open_individuals", "split_individuals", "write_individuals"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitConfig:
-    """Shares of the units that are held out and kept as reference; members are the rest."""
-
-    heldout: float = 0.4
-    reference: float = 0.0
-    by: Literal["auto", "individual", "household"] = "auto"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (0 < self.heldout < 1 and 0 <= self.reference < 1 and self.heldout + self.reference < 1):
-            raise PolicyError(
-                f"split: heldout ({self.heldout}) and reference ({self.reference}) must leave a share for members"
-            )
-        if self.by not in ("auto", "individual", "household"):
-            raise PolicyError(f"split.by: expected auto, individual or household, got {self.by!r}")
 
 
 @dataclass(frozen=True, slots=True)

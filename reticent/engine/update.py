@@ -8,7 +8,7 @@ which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ def update_index(
     """
     old, new = _documents(before, individuals_before, splits), _documents(after, individuals_after, splits)
     units, num_recounted = _changed(old, new, changed)
-    config = replace(config or IndexConfig(), max_n=index.max_n, surface=index.surface, min_support=1)
+    config = (config or IndexConfig()).replace(max_n=index.max_n, surface=index.surface, min_support=1)
     removed, added = (
         count_documents(
             corpus,

@@ -24,28 +24,7 @@ def own_tokens(run: Run) -> list[str]:
 
 def audit_config(run: Run) -> AuditConfig:
     """Return the settings of the audit of a job."""
-    from reticent.audit.evaluate import AuditConfig
-    from reticent.audit.inversion.inversion import InversionConfig
-    from reticent.audit.leakage.generated import GenerationConfig
-
-    settings = run.job.audit
-    inversion = None
-    if settings.inversion is not None:
-        asked = settings.inversion.model_dump()
-        inversion = InversionConfig(**{**asked, "kinds": tuple(asked["kinds"])})
-    return AuditConfig(
-        attacks=tuple(settings.attacks),
-        num_bootstrap=settings.num_bootstrap,
-        batch_size=settings.batch_size,
-        window_length=run.job.train.window_length,
-        graph_shares=tuple(settings.graph_shares),
-        seed=run.job.seed,
-        device=run.job.train.device,
-        bf16=run.job.train.bf16,
-        all_occurrences=settings.all_occurrences,
-        generation=None if settings.generation is None else GenerationConfig(**settings.generation.model_dump()),
-        inversion=inversion,
-    )
+    return run.job.audit
 
 
 def open_auditor(run: Run, model: str) -> Auditor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
 from reticent.job.artefact import Artefact, Step, Work
-from reticent.job.config import ClassifySection, Job, ModelSection
+from reticent.job.config import Job, ModelSection
 from reticent.job.trainings import Training, trainings_by_recipe
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
     CorpusError
         The column is missing, of another type, or all of its values are null.
     """
-    column = classify_settings(job).label or job.corpus.label
-    labelled = replace(corpus, columns=replace(corpus.columns, label=column), _fingerprint=None)
+    column = job.classifying().label or job.corpus.label
+    labelled = replace(corpus, columns=corpus.columns.replace(label=column), _fingerprint=None)
     table = pa.Table.from_batches(labelled.batches(columns=("doc_id", "label")))
     if table.num_rows and table.column("label").null_count == table.num_rows:
         raise CorpusError(f"column {column}: no document has a label")
@@ -101,16 +101,13 @@ class _Stage:
         """Epochs of the checkpoints to start from; of the base 0."""
         if self.training is None:
             return [0]
-        return _starts(
-            job.training(self.model).epochs_kept(), classify_settings(job), f"{self.model.name}/{self.recipe}"
-        )
+        return _starts(job.training(self.model).epochs_kept(), job.classifying(), f"{self.model.name}/{self.recipe}")
 
     def config(self, job: Job) -> dict[str, Any]:
         """Settings it depends on."""
-        settings = classify_settings(job)
+        settings = job.classifying()
         return {
-            **settings.model_dump(),
-            **asdict(classify_config(job, self.model)),
+            **job.classifying(self.model).all_values(),
             **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
             "label": settings.label or job.corpus.label,
         }
@@ -164,7 +161,7 @@ def _work(run: Run, stage: _Stage) -> Work:
     from reticent.core.artifact import read_manifest
 
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
-    work = tokens * classify_settings(run.job).num_epochs * len(stage.epochs(run.job))
+    work = tokens * run.job.classifying().num_epochs * len(stage.epochs(run.job))
     return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
 
 
@@ -176,8 +173,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, Any]) -> Non
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     with run.progress.task(stage.title, None, "steps") as advance:
         for number, epoch in enumerate(epochs):
-            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if classify_settings(job).save_model else None
-            config, tell = classify_config(job, model), _part_of(advance, number, len(epochs))
+            out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if job.classifying().save_model else None
+            config, tell = job.classifying(model), _part_of(advance, number, len(epochs))
             found = classify_one(kept[epoch], documents, config, job, out, tell)
             rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
     result = result_of(documents, job, model.name, rows)
@@ -208,24 +205,9 @@ def read_results(run: Run) -> list[dict[str, Any]]:
     return list(results.values())
 
 
-def classify_settings(job: Job) -> ClassifySection:
-    if job.classify is None:
-        raise PolicyError("classify needs the column of classes: --label COLUMN, or classify.label in the job")
-    return job.classify
-
-
-def classify_config(job: Job, model: ModelSection | None = None) -> ClassifyConfig:
-    from reticent.trainer.classify import ClassifyConfig
-
-    training = job.training(model) if model is not None else job.train
-    own = classify_settings(job).model_dump(exclude={"label", "from_epochs", "min_individuals", "save_model"})
-    shared = training.model_dump(include={"window_length", "device", "bf16"})
-    return ClassifyConfig(**own, **shared, seed=job.seed)
-
-
-def _starts(kept: Sequence[int], settings: ClassifySection, name: str) -> list[int]:
+def _starts(kept: Sequence[int], settings: ClassifyConfig, name: str) -> list[int]:
     """Epochs, of those whose checkpoints are kept, to start from."""
-    wanted = settings.from_epochs
+    wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]
     if missing := sorted(set(wanted) - set(kept)):
@@ -244,7 +226,7 @@ def label_tokens(store: TokenStore, labels: pa.Table, is_member: np.ndarray, job
         store,
         labels.column("label").combine_chunks().take(rows),
         is_member[store.individual],
-        min_individuals=classify_settings(job).min_individuals,
+        min_individuals=job.classifying().min_individuals,
     )
 
 
@@ -301,8 +283,8 @@ def result_of(documents: LabelledTokens, job: Job, model: str | None, rows: list
         "format": FORMAT,
         "model": model,
         "settings": {
-            **classify_settings(job).model_dump(),
-            "label": classify_settings(job).label or job.corpus.label,
+            **job.classifying().model_dump(),
+            "label": job.classifying().label or job.corpus.label,
             "window_length": job.train.window_length,
             "seed": job.seed,
             "small_cell": job.audit.small_cell,

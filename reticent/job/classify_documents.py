@@ -14,9 +14,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.classification import (
     FILE,
     baselines,
-    classify_config,
     classify_one,
-    classify_settings,
     label_tokens,
     read_labels,
     result_of,
@@ -43,17 +41,16 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     """
     from reticent.core.artifact import write_artifact
     from reticent.core.device import check_device
-    from reticent.engine.split import SplitConfig, split_individuals
+    from reticent.engine.split import split_individuals
 
-    settings = classify_settings(job)
+    settings = job.classifying()
     if settings.save_model and out is None:
         raise PolicyError("--save: needs a folder to save classifiers in (--out)")
     check_device(job.train.device)
     run = Run(job, progress)
     corpus = run.whole_corpus
     labels = read_labels(corpus, job)
-    split = SplitConfig(**job.split.model_dump(exclude={"fresh"}), seed=job.seed)
-    individuals = split_individuals(corpus, split)
+    individuals = split_individuals(corpus, job.split)
 
     def build(folder: Path | None) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -63,7 +60,7 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
                 rows += baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
             with progress.task(f"classify {path.name}", None, "steps") as advance:
-                measured = classify_one(path, documents, classify_config(job), job, kept, advance)
+                measured = classify_one(path, documents, job.classifying(), job, kept, advance)
             rows.append({"recipe": path.name, "epoch": 0, **measured})
         return result_of(documents, job, None, rows)
 

@@ -33,7 +33,6 @@ def training_dependencies(
 def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     """Return DP-SGD of a model's private recipes; its cost is noted for the documents as they were given."""
     from reticent.trainer.budget import BUDGET_FILE
-    from reticent.trainer.privacy import PrivacyConfig
 
     settings, dedup = run.job.training(model).dp, run.job.dedup
     assert settings is not None  # the job was checked
@@ -41,6 +40,5 @@ def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
     if run.job.split.fresh and settings.unit != "individual":
         unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
-    values = settings.model_dump()
-    values["budget_file"] = str(settings.budget_file or run.folder / BUDGET_FILE)
-    return PrivacyConfig(**values, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)
+    file = str(settings.budget_file or run.folder / BUDGET_FILE)
+    return settings.replace(budget_file=file, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)

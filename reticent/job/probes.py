@@ -16,7 +16,6 @@ from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
-    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptStudy
     from reticent.audit.propile.subjects import Subjects
     from reticent.audit.propile.templates import Template
     from reticent.job.config import Job
@@ -28,7 +27,7 @@ __all__ = ["check_probes", "probe_inputs", "run_probes", "table_of"]
 def table_of(job: Job) -> Path:
     """Return the table of subjects of a job that asks for probes."""
     assert job.probe is not None
-    table = job.probe.subjects or job.detect.records.get("table")
+    table = job.probe.subjects or job.detect.of("records").get("table")
     if table is None:
         raise PolicyError("probe.subjects: a table of people's items is needed, as there is no detect.records")
     return Path(table)
@@ -47,7 +46,8 @@ def check_probes(job: Job) -> None:
     from reticent.audit.propile.prompts import require_questions
 
     subjects, templates = _read(job)
-    require_questions(subjects, _config(job)[0], templates)
+    assert job.probe is not None
+    require_questions(subjects, job.probe, templates)
 
 
 def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
@@ -61,34 +61,20 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     return subjects, read_templates(job.probe.templates) if job.probe.templates else None
 
 
-def _config(job: Job) -> tuple[ProbeConfig, SoftPromptStudy | None]:
-    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptConfig, SoftPromptStudy
-
-    settings = job.probe
-    assert settings is not None
-    config = ProbeConfig(
-        targets=tuple(settings.targets), levels=tuple(settings.levels), associates=tuple(settings.given),
-        language=settings.language, beam_sizes=tuple(settings.beam_sizes), longest=settings.longest,
-        num_bootstrap=job.audit.num_bootstrap, small_cell=job.audit.small_cell, seed=job.seed, device=job.train.device,
-    )  # fmt: skip
-    if not settings.soft_prompt:
-        return config, None
-    prompt = SoftPromptConfig(num_subjects=settings.soft_subjects, num_epochs=settings.soft_epochs, seed=job.seed)
-    return config, SoftPromptStudy(prompt=prompt)
-
-
 def run_probes(run: Run) -> dict[str, Any]:
     """Return the section ``probe`` of the evidence."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from reticent.audit.propile.measure import probe_models, with_heldout
-    from reticent.audit.propile.prompts import ProbeModel
+    from reticent.audit.propile.prompts import ProbeModel, SoftPromptStudy
     from reticent.engine.identity import as_read
 
     job = run.job
     subjects, templates = _read(job)
-    config, study = _config(job)
+    config = job.probe
+    assert config is not None
+    study = None if config.soft_prompt is None else SoftPromptStudy(prompt=config.soft_prompt)
     known = run.individuals.table.column("individual_id").combine_chunks()
     ids = as_read(
         pa.array(subjects.ids, known.type),

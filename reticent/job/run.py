@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
-    from reticent.engine.dedup import DedupConfig
     from reticent.engine.protect import Policy
 
 __all__ = ["Run"]
@@ -70,28 +68,10 @@ class Run:
     def whole_corpus(self) -> Any:
         """The documents as they were given, less those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
-            from reticent.engine.corpus import Columns, open_corpus
-            from reticent.engine.sources.csv_dialect import CsvDialect
-            from reticent.engine.sources.standoff import Markup
+            from reticent.engine.corpus import open_configured
 
             settings = self.job.corpus
-            columns = Columns(**{f.name: getattr(settings, f.name) for f in fields(Columns)})
-            markup = Markup(
-                offsets=settings.offsets,
-                individual=settings.individual,
-                annotator=settings.annotator,
-                identifiers=tuple(settings.identifiers),
-            )
-            dialect = CsvDialect(delimiter=settings.delimiter, quote=settings.quote, encoding=settings.encoding)
-            corpus = open_corpus(
-                settings.source,
-                columns=columns,
-                format=settings.format,
-                markup=markup,
-                csv=dialect,
-                on_null=settings.on_null,
-                ids=settings.ids,
-            )
+            corpus = open_configured(settings)
             self._tell_reading(corpus)
             if settings.withdrawn:
                 from reticent.engine.update import without_withdrawn
@@ -174,19 +154,9 @@ class Run:
         return self._opened["individuals"]
 
     @property
-    def dedup_config(self) -> DedupConfig:
-        """What counts as a copy, and which copies are left out."""
-        from reticent.engine.dedup import DedupConfig
-
-        settings, k, surface = self.job.dedup, self.job.protect.k, self.job.index.surface
-        return DedupConfig(**settings.model_dump(), k=k, surface=surface, num_threads=self.job.num_threads)
-
-    @property
     def policy(self) -> Policy:
         """What is protected."""
-        from reticent.engine.protect import Policy
-
-        return Policy(**self.job.protect.model_dump())
+        return self.job.protect
 
     def checkpoints(self, model: ModelSection, recipe: str, seed: int | None = None) -> dict[int, Path]:
         """Epoch -> model folder, of one training; of the first seed's where the job has seeds and none is said."""

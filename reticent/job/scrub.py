@@ -61,15 +61,15 @@ def scrub_documents(
         lost.
     """
     from reticent.core.artifact import write_artifact
+    from reticent.engine.config import SplitConfig
     from reticent.engine.detect import quarantined_rows
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
-    from reticent.job.config.documents import SplitSection
     from reticent.job.run import Run
 
     out = Path(out)
     if job.split.fresh or job.canaries is not None:  # documents as they were given: none held back, nothing planted
-        job, in_run_folder = job.model_copy(update={"split": SplitSection(), "canaries": None}), False
+        job, in_run_folder = job.changed(split=SplitConfig(), canaries=None), False
     run = Run(job, progress)
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):

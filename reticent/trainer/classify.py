@@ -18,15 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from reticent.core.device import pick_device, uses_bf16
-from reticent.core.errors import ArtifactError, PolicyError, TrainingError
+from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.classes import LabelledTokens
+from reticent.trainer.config import ClassifyConfig
 from reticent.trainer.export import keep_allowed
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
@@ -46,46 +47,6 @@ tags: [reticent]
 The last layer and the head were trained on labelled documents; the rest is the checkpoint it started from. Its class
 names are in `config.json`. It was not shown to be safe to share by being here: read the audit report of its checkpoint.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifyConfig:
-    """How a classifier is trained; names follow transformers' TrainingArguments where one exists.
-
-    Parameters
-    ----------
-    warmup_ratio : float
-        Share of the steps in which the learning rate rises from 0; it then falls linearly to 0.
-    windows : {"all", "first"}
-        What is read of a document longer than ``window_length`` tokens, special ones included.
-    bf16 : {"auto", "on", "off"}
-        bfloat16 autocast; "auto" is on for CUDA and off elsewhere.
-    """
-
-    num_epochs: int = 4
-    window_length: int = 512
-    windows: Literal["all", "first"] = "all"
-    batch_size: int = 16
-    learning_rate: float = 2e-5
-    warmup_ratio: float = 0.1
-    weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
-    device: str = "auto"
-    bf16: Literal["auto", "on", "off"] = "auto"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("num_epochs", "window_length", "batch_size"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"classify.{name}: expected at least 1, got {getattr(self, name)}")
-        if not 0 <= self.warmup_ratio <= 1:
-            raise PolicyError(f"classify.warmup_ratio: expected a share from 0 to 1, got {self.warmup_ratio}")
-        if self.windows not in ("all", "first"):
-            raise PolicyError(f"classify.windows: expected all or first, got {self.windows!r}")
-        if not (0 < self.learning_rate < math.inf and self.max_grad_norm > 0 and 0 <= self.weight_decay < math.inf):
-            raise PolicyError(
-                "classify: learning_rate (finite) and max_grad_norm must be positive, weight_decay finite, not negative"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,104 +1,238 @@
-"""TrainConfig: the settings of the training loop; names follow transformers' TrainingArguments where one exists."""
+"""Settings of the trainer, a class a component; names follow transformers' TrainingArguments where one exists.
+
+They stand apart from the code they configure, which loads torch: a job is read and checked without it.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Literal
+import itertools
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field, model_validator
 
 from reticent.core.errors import PolicyError
+from reticent.core.section import Section, of_job
 
-__all__ = ["LoraSettings", "TrainConfig"]
+__all__ = ["Bf16", "ClassifyConfig", "FoundationConfig", "LoraSettings", "PrivacyConfig", "TrainConfig"]
+
+Bf16 = Literal["auto", "on", "off"]
+#: Epochs after which a checkpoint is kept by default, as far as a training goes; the last epoch always is one.
+CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoraSettings:
-    """Low-rank adapters, in peft's names.
+class FoundationConfig(Section):
+    """A small model pre-trained here, the stand-in for a foundation model where there is no network.
 
-    Parameters
-    ----------
-    target_modules : tuple of str, optional
-        Names of modules that get an adapter; by default those that peft has for the architecture.
+    ``text`` is a file or folder of documents that are not personal, or ``"reference"``: the individuals of the
+    reference split, who are neither members nor held out.
     """
 
-    r: int = 8
-    lora_alpha: float = 16.0
-    lora_dropout: float = 0.0
-    target_modules: tuple[str, ...] | None = None
+    table: ClassVar[str] = "model.foundation"
 
-    def __post_init__(self) -> None:
-        if self.r < 1 or not 0 < self.lora_alpha < math.inf or not 0 <= self.lora_dropout < 1:
-            raise PolicyError("train.lora: r must be at least 1, lora_alpha positive, lora_dropout at least 0, below 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
-    """How a recipe is trained.
-
-    Parameters
-    ----------
-    window_length : int
-        Tokens a window holds, special tokens included.
-    batch_size : int
-        Windows a micro-batch.
-    learning_rate : float
-        The peak, after ``warmup_steps`` steps in which it rises from 0.
-    lr_scheduler_type : {"linear", "constant_with_warmup"}
-        After the peak: a linear fall to 0 over the whole training, or none.
-    checkpoint_epochs : tuple of int
-        Epochs after which a checkpoint is kept; the last epoch always is.
-    mask_share : float
-        Share of the eligible words that MLM masks.
-    bf16 : {"auto", "on", "off"}
-        bfloat16 autocast; "auto" is on for CUDA and off elsewhere. It pays on a CPU that multiplies bfloat16 (AMX).
-    packing : bool
-        Several windows in one row of ``window_length`` tokens, none of which sees another; ``batch_size`` then counts
-        rows.
-    torch_compile : bool
-        Compile the model (dynamic shapes); the first steps take tens of seconds.
-    lora : LoraSettings, optional
-        Train low-rank adapters instead of all weights.
-    save_steps : int
-        Steps after which the state is saved that a stopped run goes on from; 0 saves it after each epoch.
-    logging_steps : int
-        Steps after which one is logged; on CUDA also how often losses are read and checked.
-    report_to : tuple of str
-        ``"tensorboard"`` beside ``metrics.jsonl``, which is always written.
-    """
-
-    num_epochs: int = 8
-    checkpoint_epochs: tuple[int, ...] = (4, 8, 16, 32, 64)
-    window_length: int = 512
+    kind: Literal["bert", "gpt2"]
+    text: str
+    vocabulary: str | None = Field(
+        None,
+        description="tokenizer.json, or a folder with vocab.txt or vocab.json and merges.txt; default: trained on text",
+    )
+    vocab_size: int = Field(default=4000, ge=300)
+    hidden_size: int = 128
+    num_layers: int = 2
+    num_heads: int = 4
+    num_epochs: int = 4
+    learning_rate: float = 2e-3
+    warmup_steps: int = 100
+    mask_share: float = 0.3
     batch_size: int = 16
-    learning_rate: float = 1e-4
-    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = "linear"
-    warmup_steps: int = 0
-    weight_decay: float = 0.01
-    mask_share: float = 0.15
-    gradient_accumulation_steps: int = 1
-    max_grad_norm: float = 1.0
-    device: str = "auto"
-    bf16: Literal["auto", "on", "off"] = "auto"
-    seed: int = 0
-    packing: bool = False
-    torch_compile: bool = False
-    lora: LoraSettings | None = None
-    save_steps: int = 0
-    logging_steps: int = 10
-    report_to: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name in ("num_epochs", "window_length", "batch_size", "gradient_accumulation_steps", "logging_steps"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"train.{name}: expected at least 1, got {getattr(self, name)}")
-        for name in ("warmup_steps", "save_steps"):
-            if getattr(self, name) < 0:
-                raise PolicyError(f"train.{name}: expected at least 0, got {getattr(self, name)}")
-        if set(self.report_to) - {"tensorboard"}:
-            raise PolicyError(f'train.report_to: expected [] or ["tensorboard"], got {list(self.report_to)}')
-        if not 0 < self.mask_share < 1:
-            raise PolicyError(f"train.mask_share: expected a share between 0 and 1, got {self.mask_share}")
-        if not (0 < self.learning_rate < math.inf and self.max_grad_norm > 0 and 0 <= self.weight_decay < math.inf):
-            raise PolicyError(
-                "train: learning_rate (finite) and max_grad_norm must be positive, weight_decay finite and not negative"
-            )
+
+class LoraSettings(Section):
+    """Low-rank adapters are trained instead of all weights; names are peft's."""
+
+    table: ClassVar[str] = "train.lora"
+
+    r: int = Field(default=8, ge=1)
+    lora_alpha: float = Field(default=16.0, gt=0)
+    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: tuple[str, ...] | None = Field(
+        default=None, description="names of modules that get an adapter; default: peft's for the architecture"
+    )
+
+
+class PrivacyConfig(Section):
+    """DP-SGD of the recipes that are private (dp-mlm, dp-clm); names follow Opacus.
+
+    ``seed`` is of samples and noise, for tests: by default it is drawn from the system and told to nobody, as epsilon
+    needs. ``unaccounted`` names what was done to the documents by looking at everybody's; with any of it no epsilon is
+    given. ``corpus`` is the fingerprint of the documents that the cost is noted for (:mod:`reticent.trainer.budget`).
+    """
+
+    table: ClassVar[str] = "train.dp"
+
+    unit: Literal["individual", "record"] = Field(
+        default="individual",
+        description="whose presence epsilon hides: an individual with all documents, or one document",
+    )
+    target_epsilon: float | None = Field(
+        default=None, gt=0, description="to reach after all epochs; either this or noise_multiplier"
+    )
+    noise_multiplier: float | None = Field(default=None, ge=0, description="the noise sigma itself")
+    target_delta: float | None = Field(
+        default=None, gt=0, lt=1, description="default: a power of ten below a tenth of 1 / number of units"
+    )
+    max_grad_norm: float = Field(default=1.0, gt=0, description="norm a unit's gradient is clipped to")
+    max_documents: int = Field(default=4, ge=1, description="documents of an individual in a step, drawn afresh each")
+    clipping: Literal["ghost", "hooks"] = Field(
+        default="ghost", description="ghost: no gradient of a unit is kept in memory; hooks: one for each unit is"
+    )
+    sample_rate: float | None = Field(
+        default=None, gt=0, le=1, description="default: batch_size * gradient_accumulation_steps units are expected"
+    )
+    max_physical_batch_size: int = Field(
+        default=16, ge=1, description="windows in memory at once; changes what dropout draws, never the guarantee"
+    )
+    accountant: Literal["prv", "rdp"] = Field(default="prv", description="rdp is looser by a tenth; for comparison")
+    seed: Annotated[int | None, of_job(None)] = None
+    unaccounted: Annotated[tuple[str, ...], of_job(None)] = ()
+    corpus: Annotated[str | None, of_job(None)] = None
+    budget_epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        description="what all private runs on this corpus may spend together; beyond, a run is refused",
+    )
+    budget_delta: float | None = Field(default=None, gt=0, lt=1, description="default: 1 / number of units")
+    budget_file: str | None = Field(
+        default=None, description="where it is kept; default: privacy-budget.json in the run folder"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> PrivacyConfig:
+        if (self.target_epsilon is None) == (self.noise_multiplier is None):
+            raise ValueError("give either target_epsilon or noise_multiplier")
+        return self
+
+    def _check_complete(self) -> None:
+        if (self.budget_file is None) != (self.corpus is None):
+            raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
+        if self.budget_epsilon is not None and self.budget_file is None:
+            raise PolicyError("train.dp.budget_epsilon: needs a budget file")
+
+    def cache_key(self) -> dict[str, object]:
+        """These settings less those that change no weight.
+
+        The size of physical batches does: by what dropout draws. A run that went on with another one would do steps
+        again with the same noise on another sum, and two releases that share their noise have none between them.
+        """
+        spared = ("budget_file", "budget_epsilon", "budget_delta")
+        return {name: value for name, value in self.all_values().items() if name not in spared}
+
+
+class TrainConfig(Section):
+    """How a recipe is trained."""
+
+    table: ClassVar[str] = "train"
+
+    num_epochs: int = Field(default=8, ge=1)
+    checkpoint_epochs: tuple[int, ...] | None = Field(
+        default=None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last, which always is one"
+    )
+    window_length: int = Field(default=512, ge=8, description="tokens a window holds, special tokens included")
+    batch_size: int = Field(default=16, ge=1, description="windows a micro-batch")
+    learning_rate: float = Field(
+        default=1e-4, gt=0, description="the peak, after warmup_steps steps in which it rises from 0"
+    )
+    lr_scheduler_type: Literal["linear", "constant_with_warmup"] = Field(
+        default="linear", description="after the peak: a linear fall to 0 over the whole training, or none"
+    )
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    mask_share: float = Field(default=0.15, gt=0, lt=1, description="share of the eligible words that MLM masks")
+    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    device: str = "auto"
+    bf16: Bf16 = Field(
+        default="auto",
+        description="bfloat16 in training and in the audit's scores; auto: on CUDA. It pays on a CPU with AMX too",
+    )
+    seed: Annotated[int, of_job("seed")] = 0
+    packing: bool = Field(
+        default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
+    )
+    torch_compile: bool = Field(default=False, description="the first steps then take tens of seconds")
+    lora: LoraSettings | None = Field(default=None, description="low-rank adapters instead of all weights")
+    save_steps: int = Field(
+        default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
+    )
+    logging_steps: int = Field(
+        default=10, ge=1, description="steps after which one is logged; on CUDA also how often losses are checked"
+    )
+    report_to: tuple[Literal["tensorboard"], ...] = Field(default=(), description="beside metrics.jsonl")
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="train every recipe once with each; of the training alone, the data stay those of the job's seed",
+    )
+    dp: PrivacyConfig | None = Field(default=None, description="DP-SGD, for the recipes that are private")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        seeds, epochs = self.seeds or (), self.checkpoint_epochs or ()
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("seeds: a seed stands twice")
+        if any(epoch < 1 for epoch in epochs):
+            raise ValueError("checkpoint_epochs: the first epoch is 1")
+        if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
+            raise ValueError("checkpoint_epochs: expected increasing epochs")
+        return self
+
+    def cache_key(self, *, private: bool = False) -> dict[str, Any]:
+        """What the weights of all of its trainings depend on: not what changes only how a training is watched, nor the
+        seeds, of which it has one, nor ``dp`` where a recipe is not private.
+        """
+        said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
+        if private and self.dp is not None:
+            watched = {"max_physical_batch_size", "budget_epsilon", "budget_delta", "budget_file"}
+            said["dp"] = self.dp.model_dump(exclude=watched)
+        return said
+
+    def epochs_kept(self) -> tuple[int, ...]:
+        """Epochs after which a checkpoint is kept, ascending; the last epoch always is."""
+        wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
+        return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
+
+    def of_one_training(self) -> dict[str, Any]:
+        """Return the settings of one training, as its ledger and its saved state hold them."""
+        values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
+        return {name: value for name, value in values.items() if name not in ("seeds", "dp")}
+
+
+class ClassifyConfig(Section):
+    """Documents classified on top of checkpoints, their last layer and a head trained: a stage only where the job has
+    this section.
+    """
+
+    table: ClassVar[str] = "classify"
+
+    label: str | None = Field(default=None, description="column of the class; default: corpus.label")
+    from_epochs: tuple[int, ...] | None = Field(
+        default=None, description="checkpoints to start from; default: those of 8 and 64 that were kept, else the last"
+    )
+    num_epochs: int = Field(default=4, ge=1)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    warmup_ratio: float = Field(
+        default=0.1, ge=0, le=1, description="share of the steps in which the rate rises from 0; it then falls to 0"
+    )
+    weight_decay: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    batch_size: int = Field(default=16, ge=1)
+    windows: Literal["all", "first"] = Field(
+        default="all", description="of a document longer than a window: all, their answers averaged, or the first"
+    )
+    min_individuals: int | None = Field(
+        default=None, ge=1, description="leave out classes that fewer people have on a side; default: refuse them"
+    )
+    save_model: bool = False
+    window_length: Annotated[int, of_job("train.window_length"), Field(ge=1)] = 512
+    device: Annotated[str, of_job("train.device")] = "auto"
+    bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
+    seed: Annotated[int, of_job("seed")] = 0

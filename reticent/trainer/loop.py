@@ -260,7 +260,7 @@ def _end_epoch(run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, ad
     padding = 1 - state.num_filled / state.num_cells
     run.metrics.log({**about, "loss": state.losses[-1], "targets": state.epoch_targets, "padding": padding})
     run.metrics.log({**about, **times}, "timings.jsonl")
-    if state.epoch in config.checkpoint_epochs or state.epoch == config.num_epochs:
+    if state.epoch in config.epochs_kept():
         state.checkpoints.append(state.epoch)
         if run.world.is_main:
             write_model(

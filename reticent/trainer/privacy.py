@@ -17,11 +17,12 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
 from reticent.core.errors import PolicyError
+from reticent.trainer.config import PrivacyConfig
 from reticent.trainer.recipes import Recipe
 
 __all__ = [
@@ -39,88 +40,6 @@ __all__ = [
 
 #: More steps than anybody trains: a sample rate that asks for them is a slip, and would run for days.
 MAX_STEPS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyConfig:
-    """How a training is made differentially private; names follow Opacus.
-
-    Parameters
-    ----------
-    unit : {"individual", "record"}
-        Whose presence epsilon hides: a person with all documents, or one document with all its windows.
-    target_epsilon, noise_multiplier : float
-        One of them: the epsilon to reach after all epochs, or the noise sigma itself.
-    target_delta : float, optional
-        Below 1 / number of units; by default the power of ten below a tenth of that.
-    max_grad_norm : float
-        C, the norm a unit's gradient is clipped to.
-    max_documents : int
-        G: of an individual at most so many documents take part in a step, drawn afresh each step.
-    clipping : {"ghost", "hooks"}
-        Ghost clipping instantiates no gradients (large models); hooks keep one per unit in memory.
-    sample_rate : float, optional
-        q; by default the expected number of units is batch_size * gradient_accumulation_steps.
-    max_physical_batch_size : int
-        Windows that go through the model at once; changes memory and what dropout draws, never the guarantee.
-    accountant : {"prv", "rdp"}
-        RDP is looser by a tenth; for comparison.
-    seed : int, optional
-        Of samples and noise, for tests: by default it is drawn from the system and told to nobody, as epsilon needs.
-    unaccounted : tuple of str
-        What was done to the documents by looking at everybody's; with any of it no epsilon is given.
-    budget_file, corpus : str, optional
-        Where the cost is noted, and the fingerprint of the documents it is noted for (:mod:`reticent.trainer.budget`).
-    budget_epsilon, budget_delta : float, optional
-        What all runs on these documents may spend together.
-    """
-
-    unit: Literal["individual", "record"] = "individual"
-    target_epsilon: float | None = None
-    noise_multiplier: float | None = None
-    target_delta: float | None = None
-    max_grad_norm: float = 1.0
-    max_documents: int = 4
-    clipping: Literal["ghost", "hooks"] = "ghost"
-    sample_rate: float | None = None
-    max_physical_batch_size: int = 16
-    accountant: Literal["prv", "rdp"] = "prv"
-    seed: int | None = None
-    unaccounted: tuple[str, ...] = ()
-    budget_file: str | None = None
-    corpus: str | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.target_epsilon is None) == (self.noise_multiplier is None):
-            raise PolicyError("train.dp: give either target_epsilon or noise_multiplier")
-        if self.target_epsilon is not None and not 0 < self.target_epsilon < math.inf:
-            raise PolicyError(f"train.dp.target_epsilon: expected a positive number, got {self.target_epsilon}")
-        if self.noise_multiplier is not None and not 0 <= self.noise_multiplier < math.inf:
-            raise PolicyError(f"train.dp.noise_multiplier: expected at least 0, got {self.noise_multiplier}")
-        if self.target_delta is not None and not 0 < self.target_delta < 1:
-            raise PolicyError(f"train.dp.target_delta: expected between 0 and 1, got {self.target_delta}")
-        if not 0 < self.max_grad_norm < math.inf:
-            raise PolicyError(f"train.dp.max_grad_norm: expected a positive number, got {self.max_grad_norm}")
-        if self.sample_rate is not None and not 0 < self.sample_rate <= 1:
-            raise PolicyError(f"train.dp.sample_rate: expected above 0 and at most 1, got {self.sample_rate}")
-        for name in ("max_documents", "max_physical_batch_size"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"train.dp.{name}: expected at least 1, got {getattr(self, name)}")
-        if (self.budget_file is None) != (self.corpus is None):
-            raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
-        if self.budget_epsilon is not None and self.budget_file is None:
-            raise PolicyError("train.dp.budget_epsilon: needs a budget file")
-
-    def cache_key(self) -> dict[str, object]:
-        """These settings less those that change no weight.
-
-        The size of physical batches does: by what dropout draws. A run that went on with another one would do steps
-        again with the same noise on another sum, and two releases that share their noise have none between them.
-        """
-        spared = ("budget_file", "budget_epsilon", "budget_delta")
-        return {name: value for name, value in asdict(self).items() if name not in spared}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

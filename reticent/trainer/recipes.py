@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from reticent.core.errors import PolicyError
+from reticent.core.section import Section
 from reticent.engine.schema import DIRECT, INDIRECT
 
-__all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "custom_recipe", "get_recipe"]
+__all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
 
 Objective = Literal["mlm", "clm"]
 
@@ -129,6 +132,32 @@ class Recipe:
     def uses_flags(self) -> bool:
         """Whether training looks at the flags; where not, another protection changes nothing for the recipe."""
         return self.protected_flags != 0
+
+
+class RecipeChanges(Section):
+    """A recipe of one's own: a built-in one with other fields. What is not given is that of ``base``."""
+
+    base: str = Field(description="name of a built-in recipe")
+    objective: Objective | None = None
+    text: Literal["original", "pseudonymised"] | None = Field(
+        default=None, description="pseudonymised: X for each direct identifier, and X is a target"
+    )
+    never_target: tuple[Literal["direct", "indirect"], ...] | None = None
+    context: Literal["keep", "surrogate", "tag"] | None = Field(
+        default=None, description="what stands for a direct identifier; surrogates and tags are never a target"
+    )
+    freeze_embeddings: bool | None = None
+    goldfish_k: int | None = Field(default=None, description="drop one token in k by a hash; clm only")
+    goldfish_h: int | None = Field(default=None, description="of that many tokens before it")
+    mask_split: tuple[float, float, float] | None = Field(
+        default=None, description="shares of the drawn words that are masked, replaced at random, kept; mlm only"
+    )
+    private: bool | None = Field(default=None, description="DP-SGD")
+
+    def named(self, name: str) -> Recipe:
+        """Return the recipe under this name; raises as :func:`custom_recipe`."""
+        given = self.model_dump(exclude={"base"}, exclude_unset=True, exclude_none=True)
+        return custom_recipe(name, self.base, given)
 
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:

@@ -65,7 +65,7 @@ def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
     """Everything that a state is the state of, as JSON. Cost: one pass over the weights and the tokens."""
-    settings = {name: value for name, value in asdict(config).items() if name not in UNBOUND}
+    settings = {name: value for name, value in config.of_one_training().items() if name not in UNBOUND}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
     identity = {"settings": settings, "recipe": asdict(recipe), "tokens": _tokens_digest(store)}
     identity |= {"model": _weights_digest(model), "train.dp": more}

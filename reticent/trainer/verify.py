@@ -47,7 +47,7 @@ def write_ledger(
     content = {
         "format": FORMAT,
         "recipe": recipe.to_dict(),
-        "settings": asdict(config),
+        "settings": config.of_one_training(),
         "special": asdict(special),
         **ledger.state(),
         **more,

@@ -346,7 +346,7 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["protect", "RUN", "--model", "a=b", "--recipe", "x"], 2, "reticent: unknown recipe 'x'; expected one of clm"),
         (["protect", "RUN", "--model", "a=b"], 2, "reticent: --recipe: give at least one recipe"),
         (["protect", "RUN", "--recipe", "ppmlm"], 2, "reticent: --recipe: belongs to --model NAME=PATH; give both"),
-        (["protect", "RUN", "--k", "1"], 2, "reticent: job: protect.k: Input should be greater than or equal to 2"),
+        (["protect", "RUN", "--k", "1"], 2, "reticent: job: protect.k: expected greater than or equal to 2"),
         (["protect", "RUN", "--n", "2"], 2, "reticent: job: protect.n = 2 needs index.max_n >= 2, got 1"),
         (["protect", "RUN", "--set", "protect"], 2, "reticent: --set protect: expected SECTION.KEY=VALUE"),
         (["protect", "RUN", "--set", "seed.x.y=1"], 2, "reticent: --set seed.x.y: no such section of a job"),

@@ -154,7 +154,7 @@ def test_a_job_with_canaries_has_them_planted_before_anything_is_looked_for(
     [
         ((), "SOURCE is missing"),
         (("DOCUMENTS", "--evaluate"), "nothing to evaluate against"),
-        (("DOCUMENTS", "--detector", "magic"), r"detect.detectors.0: Input should be 'gold', 'rules'"),
+        (("DOCUMENTS", "--detector", "magic"), r"detect.detectors.0: unknown detector 'magic'; expected gold, rules,"),
         (("DOCUMENTS", "--detector", "records"), "detector records needs detect.records.table"),
         (("DOCUMENTS", "--set", "detect.rules.colour=red"), "detector rules has no option 'colour'"),
     ],

@@ -84,7 +84,7 @@ def test_four_threads_ask_one_gazetteer_at_once():
 @pytest.mark.parametrize("num_threads", [1025, 100_000, 2**40, 2**63])
 def test_more_threads_than_any_machine_has_a_use_for_are_refused_before_one_starts(num_threads):
     values = {"out": "run", "corpus": {"source": "x"}, "num_threads": num_threads}
-    with pytest.raises(PolicyError, match="num_threads: Input should be less than or equal to 1024"):
+    with pytest.raises(PolicyError, match="num_threads: expected less than or equal to 1024"):
         parse_job(values)
     for call in (
         lambda: _rust.resolve_threads(num_threads),

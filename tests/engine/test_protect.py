@@ -231,15 +231,15 @@ def test_defaults_follow_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 1}, "k: expected 2 to 255, got 1"),
-        ({"k": 256}, "k: expected 2 to 255, got 256"),
-        ({"n": 0}, "n: expected 1 to 8, got 0"),
-        ({"n": 9}, "n: expected 1 to 8, got 9"),
-        ({"policy": "some"}, "policy: expected one of all, last, cover, paper, got 'some'"),
-        ({"max_document_frequency": 0.0}, "max_document_frequency: expected a share"),
-        ({"max_document_frequency": 1.1}, "max_document_frequency: expected a share"),
-        ({"max_document_frequency": float("nan")}, "max_document_frequency: expected a share"),
-        ({"scopes": {"DATE": "always"}}, "scopes.DATE: expected corpus, individual or occurrence, got 'always'"),
+        ({"k": 1}, r"protect\.k: .* 2, got 1"),
+        ({"k": 256}, r"protect\.k: .* 255, got 256"),
+        ({"n": 0}, r"protect\.n: .* 1, got 0"),
+        ({"n": 9}, r"protect\.n: .* 8, got 9"),
+        ({"policy": "some"}, r"protect\.policy: expected 'all', 'last', 'cover' or 'paper'"),
+        ({"max_document_frequency": 0.0}, r"protect\.max_document_frequency: .* 0, got 0"),
+        ({"max_document_frequency": 1.1}, r"protect\.max_document_frequency: .* 1, got 1\.1"),
+        ({"max_document_frequency": float("nan")}, r"protect\.max_document_frequency: expected a finite number"),
+        ({"scopes": {"DATE": "always"}}, r"protect\.scopes\.DATE: expected 'corpus', 'individual' or 'occurrence'"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
@@ -248,5 +248,5 @@ def test_settings_out_of_range_are_refused(options: dict[str, Any], message: str
 
 
 def test_policy_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValueError, match="frozen"):
         Policy().k = 3  # type: ignore[misc]

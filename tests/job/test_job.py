@@ -120,7 +120,7 @@ def test_every_wrong_field_is_listed_at_once() -> None:
         "detect.detectors.1: ",
         "index.max_n: ",
         "protect.k: ",
-        "protect.policy: Input should be 'all', 'last', 'cover' or 'paper'",
+        "protect.policy: expected 'all', 'last', 'cover' or 'paper'",
         "protect.scopes.NAME: ",
         "model.0.name: ",
         "model.0.recipes: ",
@@ -148,8 +148,8 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"detect": {"lists": {"CITY": "c.txt"}}}, r'detect\.gazetteer is given, but "gazetteer" is not among'),
         ({"detect": {"rules": {"colour": "red"}}}, r"detector rules has no option 'colour' \(detect\.rules\.colour\)"),
         ({"detect": {"detectors": ["rules", "rules"]}}, "a detector stands twice"),
-        ({"detect": {"on_error": "skip"}}, r"detect\.on_error: Input should be 'stop' or 'quarantine'"),
-        ({"seed": -1}, r"seed: Input should be greater than or equal to 0"),
+        ({"detect": {"on_error": "skip"}}, r"detect\.on_error: expected 'stop' or 'quarantine'"),
+        ({"seed": -1}, r"seed: expected greater than or equal to 0"),
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
         ({"model": [{**MODEL, "foundation": {"kind": "bert", "text": "x"}}]}, "give either base or foundation"),
         (
@@ -189,7 +189,7 @@ def test_every_recipe_can_stand_in_a_job() -> None:
         train = {"dp": {"target_epsilon": 8.0}} if recipe.private else {}
         model = {**MODEL, "objective": recipe.objective, "recipes": [name], "train": train}
         job = parse_job({**VALID, "model": [model]})
-        assert job.model[0].recipes == [name]
+        assert job.model[0].recipes == (name,)
 
 
 def test_a_job_file_is_toml_or_the_json_of_a_run_folder(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_job_file_is_toml_or_the_json_of_a_run_folder(tmp_path: Path) -> None:
         ("a.toml", b"out = \n", r"a\.toml: not valid TOML: .*line 1"),
         ("a.toml", b'out = "\xff"\n', r"a\.toml: not valid TOML: not UTF-8 \(byte 7\)"),
         ("a.json", b"{", r"a\.json: not valid JSON"),
-        ("a.json", b"[1]", r"a\.json: Input should be a valid dictionary"),
+        ("a.json", b"[1]", r"a\.json: expected a valid dictionary"),
         ("a.toml", None, r"a\.toml: cannot be read \(No such file or directory\)"),
         ("a.toml", b'out = "x"\n', r"a\.toml: corpus: Field required"),
     ],

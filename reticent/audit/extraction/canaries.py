@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.audit.config import CanaryAudit
 from reticent.audit.scoring.forward import score_causal, score_masked
 from reticent.audit.scoring.generate import generate
 from reticent.audit.stats.statistics import one_run_epsilon, ratio_difference, ratio_estimate
@@ -32,23 +33,6 @@ __all__ = ["CanaryAudit", "CanaryTokens", "audit_canaries", "exposures", "one_ru
 
 #: The most positions a canary of a masked model may have: each of its words is a pass of its own.
 MOST_FOLDS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryAudit:
-    """How the canaries are audited, fixed before it: ``guesses`` is the share of them whose coin is guessed."""
-
-    guesses: float = 0.5
-    delta: float = 1e-5
-    num_bootstrap: int = 1000
-    batch_size: int = 256
-    window_length: int = 512
-    seed: int = 0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.guesses <= 1 or not 0 <= self.delta < 1:
-            raise PolicyError(f"canaries: expected guesses in (0, 1] and delta in [0, 1), got {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +150,7 @@ def audit_canaries(
     spread = scores[:, 1:].std(axis=1)
     standard = (scores[:, 0] - scores[:, 1:].mean(axis=1)) / np.where(spread > 0, spread, 1.0)
     back = _extracted(model, canaries, special, config) if objective == "clm" else None
-    options: dict[str, Any] = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+    options: dict[str, Any] = {"num_bootstrap": config.num_bootstrap, "seed": config.job_seed}
     arms = {}
     for arm in (name for name in ARMS if (canaries.arms == name).any()):
         own = canaries.arms == arm
@@ -218,7 +202,7 @@ def _scores(
         folds = int(store.word_ids.max(initial=0)) + 1
         if folds > MOST_FOLDS:
             raise PolicyError(f"canaries: {folds} words are more than {MOST_FOLDS}")
-        scores = score_masked(model, store, special, folds=folds, seed=config.seed, **options)
+        scores = score_masked(model, store, special, folds=folds, seed=config.job_seed, **options)
     chosen = (store.flags != 0) & ~np.isnan(scores.log_probs)
     return document_sums(scores.log_probs, chosen, store.doc_offsets)[0]
 

@@ -8,15 +8,14 @@ sampled: one teacher-forced pass says what greedy decoding would give, and how l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.config import ExtractionConfig
 from reticent.audit.scoring.generate import Decoding, score_continuations
 from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
-from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -30,53 +29,9 @@ __all__ = ["ExtractionConfig", "chance_of_extraction", "draw_passages", "extract
 DISCOVERABLE = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionConfig:
-    """What is asked of a model, fixed before it is asked.
-
-    Parameters
-    ----------
-    prefix_tokens : tuple of int, ascending
-        The k of "k-extractable": tokens of the passage that the adversary knows. 50 is "discoverable".
-    suffix_tokens : int
-        Tokens that must come back, every one.
-    decoding : Decoding
-        Of (n, p)-discoverable extraction.
-    num_queries : tuple of int
-        Its n: how often the adversary draws.
-    probability : float in (0, 1]
-        Its p: a passage counts where n draws give it at least once with at least this probability.
-    num_passages : int
-        At most so many on each side, one a document.
-    """
-
-    prefix_tokens: tuple[int, ...] = (10, 50)
-    suffix_tokens: int = 50
-    decoding: Decoding = field(default_factory=lambda: Decoding(temperature=1.0, top_k=40))
-    num_queries: tuple[int, ...] = (1, 100, 10_000)
-    probability: float = 0.5
-    num_passages: int = 2000
-    num_bootstrap: int = 1000
-    batch_size: int = 64
-    seed: int = 0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if (
-            not self.prefix_tokens
-            or min(self.prefix_tokens) < 1
-            or list(self.prefix_tokens) != sorted(set(self.prefix_tokens))
-        ):
-            raise PolicyError(f"prefix_tokens: expected ascending numbers from 1, got {list(self.prefix_tokens)}")
-        if not 0 < self.probability <= 1:
-            raise PolicyError(f"probability: expected over 0 and up to 1, got {self.probability}")
-        if self.decoding.temperature == 0:
-            raise PolicyError("decoding: n draws of a greedy decoding are one; expected a temperature over 0")
-        for name in ("suffix_tokens", "num_passages", "num_bootstrap", "batch_size"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"{name}: expected 1 or more, got {getattr(self, name)}")
-        if any(n < 1 for n in self.num_queries):
-            raise PolicyError(f"num_queries: expected 1 or more, got {list(self.num_queries)}")
+def decoding_of(config: ExtractionConfig) -> Decoding:
+    """Return how the adversary of (n, p)-discoverable extraction draws."""
+    return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
@@ -147,7 +102,8 @@ def extraction_rates(
         for key, about in _measures(config)
         for asked in ("all", "protected")
     ]
-    settings = {**asdict(config), "decoding": str(config.decoding)}
+    settings = {**config.all_values(), "decoding": str(decoding_of(config))}
+    del settings["temperature"], settings["top_k"]
     for name in ("batch_size", "device", "seed", "num_bootstrap"):
         del settings[name]
     return {
@@ -192,7 +148,8 @@ class _Passages:
 
     def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
         options: dict[str, Any] = {
-            "special": special, "decoding": config.decoding, "batch_size": config.batch_size, "device": config.device,
+            "special": special, "decoding": decoding_of(config),
+            "batch_size": config.batch_size, "device": config.device,
         }  # fmt: skip
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):

@@ -19,16 +19,16 @@ Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.inversion.identifiers import KINDS, Targets
+from reticent.audit.config import InversionConfig
+from reticent.audit.inversion.identifiers import Targets
 from reticent.audit.scoring.forward import word_folds
 from reticent.audit.scoring.row_scores import sum_log_probs
 from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
-from reticent.core.errors import PolicyError, TrainingError
+from reticent.core.errors import TrainingError
 from reticent.trainer.windows import Windows
 
 if TYPE_CHECKING:
@@ -40,34 +40,6 @@ __all__ = ["InversionConfig", "inversion", "ranks_of", "score_candidates"]
 ORDINARY, FLAGGED = 0, 1
 #: Sums are compared to this many digits after the point, in nats: below it is the noise of float32.
 DIGITS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InversionConfig:
-    """What is exchanged and how often: ``[audit.inversion]``.
-
-    Cost: for each target a forward pass over ``num_decoys`` + 1 copies of its window, times ``folds`` for a masked
-    model.
-    """
-
-    num_decoys: int = 15
-    per_individual: int = 4
-    kinds: tuple[str, ...] = KINDS
-    association: bool = True
-    terms_per_individual: int = 3
-    term_support: tuple[float, float] = (0.01, 0.2)
-    language: str = "en"
-    embedding_shift: bool = True
-
-    def __post_init__(self) -> None:
-        if wrong := set(self.kinds) - set(KINDS):
-            raise PolicyError(f"inversion.kinds: expected direct and indirect, got {sorted(wrong)[0]!r}")
-        for name in ("num_decoys", "per_individual", "terms_per_individual"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"inversion.{name}: expected 1 or more, got {getattr(self, name)}")
-        low, high = self.term_support
-        if not 0 <= low < high <= 1:
-            raise PolicyError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
 
 
 def score_candidates(

@@ -85,7 +85,7 @@ class InversionAudit:
         key = (special, objective)
         if key not in self._drawn:
             windows = cut_windows(self.store, self.config.window_length, special)
-            targets = {
+            targets: dict[str, Targets] = {
                 kind: draw_targets(
                     self.store,
                     windows,

@@ -7,16 +7,15 @@ of members and held-out individuals are counted, so that what such documents hol
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from reticent.audit.config import GenerationConfig
 from reticent.audit.leakage.leakage import excess_leakage
 from reticent.audit.leakage.words import NO_SURFACE, Slots, SurfaceTable
 from reticent.audit.scoring.generate import Decoding, generate
-from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -25,31 +24,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "new_surfaces"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationConfig:
-    """What is given and how it is continued: ``[audit.generation]``.
-
-    Up to ``num_prompts`` documents of the larger side, and the same share of the other, are begun with
-    ``prefix_tokens`` tokens and continued ``num_samples`` times;
-    temperature 0 is greedy.
-    """
-
-    num_prompts: int = 200
-    prefix_tokens: int = 16
-    num_tokens: int = 64
-    num_samples: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("num_prompts", "prefix_tokens", "num_tokens", "num_samples"):
-            if getattr(self, name) < 1:
-                raise PolicyError(f"generation.{name}: expected 1 or more, got {getattr(self, name)}")
-        if self.temperature == 0 and self.num_samples > 1:
-            raise PolicyError("generation.num_samples: greedy decoding gives one continuation only")
-        Decoding(temperature=self.temperature, top_k=self.top_k)
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
@@ -137,7 +111,7 @@ def generated_leakage(
     sides = {"members": int(members[documents].sum()), "heldout": int((~members[documents]).sum())}
     is_member = members[slots.documents]
     return {
-        "settings": asdict(config),
+        "settings": config.model_dump(),
         "decoding": str(decoding),
         "num_prompts": sides,
         "excess": excess_leakage(slots, true, everywhere, is_member, num_bootstrap=num_bootstrap, seed=seed),

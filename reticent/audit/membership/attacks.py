@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from reticent.audit.config import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import USER_INFERENCE
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import clustered_auc
@@ -22,6 +23,7 @@ from reticent.engine.kernels import document_lowest, document_sums, document_win
 
 __all__ = [
     "ATTACKS",
+    "DEFAULT_ATTACKS",
     "NEEDS_BASE",
     "NEEDS_LOWERCASE",
     "NEEDS_SIZES",

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.audit.config import ShadowAttack
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     attack_classifier_score,
@@ -47,7 +48,7 @@ __all__ = [
     "training_seed",
 ]
 
-SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online")
+SHADOW_ATTACKS: Final = get_args(ShadowAttack)
 #: Attacks that compare with a population, whose people are no candidates then.
 NEEDS_POPULATION: Final = frozenset({"rmia", "rmia_online"})
 _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2

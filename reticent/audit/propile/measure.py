@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from reticent.audit.propile.prompts import (
     ProbeModel,
     SoftPromptStudy,
     all_prompts,
+    usable_templates,
 )
 from reticent.audit.propile.soft_prompt import (
     Sides,
@@ -35,7 +35,7 @@ from reticent.audit.propile.soft_prompt import (
     write_soft_prompt,
 )
 from reticent.audit.propile.subjects import Subjects
-from reticent.audit.propile.templates import Template, builtin_templates, templates_for
+from reticent.audit.propile.templates import Template, builtin_templates
 from reticent.audit.report.publication import without_seeds
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
@@ -109,13 +109,19 @@ def probe_models(
         results.append(about)
     section = {
         "format": FORMAT,
-        "settings": {**asdict(config), "soft_prompt": asdict(study) if study else None},
+        "settings": _settings(config, study),
         "subjects": {"num": len(subjects), "types": list(subjects.types)},
         "not_asked": skipped,
         "source": source,
         "models": results,
     }
     return section, everything, learned
+
+
+def _settings(config: ProbeConfig, study: SoftPromptStudy | None) -> dict[str, Any]:
+    """The settings that go with the results: no path among them."""
+    values = {name: value for name, value in config.all_values().items() if name not in ("subjects", "templates")}
+    return {**values, "soft_prompt": study.all_values() if study else None}
 
 
 def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -134,10 +140,9 @@ def _first_template(
 ) -> tuple[str, Template]:
     """The first template at the deepest level that has one (A.4 uses one template only)."""
     for level in reversed(config.levels):
-        found = templates_for(
-            templates or builtin_templates(), target, level, subjects.types,
-            language=None if templates else config.language,
-        )  # fmt: skip
+        found = usable_templates(
+            subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
+        )[0]
         if found:
             return level, found[0]
     raise PolicyError(f"no template asks for {target} at level {', '.join(config.levels)}")
@@ -158,7 +163,7 @@ def _white_box(
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None
     for number, (sweep, settings) in enumerate(variants):
-        sides = soft_prompt_sides(subjects, target, replace(settings, num_validation=_validation(study)), pool=pool)
+        sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_validation(study)), pool=pool)
         told = _named(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,

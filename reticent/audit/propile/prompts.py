@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig
 from reticent.audit.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.audit.propile.templates import (
-    LEVELS,
     Template,
     builtin_templates,
     pii_type,
@@ -20,6 +19,7 @@ from reticent.audit.propile.templates import (
     templates_for,
 )
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.section import Section
 
 __all__ = [
     "Init",
@@ -35,56 +35,11 @@ __all__ = [
     "objective_of",
     "require_language",
     "require_questions",
+    "usable_templates",
 ]
 
-Init = Literal["type", "uniform", "mean"]
-#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
-#: those after it.
-Masking = Literal["together", "one_by_one", "left_to_right"]
 #: Languages that a person's own page can be written in.
 LANGUAGES = ("en", "fr")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeConfig:
-    """What is asked and how.
-
-    Parameters
-    ----------
-    targets : types that are asked for; empty: every type there is, the name apart
-    levels : of "twin", "triplet", "quadruplet"
-    associates : types that fill {pii_1} and {pii_2}, in this order; empty: those of the table from left to right
-    beam_sizes : the first is the one that the exact match is quoted at
-    longest : {"published", "fit"}
-        New tokens: the published number of the type (`propile.toml`), or at least the longest target.
-    masking : what a masked model sees of the target, see `score_masked_pairs`
-    small_cell : no count of fewer subjects leaves
-    """
-
-    targets: tuple[str, ...] = ()
-    levels: tuple[str, ...] = ("twin",)
-    associates: tuple[str, ...] = ()
-    language: str = "en"
-    beam_sizes: tuple[int, ...] = (3,)
-    longest: str = "published"
-    masking: Masking = "together"
-    num_bootstrap: int = 1000
-    seed: int = 0
-    device: str = "auto"
-    batch_tokens: int | None = None
-    bf16: bool = False
-    small_cell: int = 5
-
-    def __post_init__(self) -> None:
-        for level in self.levels:
-            if level not in LEVELS:
-                raise PolicyError(f"level {level!r}: expected {', '.join(LEVELS)}")
-        if not self.levels or not self.beam_sizes or min(self.beam_sizes) < 1:
-            raise PolicyError("at least one level and one beam size of at least 1 are needed")
-        if self.longest not in ("published", "fit"):
-            raise PolicyError(f"longest {self.longest!r}: expected published or fit")
-        if self.masking not in ("together", "one_by_one", "left_to_right"):
-            raise PolicyError(f"masking {self.masking!r}: expected together, one_by_one or left_to_right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,50 +64,6 @@ class Prompts:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftPromptConfig:
-    """How a soft prompt is trained (ProPILE §4.3 and A.4).
-
-    Parameters
-    ----------
-    num_tokens : soft tokens put before the prompt
-    init : {"type", "uniform", "mean"}
-        Start from the embedding of the word for the type ("phone"), from U(-1, 1), or from the mean of the vocabulary.
-    num_epochs : at most; the best epoch on the validation subjects is kept
-    select_by : {"exact_match", "loss"}
-        What is best: the exact match by greedy search, as published, a tie going to the loss; or the loss alone.
-    num_validation : subjects; None: a quarter of the training subjects, at least 8
-    eval_every : epochs between two looks at the validation subjects; the last epoch always is one
-    patience : looks without a better one after which training stops; 0: never
-    """
-
-    num_tokens: int = 20
-    init: Init = "type"
-    learning_rate: float = 5e-3
-    num_epochs: int = 700
-    batch_size: int = 32
-    num_subjects: int = 128
-    num_validation: int | None = None
-    select_by: Literal["exact_match", "loss"] = "exact_match"
-    eval_every: int = 5
-    patience: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.num_tokens, self.num_epochs, self.batch_size, self.num_subjects, self.eval_every) < 1:
-            raise PolicyError("soft prompt: tokens, epochs, batch size, subjects and eval_every must be at least 1")
-        if not 0 < self.learning_rate < math.inf or self.patience < 0:
-            raise PolicyError("soft prompt: the learning rate must be positive, patience not negative")
-        if self.init not in ("type", "uniform", "mean"):
-            raise PolicyError(f"soft prompt: init {self.init!r}; expected type, uniform or mean")
-        if self.select_by not in ("loss", "exact_match"):
-            raise PolicyError(f"soft prompt: select_by {self.select_by!r}; expected loss or exact_match")
-
-    @property
-    def held_for_validation(self) -> int:
-        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
-
-
 @dataclass(frozen=True, slots=True)
 class ProbeModel:
     """A model to probe: what it is called, where it is, and "clm" or "mlm"."""
@@ -162,8 +73,7 @@ class ProbeModel:
     objective: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoftPromptStudy:
+class SoftPromptStudy(Section):
     """What is done white box: the prompt itself, and what is varied of it, one at a time.
 
     Parameters
@@ -182,7 +92,7 @@ class SoftPromptStudy:
         """Name of a sweep and a configuration of it; the prompt itself is not among them."""
         changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
         changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
-        return [(name, replace(self.prompt, **{name: value})) for name, value in changes]
+        return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
 
 
 def objective_of(path: Path | str) -> str:
@@ -231,7 +141,8 @@ def require_questions(
     """Return targets and levels, some of which a template asks for; raises as :func:`all_prompts`, and makes none."""
     asked = _questions(subjects, config)
     known = templates or builtin_templates()
-    if not [True for target, level in asked if _usable(subjects, target, level, known, config, bool(templates))[0]]:
+    strict = bool(templates)
+    if not any(usable_templates(subjects, target, level, known, config, strict)[0] for target, level in asked):
         raise PolicyError(
             f"no template asks for {', '.join(sorted({t for t, _ in asked}))} at level {', '.join(config.levels)} in "
             f"language {config.language} with the columns {', '.join(subjects.types)}"
@@ -272,7 +183,7 @@ def make_prompts(
     PolicyError
         A template has an unknown field, and ``strict`` says that none may.
     """
-    usable, others = _usable(subjects, target, level, templates, config, strict)
+    usable, others = usable_templates(subjects, target, level, templates, config, strict)
     has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
     if len(has) == 0:
         raise CorpusError(f"subjects: nobody has an item of type {target}")
@@ -292,14 +203,14 @@ def make_prompts(
     return Prompts(target, level, usable, texts, items, nulls, has, counts)
 
 
-def _usable(
+def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
     """Templates that ask for a type at a level, and the types that fill {pii_1} and {pii_2}."""
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
-    others = [name for name in config.associates or subjects.types if name not in unasked]
-    if config.associates:
+    others = [name for name in config.given or subjects.types if name not in unasked]
+    if config.given:
         subjects.require(*others)
     if strict:
         require_fields(templates, subjects.types)

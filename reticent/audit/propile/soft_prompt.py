@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,7 +241,7 @@ def probe_with_soft_prompt(
 
     ``text`` stands for the prompt where the model is another one than it was trained on (:func:`nearest_text`).
     """
-    greedy = replace(config, beam_sizes=(1,))
+    greedy = config.replace(beam_sizes=(1,))
     questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)
     soft = prompt.embeddings.to(model.device) if text is None else None
     return (
@@ -271,7 +271,7 @@ def write_soft_prompt(
 
     from reticent.core.artifact import write_artifact
 
-    settings = {**asdict(config), "target": prompt.target, "template": prompt.template}
+    settings = {**config.all_values(), "target": prompt.target, "template": prompt.template}
     with write_artifact(folder, kind="soft_prompt", config=settings, inputs=inputs) as writer:
         save_file({"embeddings": prompt.embeddings.contiguous()}, writer.path / "soft_prompt.safetensors")
         content = {"history": prompt.history, "best_epoch": prompt.best_epoch}

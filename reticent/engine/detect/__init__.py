@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reticent.engine.detect.choose import DETECTORS, check_options, make_detectors, option_files
+from reticent.engine.detect.choose import DETECTORS, DetectorRow, check_options, make_detectors, option_files
 from reticent.engine.detect.detector import BATCH_SPANS, Detector, spans_batch
 from reticent.engine.detect.quarantine import quarantined_rows
 
@@ -19,6 +19,7 @@ __all__ = [
     "BATCH_SPANS",
     "DETECTORS",
     "Detector",
+    "DetectorRow",
     "check_options",
     "detect_spans",
     "make_detectors",

@@ -1,8 +1,8 @@
-"""Detectors by name: where each class is, which options it takes, and which of them are files.
+"""The table of detectors: one row says everything of one but its code, which is one file of this folder.
 
 A detector's options are the keyword arguments of its class; a job gives them as the table ``[detect.<name>]``. They
 are checked against the class's signature, for which no library of a detector is imported: those are imported when a
-detector is made.
+detector is made. Adding a detector is adding its file and a row here.
 """
 
 from __future__ import annotations
@@ -10,41 +10,124 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.detector import Detector
 from reticent.engine.identity import Ids
 
-__all__ = ["DETECTORS", "FILES", "PERHAPS_FILES", "check_options", "make_detectors", "option_files"]
+__all__ = ["DETECTORS", "DetectorRow", "check_options", "make_detectors", "option_files", "require_detector"]
 
-#: Name -> module of this package and class.
-DETECTORS: Final[Mapping[str, tuple[str, str]]] = {
-    "gold": ("gold", "GoldDetector"),
-    "rules": ("rules", "RulesDetector"),
-    "records": ("records", "RecordsDetector"),
-    "gazetteer": ("gazetteer", "GazetteerDetector"),
-    "spacy": ("spacy", "SpacyDetector"),
-    "transformers": ("transformers", "TransformersDetector"),
-    "presidio": ("presidio", "PresidioDetector"),
-    "eds": ("eds", "EdsDetector"),
-}
-#: Options that are files always, and those that may be a file, a folder or a name that is known elsewhere.
-FILES: Final = ("table", "lists", "common")
-PERHAPS_FILES: Final = ("pipeline", "model", "path")
-#: An example of each option that a detector cannot do without.
-_EXAMPLES: Final = {
-    "table": '"records.parquet"',
-    "lists": '{ CITY = "cities.txt" }',
-    "pipeline": '"pipeline name or path"',
-    "model": '"model folder or hub name"',
-    "path": '"folder"',
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorRow:
+    """What there is to say of a detector.
+
+    Parameters
+    ----------
+    module, kind : module of this package, and the class in it
+    about : what it finds, in a few words
+    extra : extra of the package that installs its library; None: nothing more is needed
+    needs : options, of which one must be given, each with an example
+    files : options that are files
+    perhaps_files : options that are a file, a folder or a name that is known elsewhere
+    short : key of ``[detect]`` -> the option that it is short for
+    """
+
+    name: str
+    module: str
+    kind: str
+    about: str
+    extra: str | None = None
+    needs: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    perhaps_files: tuple[str, ...] = ()
+    short: Mapping[str, str] = field(default_factory=dict)
+
+    def options(self) -> dict[str, inspect.Parameter]:
+        """Return its options by name, less what the job says of its documents."""
+        parameters = inspect.signature(self.load()).parameters
+        return {name: parameter for name, parameter in parameters.items() if name not in _OF_CORPUS}
+
+    def load(self) -> Any:
+        """Return its class."""
+        return getattr(importlib.import_module(f"reticent.engine.detect.{self.module}"), self.kind)
+
+
 #: Keyword arguments that are no options: the job says them of its documents.
 _OF_CORPUS: Final = ("ids",)
-#: Detectors that cannot do without one of several options.
-_ONE_OF: Final = {"records": ("table", "columns")}
+_ROWS: Final = (
+    DetectorRow(
+        name="gold",
+        module="gold",
+        kind="GoldDetector",
+        about="marks of people in the documents",
+    ),
+    DetectorRow(
+        name="rules",
+        module="rules",
+        kind="RulesDetector",
+        about="identifiers that have a form: numbers, dates, mail, titles before names",
+    ),
+    DetectorRow(
+        name="records",
+        module="records",
+        kind="RecordsDetector",
+        about="fields of an individual's record in that individual's documents",
+        needs={"table": '"records.parquet"', "columns": '{ last_name = "surname" }'},
+        files=("table", "common"),
+        short={"records": "table"},
+    ),
+    DetectorRow(
+        name="gazetteer",
+        module="gazetteer",
+        kind="GazetteerDetector",
+        about="names of lists",
+        needs={"lists": '{ CITY = "cities.txt" }'},
+        files=("lists", "common"),
+        short={"lists": "lists"},
+    ),
+    DetectorRow(
+        name="spacy",
+        module="spacy",
+        kind="SpacyDetector",
+        about="entities of a spaCy pipeline",
+        extra="ner",
+        needs={"pipeline": '"pipeline name or path"'},
+        perhaps_files=("pipeline",),
+        short={"spacy": "pipeline"},
+    ),
+    DetectorRow(
+        name="transformers",
+        module="transformers",
+        kind="TransformersDetector",
+        about="entities of a token classifier of transformers",
+        needs={"model": '"model folder or hub name"'},
+        perhaps_files=("model",),
+        short={"transformers": "model"},
+    ),
+    DetectorRow(
+        name="presidio",
+        module="presidio",
+        kind="PresidioDetector",
+        about="what Presidio finds",
+        extra="presidio",
+        perhaps_files=("pipeline",),
+    ),
+    DetectorRow(
+        name="eds",
+        module="eds",
+        kind="EdsDetector",
+        about="what edsnlp finds in French notes",
+        extra="eds",
+        perhaps_files=("pipeline",),
+    ),
+)
+#: Every detector by name.
+DETECTORS: Final[Mapping[str, DetectorRow]] = MappingProxyType({row.name: row for row in _ROWS})
 
 
 def make_detectors(
@@ -73,7 +156,7 @@ def make_detectors(
     for name in names:
         given = dict((options or {}).get(name, {}))
         check_options(name, given)
-        kind = _class(name)
+        kind = DETECTORS[require_detector(name)].load()
         parameters = inspect.signature(kind).parameters
         if "num_threads" in parameters:
             given.setdefault("num_threads", num_threads)
@@ -85,35 +168,33 @@ def make_detectors(
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise `PolicyError` unless the detector exists, has these options, and needs no other one."""
-    every = inspect.signature(_class(name)).parameters
-    parameters = {option: parameter for option, parameter in every.items() if option not in _OF_CORPUS}
+    row = DETECTORS[require_detector(name)]
+    parameters = row.options()
     for option in options:
         if option not in parameters:
             known = ", ".join(parameters) or "it has none"
             raise PolicyError(f"detector {name} has no option {option!r} (detect.{name}.{option}); expected {known}")
-    for option, parameter in parameters.items():
-        if parameter.default is parameter.empty and options.get(option) in (None, "", {}, []):
-            example = _EXAMPLES.get(option, "…")
-            raise PolicyError(f"detector {name} needs detect.{name}.{option} = {example}")
-    if name in _ONE_OF and not any(options.get(option) for option in _ONE_OF[name]):
-        first, *others = _ONE_OF[name]
-        raise PolicyError(f"detector {name} needs detect.{name}.{first} = {_EXAMPLES[first]}, or {', '.join(others)}")
+    if row.needs and not any(options.get(option) for option in row.needs):
+        (first, example), *others = row.needs.items()
+        more = f", or {', '.join(option for option, _ in others)}" if others else ""
+        raise PolicyError(f"detector {name} needs detect.{name}.{first} = {example}{more}")
 
 
 def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:
     """Yield (which option, path) of every file and folder that these detectors read."""
     for name, table in options.items():
+        row = DETECTORS[require_detector(name)]
         for option, value in table.items():
             values = value if isinstance(value, Mapping) else {"": value}
             for key, path in values.items():
-                certain = option in FILES
-                if isinstance(path, str | Path) and (certain or (option in PERHAPS_FILES and Path(path).exists())):
+                certain = option in row.files
+                if isinstance(path, str | Path) and (certain or (option in row.perhaps_files and Path(path).exists())):
                     yield f"{name}.{option}" + (f".{key}" if key else ""), Path(path)
 
 
-def _class(name: str) -> Any:
+def require_detector(name: str) -> str:
+    """Return the name of a detector; `PolicyError` where there is none of this name."""
     if name not in DETECTORS:
         *most, last = DETECTORS
         raise PolicyError(f"unknown detector {name!r}; expected {', '.join(most)} or {last}")
-    module, kind = DETECTORS[name]
-    return getattr(importlib.import_module(f"reticent.engine.detect.{module}"), kind)
+    return name

@@ -52,6 +52,7 @@ class GazetteerDetector:
 
     name = "gazetteer"
     columns: tuple[str, ...] = ()
+    exact_offsets = True
 
     def __init__(
         self,

@@ -177,6 +177,7 @@ class RecordsDetector:
 
     name = "records"
     columns: tuple[str, ...]
+    exact_offsets = True
 
     def __init__(
         self,

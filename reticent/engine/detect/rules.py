@@ -58,6 +58,7 @@ class RulesDetector:
 
     name = "rules"
     columns: tuple[str, ...] = ()
+    exact_offsets = True
 
     def __init__(self, labels: Sequence[str] | None = None, *, num_threads: int = 0):
         self.labels = list(labels) if labels is not None else None

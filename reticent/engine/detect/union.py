@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,6 @@ OnError = Literal["stop", "quarantine"]
 
 #: What a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).
 Detected = tuple[pa.Table, dict[int, str]]
-#: Detectors of ours, whose offsets are characters of the text by construction and by test.
-_ALIGNED: Final = frozenset({"rules", "records", "gazetteer"})
 
 
 def detect_spans(
@@ -100,6 +98,11 @@ def detect_spans(
     return union.counts
 
 
+def _is_exact(detector: Detector) -> bool:
+    """Whether a detector's offsets are characters of the text by construction and by test: those of our core are."""
+    return getattr(detector, "exact_offsets", False)
+
+
 def _write(writer: pq.ParquetWriter, unite: Callable[[], pa.Table]) -> int:
     spans = unite()
     writer.write_table(spans)
@@ -132,7 +135,7 @@ class _Union:
 
     def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
         """Run every detector on batches of documents, in order; ours alone work on two batches at once."""
-        if _ALIGNED.issuperset(detector.name for detector in self.detectors):
+        if all(map(_is_exact, self.detectors)):
             yield from overlapped(batches, self._run_all)
             return
         num_before = 0
@@ -153,7 +156,7 @@ class _Union:
             misfits = self._misfits(found, lengths, detector.name)
             if misfits:
                 found = found.filter(~np.isin(found.column("document").to_numpy(), list(misfits)))
-            if detector.name not in _ALIGNED:
+            if not _is_exact(detector):
                 alignment.check(found, batch.column("text"), self.num_read)
             for row, error in sorted((misfits | failed).items()):
                 keep[row] = False

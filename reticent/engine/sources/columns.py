@@ -6,7 +6,6 @@ An error names file, row (1 is the first) and column, and never the text or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +16,11 @@ from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "Columns", "NullError", "canonical", "require_columns", "sorted_codes"]
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Which column of the source holds what; None for a column that is not there."""
-
-    doc_id: str = "doc_id"
-    individual_id: str = "individual_id"
-    text: str = "text"
-    household_id: str | None = None
-    label: str | None = None
-    spans: str | None = None
-    mentions: str | None = None
 
 
 class NullError(CorpusError):

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError
 from reticent.engine.sources.compressed import open_bytes
+from reticent.engine.sources.config import CsvDialect
 
 __all__ = ["CsvDialect", "CsvForm", "find_form"]
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 QUOTES: Final = ('"', "'")
 _NAMES: Final = {"\t": "tab", " ": "space"}
-_BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}
 #: Bytes of a file that are looked at.
 NUM_BYTES_OF_HEAD: Final = 1 << 20
 #: Marks of an encoding at the start of a file; the longer ones first.
@@ -33,55 +33,6 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvDialect:
-    """How CSV files are read; "auto": found out for each file.
-
-    Parameters
-    ----------
-    delimiter : str
-        One character of ASCII, or "tab". Auto: the one of , ; tab | under which the header names all mapped columns.
-    quote : str
-        One character of ASCII, or "none" where quotes are part of the text. Auto: double quotes, unless the header
-        names the columns in single ones only.
-    encoding : str
-        Name of a text encoding that Python knows. Auto: as a byte order mark says, UTF-8 if the head is, else cp1252.
-    """
-
-    delimiter: str = "auto"
-    quote: str = "auto"
-    encoding: str = "auto"
-
-    def check(self, format: str) -> None:
-        """Refuse a setting that is wrong, or that means nothing for this format."""
-        for name in self.__slots__:
-            if format != "csv" and getattr(self, name) != "auto":
-                raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
-        for name, words in (("delimiter", "auto, tab"), ("quote", "auto, none")):
-            value = self.given(name)
-            if name == "delimiter" and self.delimiter == "none":
-                raise PolicyError("corpus.delimiter: none cannot be it; a file of one column has no document")
-            if value is not None and (
-                len(value) != 1 or not value.isascii() or value.isalnum() or not (value.isprintable() or value == "\t")
-            ):
-                raise PolicyError(f"corpus.{name}: expected {words} or one character of ASCII, got {value!r}")
-        if self.delimiter != "auto" and self.given("delimiter") == self.given("quote"):
-            raise PolicyError("corpus.delimiter and corpus.quote are the same character")
-        if self.encoding != "auto":
-            try:
-                "a,b\n".encode(self.encoding)
-            except (LookupError, ValueError):
-                raise PolicyError(
-                    f"corpus.encoding: expected auto or a text encoding, such as utf-8, cp1252, utf-16, "
-                    f"got {self.encoding!r}"
-                ) from None
-
-    def given(self, name: str) -> str | None:
-        """The character that was given; None where there shall be none, or where it is to be found out."""
-        value: str = getattr(self, name)
-        return None if value == "auto" else _BY_NAME.get(value, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv_rows import CsvSource
 from reticent.engine.sources.folders import RESULTS, Found, find_files
 from reticent.engine.sources.format import Format
 from reticent.engine.sources.formats import FORMATS, format_names, format_of, read_batches
 from reticent.engine.sources.source import Request, batches_of_part
-from reticent.engine.sources.standoff import Markup
 from reticent.engine.threads import mapped
 
 __all__ = ["Files", "find_format", "format_options"]
@@ -77,8 +76,8 @@ class Files:
         return self.format.is_marked
 
     def settings(self) -> list[Any]:
-        settings: list[Any] = [asdict(self.markup)] if self.format.is_marked else []
-        return settings + ([asdict(self.csv.dialect)] if self.csv.dialect != CsvDialect() else [])
+        settings: list[Any] = [self.markup.model_dump()] if self.format.is_marked else []
+        return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:
         """SHA-256 of every file, one after the other."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from reticent.engine.sources.config import Markup
     from reticent.engine.sources.csv_rows import CsvSource
-    from reticent.engine.sources.standoff import Markup
 
 __all__ = ["LocalSource", "Piece", "Request", "Source", "batches_of_part"]
 

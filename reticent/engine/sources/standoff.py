@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.errors import CorpusError, PolicyError
+from reticent.core.errors import CorpusError
 from reticent.engine.schema import DOCUMENTS
+from reticent.engine.sources.config import Markup
 from reticent.engine.sources.markup import MarkedDocument
 from reticent.engine.sources.source import Request
 
@@ -27,48 +28,6 @@ __all__ = ["Markup", "marked_reader"]
 UNITS: Final = ("characters", "bytes", "utf-16")
 _SPACES: Final = str.maketrans("\t\n\r", "   ")  # what an XML attribute makes of them
 _FIELDS: Final = [DOCUMENTS.field(name) for name in ("doc_id", "individual_id", "text", "label", "spans", "mentions")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Markup:
-    """How a marked-up corpus is read.
-
-    Parameters
-    ----------
-    offsets : {"characters", "bytes", "utf-16"}
-        What the files' offsets count.
-    individual : str, optional
-        Regular expression with one group that matches a whole document id; the group is the individual. Default: the
-        part before the first ``-`` for i2b2 2014, else every document is an individual of its own. Where people have
-        several documents this must be said: what only one person uses must not be counted as used by several.
-    annotator : str, optional
-        The one annotator whose marks are taken (TAB); default: the union of all.
-    identifiers : tuple of str
-        Identifier types whose mentions are spans (TAB); ``mentions`` holds all.
-    """
-
-    offsets: Literal["characters", "bytes", "utf-16"] = "characters"
-    individual: str | None = None
-    annotator: str | None = None
-    identifiers: tuple[str, ...] = ("DIRECT", "QUASI")
-
-    def check(self, format: str, options: Set[str]) -> None:
-        """Refuse an option that is wrong, or is none of those that mean something for this format."""
-        default = Markup()
-        given = {name for name in self.__slots__ if getattr(self, name) != getattr(default, name)}
-        for name in sorted(given - options):
-            raise PolicyError(f"corpus.{name}: means nothing for format {format}")
-        if self.offsets not in UNITS:
-            raise PolicyError(f"corpus.offsets: expected {', '.join(UNITS)}, got {self.offsets!r}")
-        if not self.identifiers or set(self.identifiers) - {"DIRECT", "QUASI", "NO_MASK"}:
-            raise PolicyError("corpus.identifiers: expected some of DIRECT, QUASI, NO_MASK")
-        if self.individual is not None:
-            try:
-                groups = re.compile(self.individual).groups
-            except re.error as error:
-                raise PolicyError(f"corpus.individual: not a regular expression ({error})") from None
-            if groups != 1:
-                raise PolicyError(f"corpus.individual: expected one group, the individual, got {groups}")
 
 
 class _Parser(Protocol):

@@ -8,21 +8,20 @@ from typing import Any
 
 from pydantic import ByteSize, Field, ValidationError, model_validator
 
+from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
-from reticent.job.config.audit import AuditSection, CanariesSection, ExtractionSection, GateSection, ProbeSection
-from reticent.job.config.documents import (
-    CorpusSection,
-    DedupSection,
-    DetectSection,
-    IndexSection,
-    ProtectSection,
-    SplitSection,
-)
-from reticent.job.config.section import Section
-from reticent.job.config.training import ClassifySection, ModelSection, RecipeSection, TrainSection
-from reticent.trainer.recipes import RECIPES, Recipe, custom_recipe, get_recipe
+from reticent.core.section import Section, explain
+from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig
+from reticent.engine.detect.choose import DETECTORS
+from reticent.engine.detect.config import DetectConfig
+from reticent.engine.protect import Policy
+from reticent.engine.sources.config import CorpusConfig
+from reticent.job.config.model import ModelSection
+from reticent.job.config.shared import set_in_a_section, with_shared
+from reticent.trainer.config import ClassifyConfig, TrainConfig
+from reticent.trainer.recipes import RECIPES, Recipe, RecipeChanges, get_recipe
 
 __all__ = ["Job", "load_job", "parse_job"]
 
@@ -39,21 +38,29 @@ class Job(Section):
     #: Memory of the process while n-grams are counted, "4GB" say; what does not fit is written beside the results, and
     #: what cannot be written is held or refused. Other stages take what they need, and one that takes more says so.
     memory_limit: ByteSize | None = None
-    corpus: CorpusSection
-    dedup: DedupSection = DedupSection()
-    split: SplitSection = SplitSection()
-    detect: DetectSection = DetectSection()
-    index: IndexSection = IndexSection()
-    protect: ProtectSection = ProtectSection()
-    model: list[ModelSection] = Field(default=[])
-    recipes: dict[str, RecipeSection] = Field(default={}, description="recipes of one's own, by name")
-    train: TrainSection = TrainSection()
-    classify: ClassifySection | None = None
-    audit: AuditSection = AuditSection()
-    probe: ProbeSection | None = None
-    canaries: CanariesSection | None = None
-    extraction: ExtractionSection | None = None
-    gate: list[GateSection] = Field(default=[])
+    corpus: CorpusConfig
+    dedup: DedupConfig = DedupConfig()
+    split: SplitConfig = SplitConfig()
+    detect: DetectConfig = DetectConfig()
+    index: IndexConfig = IndexConfig()
+    protect: Policy = Policy()
+    model: tuple[ModelSection, ...] = ()
+    recipes: dict[str, RecipeChanges] = Field(default={}, description="recipes of one's own, by name")
+    train: TrainConfig = TrainConfig()
+    classify: ClassifyConfig | None = None
+    audit: AuditConfig = AuditConfig()
+    probe: ProbeConfig | None = None
+    canaries: CanaryAudit | None = None
+    extraction: ExtractionConfig | None = None
+    gate: tuple[GateConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _shared(self) -> Job:
+        """Give every section what the job says for all of them; no table may say it for itself."""
+        if wrong := list(set_in_a_section(self)):
+            raise ValueError("; ".join(sorted(wrong)))
+        self.__dict__.update(with_shared(self, self).__dict__)  # the job is not anybody's yet
+        return self
 
     @model_validator(mode="after")
     def _gates_have_their_measure(self) -> Job:
@@ -115,23 +122,42 @@ class Job(Section):
         require_distinct([*RECIPES, *self.recipes], "recipes")
         if self.classify is not None and not (self.classify.label or self.corpus.label):
             raise ValueError("classify needs the column of classes: classify.label or corpus.label")
-        if "gold" in self.detect.detectors and self.corpus.spans is None and not self.corpus.marked:
-            raise ValueError('detector gold needs corpus.spans = "the column of spans"')
+        for name in self.detect.detectors:
+            needs_marks = "spans" in getattr(DETECTORS[name].load(), "columns", ())
+            if needs_marks and self.corpus.spans is None and not self.corpus.marked:
+                raise ValueError(f'detector {name} needs corpus.spans = "the column of spans"')
         return self
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name: one of the job's own, or a built-in one; `PolicyError` lists the known ones."""
         own = self.recipes.get(name)
         if own is not None:
-            return custom_recipe(
-                name, own.base, own.model_dump(exclude={"base"}, exclude_unset=True, exclude_none=True)
-            )
+            return own.named(name)
         return get_recipe(name, also=self.recipes)
 
-    def training(self, model: ModelSection) -> TrainSection:
+    def training(self, model: ModelSection) -> TrainConfig:
         """Return the job's training settings with what the model says otherwise."""
         own = model.train.model_dump(exclude_unset=True) if model.train else {}
-        return TrainSection(**{**self.train.model_dump(), **own})
+        settings: TrainConfig = with_shared(TrainConfig(**{**self.train.model_dump(), **own}), self)
+        return settings
+
+    def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
+        """Return the settings of classifying from a model's checkpoints, with its device and precision.
+
+        Raises
+        ------
+        PolicyError
+            The job does not say what to classify by.
+        """
+        if self.classify is None:
+            raise PolicyError("classify needs the column of classes: --label COLUMN, or classify.label in the job")
+        training = self.train if model is None else self.training(model)
+        shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16")}
+        return self.classify.model_copy(update=shared)
+
+    def changed(self, **sections: Any) -> Job:
+        """Return the job with other sections, checked as a whole; they get what the job says for all."""
+        return Job.model_validate({**dict(self), **sections})
 
 
 def parse_job(values: dict[str, Any], where: str = "job") -> Job:
@@ -143,11 +169,7 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
     try:
         return Job.model_validate(values)
     except ValidationError as error:
-        lines = []
-        for wrong in error.errors(include_input=False, include_url=False):
-            what = "unknown field" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
-            lines.append(": ".join(filter(None, (".".join(map(str, wrong["loc"])), what))))
-        raise PolicyError(f"{where}: " + "; ".join(lines)) from None
+        raise PolicyError(f"{where}: {explain(error)}") from None
 
 
 def load_job(path: str | Path) -> Job:

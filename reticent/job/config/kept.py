@@ -67,15 +67,17 @@ def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, An
 
 
 def _fields() -> Iterator[tuple[str, bool]]:
-    from reticent.engine.detect.choose import DETECTORS, FILES, PERHAPS_FILES
+    from reticent.engine.detect.choose import DETECTORS
 
-    for fields, options, certain in ((PATHS, FILES, True), (PERHAPS_PATHS, PERHAPS_FILES, False)):
-        yield from ((field, certain) for field in fields)
-        yield from ((f"detect.{name}.{option}", certain) for name in DETECTORS for option in options)
+    yield from ((field, True) for field in PATHS)
+    yield from ((field, False) for field in PERHAPS_PATHS)
+    for name, row in DETECTORS.items():
+        yield from ((f"detect.{name}.{option}", True) for option in row.files)
+        yield from ((f"detect.{name}.{option}", False) for option in row.perhaps_files)
 
 
 def _at(node: Any, keys: list[str], change: Callable[[str], str]) -> Any:
-    if isinstance(node, list):
+    if isinstance(node, list | tuple):
         return [_at(each, keys, change) for each in node]
     if keys and isinstance(node, dict):
         return {**node, keys[0]: _at(node[keys[0]], keys[1:], change)} if keys[0] in node else node

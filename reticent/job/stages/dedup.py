@@ -17,10 +17,10 @@ __all__ = ["dedup_steps"]
 
 def dedup_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``dedup``."""
-    settings, config = run.job.dedup, run.dedup_config
+    settings = run.job.dedup
     if settings.mode == "off":
         return
-    kept = {**settings.model_dump(), "k": config.k, "surface": config.surface}
+    kept = {**settings.model_dump(), "k": settings.k, "surface": settings.surface}
     artefact = Artefact("dedup", "dedup", kept, {"corpus": run.whole_corpus.fingerprint()})
     yield Step.of(artefact, partial(_build, run))
     run.invalidate("deduplicated", "parted", "documents", "corpus")
@@ -30,6 +30,6 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.engine.dedup import find_copies, write_left_out
 
     with run.progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
-        found = find_copies(run.whole_corpus, run.dedup_config, progress=advance)
+        found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     write_left_out(found.left_out, folder)
     counts.update(found.counts)

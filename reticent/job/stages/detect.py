@@ -33,7 +33,7 @@ def detect_steps(run: Run) -> Iterator[Step]:
             for key, value in table.items()
             if not any(f"{file}.".startswith(f"{name}.{key}.") for file in files)
         }
-        for name, table in settings.options.items()
+        for name, table in ((name, settings.of(name)) for name in settings.detectors)
     }
     if settings.propagate:
         config["scopes"] = run.job.protect.scopes
@@ -99,7 +99,7 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped
     ids = run.documents.scan().column("individual_id").unique()
-    path = run.job.detect.records.get("table")
+    path = run.job.detect.of("records").get("table")
     detector.check_ids(ids, f"{path} column individual_id")
     missing = detector.num_without(ids)
     if missing == len(ids):

@@ -19,7 +19,7 @@ from reticent.job.trainings import Measurement, measurements_of
 if TYPE_CHECKING:
     from reticent.job.run import Run
 
-__all__ = ["check_extraction", "extraction_artefacts", "extraction_section", "extraction_steps"]
+__all__ = ["extraction_artefacts", "extraction_section", "extraction_steps"]
 
 #: Kind of the artefacts.
 EXTRACTION = "extraction"
@@ -93,7 +93,7 @@ def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
         check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
         with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
             found["canaries"] = audit_canaries(
-                model, measurement.model.objective, tokens, special, _canary_audit(run), progress=advance
+                model, measurement.model.objective, tokens, special, run.job.canaries, progress=advance
             )
     if run.job.extraction is not None and measurement.model.objective == "clm":
         from reticent.audit.extraction.passages import extraction_rates
@@ -103,42 +103,8 @@ def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
-            found["passages"] = extraction_rates(model, store, members, special, _config(run), progress=advance)
+            found["passages"] = extraction_rates(model, store, members, special, run.job.extraction, progress=advance)
     return found
-
-
-def _canary_audit(run: Run) -> Any:
-    from reticent.audit.extraction.canaries import CanaryAudit
-
-    settings = run.job.canaries
-    assert settings is not None
-    return CanaryAudit(
-        guesses=settings.guesses, delta=settings.delta, num_bootstrap=run.job.audit.num_bootstrap,
-        window_length=run.job.train.window_length, seed=run.job.seed, device=run.job.train.device,
-    )  # fmt: skip
-
-
-def _config(run: Run) -> Any:
-    from reticent.audit.extraction.passages import ExtractionConfig
-    from reticent.audit.scoring.generate import Decoding
-
-    settings = run.job.extraction
-    assert settings is not None
-    return ExtractionConfig(
-        prefix_tokens=tuple(settings.prefix_tokens), suffix_tokens=settings.suffix_tokens,
-        decoding=Decoding(temperature=settings.temperature, top_k=settings.top_k),
-        num_queries=tuple(settings.num_queries), probability=settings.probability,
-        num_passages=settings.num_passages, num_bootstrap=run.job.audit.num_bootstrap,
-        batch_size=run.job.audit.batch_size, seed=run.job.seed, device=run.job.train.device,
-    )  # fmt: skip
-
-
-def check_extraction(run: Run) -> None:
-    """Raise `PolicyError` for settings that extraction and canaries cannot be measured with."""
-    if run.job.extraction is not None:
-        _config(run)
-    if run.job.canaries is not None:
-        _canary_audit(run)
 
 
 def extraction_section(run: Run) -> dict[str, Any]:

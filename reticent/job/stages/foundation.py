@@ -12,8 +12,9 @@ from reticent.engine.schema import REFERENCE
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
-    from reticent.job.config import FoundationSection, ModelSection
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
+    from reticent.trainer.config import FoundationConfig
 
 __all__ = ["foundation_steps"]
 
@@ -25,7 +26,7 @@ def foundation_steps(run: Run) -> Iterator[Step]:
             yield Step.of(_artefact(run, model, model.foundation), partial(_build, run, model, model.foundation))
 
 
-def _artefact(run: Run, model: ModelSection, settings: FoundationSection) -> Artefact:
+def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Artefact:
     from reticent.core.artifact import fingerprint
     from reticent.engine.corpus import open_corpus
 
@@ -46,7 +47,7 @@ def _artefact(run: Run, model: ModelSection, settings: FoundationSection) -> Art
     return Artefact(f"foundation/{model.name}", "foundation", config, inputs)
 
 
-def _build(run: Run, model: ModelSection, settings: FoundationSection, folder: Path, counts: dict[str, Any]) -> None:
+def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Path, counts: dict[str, Any]) -> None:
     """Train a tokenizer (or take the given vocabulary) and a small model on text that belongs to no individual.
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
@@ -128,7 +129,7 @@ def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Ite
         yield texts.to_pylist()
 
 
-def _given_tokenizer(settings: FoundationSection) -> str:
+def _given_tokenizer(settings: FoundationConfig) -> str:
     from reticent.engine.vocabularies import bytelevel_tokenizer_json, wordpiece_tokenizer_json
 
     path = Path(str(settings.vocabulary))

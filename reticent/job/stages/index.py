@@ -48,16 +48,7 @@ def index_artefact(run: Run, name: str) -> Artefact:
 
 def index_config(run: Run, spill_folder: Path) -> IndexConfig:
     """Return how n-grams are counted; what does not fit into memory goes to ``spill_folder``."""
-    from reticent.engine.index import IndexConfig
-
-    return IndexConfig(
-        max_n=run.job.index.max_n,
-        surface=run.job.index.surface,
-        min_support=1 if run.job.index.updatable else 2,
-        num_threads=run.job.num_threads,
-        memory_limit=run.job.memory_limit,
-        spill_folder=spill_folder,
-    )
+    return run.job.index.replace(spill_folder=spill_folder)
 
 
 def _build(run: Run, count: Count, outputs: Outputs) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +67,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 
 def _settings(run: Run, measurement: Measurement) -> dict[str, Any]:
-    config = asdict(audit_config(run))
+    config = audit_config(run).of_measurement()
     for name in NOT_IN_A_MEASUREMENT:
         del config[name]
     if config["bf16"] == "auto":  # as it was before there was a choice

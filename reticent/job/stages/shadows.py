@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,11 +34,12 @@ from reticent.job.trainings import Measurement, Training
 if TYPE_CHECKING:
     import numpy as np
 
+    from reticent.audit.config import ShadowConfig
     from reticent.audit.evaluate import Auditor
     from reticent.audit.scoring.forward import TokenScores
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
-    from reticent.job.config import ModelSection, ShadowSection
+    from reticent.job.config import ModelSection
     from reticent.job.run import Run
     from reticent.trainer.privacy import PrivacyConfig
 
@@ -90,16 +91,9 @@ class Shadow:
 
     def index(self, spill_folder: Path) -> NgramIndex:
         """Count the support of words and n-grams over its individuals."""
-        from reticent.engine.index import IndexConfig, build_index
+        from reticent.engine.index import build_index
 
-        job = self.run.job
-        config = IndexConfig(
-            max_n=job.index.max_n,
-            surface=job.index.surface,
-            num_threads=job.num_threads,
-            memory_limit=job.memory_limit,
-            spill_folder=spill_folder,
-        )
+        config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         return build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
 
     @property
@@ -212,8 +206,8 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
     run, model, recipe = shadow.run, shadow.model, shadow.run.job.recipe(shadow.recipe)
     seed = shadow.training.seed
     assert seed is not None
-    config = run.job.training(model).settings(seed)
-    config = replace(config, checkpoint_epochs=(config.num_epochs,), report_to=())
+    config = run.job.training(model)
+    config = config.replace(seed=seed, checkpoint_epochs=(config.num_epochs,), report_to=())
     drawn = Drawn(shadow.individuals, shadow.tokens, lambda: shadow.index(folder))
     with (
         training_tokens(run, model, recipe, folder, config.num_epochs, of=drawn) as (store, epoch_store),
@@ -238,10 +232,10 @@ def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
 def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
     """DP-SGD as of the model under attack; nothing is spent, as no shadow ever leaves."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
-    return replace(privacy_of(run, model), **unspent)  # type: ignore[arg-type]
+    return privacy_of(run, model).replace(**unspent)
 
 
-def _section(run: Run) -> ShadowSection:
+def _section(run: Run) -> ShadowConfig:
     section = run.job.audit.shadow
     assert section is not None  # else there are no shadows
     return section

@@ -5,7 +5,6 @@ some.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +30,12 @@ def split_steps(run: Run) -> Iterator[Step]:
 
 def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     from reticent import _rust
-    from reticent.engine.split import SplitConfig, split_individuals, write_individuals
+    from reticent.engine.split import split_individuals, write_individuals
 
     settings = run.job.split
-    config = SplitConfig(heldout=settings.heldout, reference=settings.reference, by=settings.by, seed=run.job.seed)
     num_threads = _rust.resolve_threads(run.job.num_threads)
     run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
-    individuals = split_individuals(run.deduplicated, config)
+    individuals = split_individuals(run.deduplicated, settings)
     write_individuals(individuals, folder)
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
@@ -76,21 +74,12 @@ def _warn_of_owners(run: Run) -> None:
 
 def canary_steps(run: Run) -> Iterator[Step]:
     """Yield the step of the artefact ``canaries``."""
-    from reticent.engine.canaries import CanaryConfig
-
-    settings = run.job.canaries
-    if settings is None:
+    config = run.job.canaries
+    if config is None:
         return
-    config = CanaryConfig(
-        num=settings.num,
-        arms=tuple(settings.arms),
-        repetitions=settings.repetitions,
-        num_references=settings.num_references,
-        k=run.job.protect.k,
-        seed=run.job.seed if settings.seed is None else settings.seed,
-    )
-    more = [str(column) for column in run.job.detect.records.get("columns", {}).values()]
-    kept = {**asdict(config), **({"columns": more} if more else {})}
+    more = [str(column) for column in run.job.detect.of("records").get("columns", {}).values()]
+    kept = config.model_dump(include={"num", "arms", "repetitions", "num_references"})
+    kept |= {"k": config.k, "seed": config.chosen_seed, **({"columns": more} if more else {})}
     inputs = {"corpus": run.remaining.fingerprint(), "split": run.fingerprints.of("split")}
     yield Step.of(Artefact("canaries", "canaries", kept, inputs), partial(_build_canaries, run, config, more))
     run.invalidate("documents", "corpus")

@@ -62,7 +62,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
     from reticent.trainer.models import load_model
 
     model, recipe = training.model, run.job.recipe(training.recipe)
-    config = run.job.training(model).settings(seed)
+    config = run.job.training(model).replace(seed=seed)
     if (folder / STATE).exists():
         run.progress.say(f"{training.name}: goes on from the state that was saved when it was interrupted")
     base = load_model(run.base_of(model), model.objective)

@@ -85,7 +85,7 @@ def test_members_known_by_heart_come_back_and_held_out_people_do_not() -> None:
     members = np.arange(8) < 4
     known = [[token for token, _, _ in row] for row in (rows[0], rows[2])]
     config = ExtractionConfig(
-        prefix_tokens=(4,), suffix_tokens=6, decoding=Decoding(top_k=10), num_queries=(1,), num_bootstrap=100,
+        prefix_tokens=(4,), suffix_tokens=6, top_k=10, num_queries=(1,), num_bootstrap=100,
         device="cpu",
     )  # fmt: skip
     special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")

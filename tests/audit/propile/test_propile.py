@@ -131,7 +131,7 @@ def test_clinical_types_have_templates_of_their_own(target: str, language: str) 
 
 def test_builtin_templates_are_filled_without_a_trace() -> None:
     subjects = people()
-    config = ProbeConfig(associates=("phone", "email"))
+    config = ProbeConfig(given=("phone", "email"))
     for level in ("twin", "triplet", "quadruplet"):
         prompts = make_prompts(subjects, "zip", level, builtin_templates(), config)
         for row in prompts.texts:
@@ -434,7 +434,7 @@ def test_nothing_to_ask_is_said(tmp_path: Path, tokenizer: Any) -> None:
     model = [ProbeModel("a", path, "clm")]
     with pytest.raises(PolicyError, match="no type of item that at least 5"):
         probe_models(model, people(phone=[None] * 12, email=[None] * 12, zip=[None] * 12), ProbeConfig())
-    with pytest.raises(PolicyError, match="no template asks for zip at level twin in language de"):
+    with pytest.raises(PolicyError, match="no template asks for zip at level twin, triplet in language de"):
         probe_models(model, people(), ProbeConfig(targets=("zip",), language="de"))
     with pytest.raises(CorpusError, match="nobody has an item of type zip"):
         probe_models(model, people(zip=[None] * 12), ProbeConfig(targets=("zip",)))

@@ -1,0 +1,296 @@
+"""Settings of the audit, a class a part of it.
+
+They stand apart from the code they configure, which loads torch: a job is read and checked without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field, model_validator
+
+from reticent.core.section import Section, of_job
+from reticent.engine.config import Arm, CanaryConfig
+from reticent.trainer.config import Bf16
+
+__all__ = [
+    "DEFAULT_ATTACKS",
+    "DEFAULT_SHADOW_ATTACKS",
+    "AuditConfig",
+    "CanaryAudit",
+    "ExtractionConfig",
+    "GateConfig",
+    "GenerationConfig",
+    "Init",
+    "InversionConfig",
+    "Masking",
+    "ProbeConfig",
+    "ShadowAttack",
+    "ShadowConfig",
+    "SoftPromptConfig",
+]
+
+#: Attacks that are made where nobody chooses others: of `reticent.audit.membership.attacks`, and those with shadows.
+DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
+ShadowAttack = Literal["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online"]
+DEFAULT_SHADOW_ATTACKS: Final[tuple[ShadowAttack, ...]] = (
+    "shadow",
+    "lira_online",
+    "lira_offline",
+    "lira_sequence",
+    "rmia",
+)
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+Init = Literal["type", "uniform", "mean"]
+#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
+#: those after it.
+Masking = Literal["together", "one_by_one", "left_to_right"]
+
+
+class InversionConfig(Section):
+    """Can an identifier that is context only be told from decoys by the words around it? A part of the audit only where
+    the job has this section.
+
+    Cost: for each identifier a forward pass over ``num_decoys`` + 1 copies of its window, times the folds of a masked
+    model.
+    """
+
+    table: ClassVar[str] = "audit.inversion"
+
+    num_decoys: int = Field(default=15, ge=1)
+    per_individual: int = Field(default=4, ge=1, description="identifiers of each kind drawn of an individual")
+    kinds: tuple[Literal["direct", "indirect"], ...] = Field(default=("direct", "indirect"), min_length=1)
+    association: bool = Field(default=True, description="also ask for terms of the documents after names in templates")
+    terms_per_individual: int = Field(default=3, ge=1)
+    term_support: tuple[float, float] = Field(
+        default=(0.01, 0.2), description="share of the individuals who use a word that counts as a term"
+    )
+    language: Literal["en", "fr"] = Field(default="en", description="of the templates")
+    embedding_shift: bool = True
+
+    @model_validator(mode="after")
+    def _ascending(self) -> InversionConfig:
+        low, high = self.term_support
+        if not 0 <= low < high <= 1:
+            raise ValueError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
+        return self
+
+
+class GenerationConfig(Section):
+    """What causal models write by themselves, begun with documents of both sides: a part of the audit only where the
+    job has this section.
+    """
+
+    table: ClassVar[str] = "audit.generation"
+
+    num_prompts: int = Field(default=200, ge=1, description="documents of the larger side; of the other the same share")
+    prefix_tokens: int = Field(default=16, ge=1)
+    num_tokens: int = Field(default=64, ge=1)
+    num_samples: int = Field(default=1, ge=1)
+    temperature: float = Field(default=1.0, ge=0, description="0: greedy")
+    top_k: int = Field(default=0, ge=0, description="0: every token can be drawn")
+
+    @model_validator(mode="after")
+    def _drawn(self) -> GenerationConfig:
+        if self.temperature == 0 and self.num_samples > 1:
+            raise ValueError("num_samples: greedy decoding gives one continuation only")
+        return self
+
+
+class ShadowConfig(Section):
+    """Shadow models: each recipe's last checkpoint is attacked with models that are trained like it on random halves of
+    the members and held-out individuals together. Costs ``num_shadows`` trainings a recipe.
+    """
+
+    table: ClassVar[str] = "audit.shadow"
+
+    recipes: tuple[str, ...] = Field(min_length=1, description="whose models are attacked")
+    num_shadows: int = Field(default=8, ge=4, le=256, multiple_of=2, description="even: everybody is in half of them")
+    attacks: tuple[ShadowAttack, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
+    rmia_slope: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="a of p = ((1 + a) p_out + (1 - a)) / 2; default: fitted on the population",
+    )
+    population: float = Field(
+        default=0.2, gt=0, lt=1, description="share of the held-out that RMIA compares with and does not attack"
+    )
+    keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
+
+
+class AuditConfig(Section):
+    """What is attacked and how intervals are made.
+
+    What is ranked by small differences (canaries, candidates of the inversion) is scored in float32 whatever ``bf16``
+    says. A masked model is asked for the words of a window in ``folds`` portions.
+    """
+
+    table: ClassVar[str] = "audit"
+
+    attacks: tuple[str, ...] = DEFAULT_ATTACKS
+    num_bootstrap: int = Field(default=1000, ge=100)
+    batch_size: int = Field(default=64, ge=1)
+    small_cell: int = Field(default=5, ge=1, description="no count of fewer individuals leaves")
+    graph_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        default=(1.0, 0.75, 0.5, 0.25, 0.1),
+        min_length=1,
+        description="shares of the identifiers that the adversary of low-cost membership knows, the headline first",
+    )
+    every_checkpoint: bool = True
+    all_occurrences: bool = Field(
+        default=False, description="masked models a second time, a word masked wherever it stands in its window"
+    )
+    generation: GenerationConfig | None = None
+    inversion: InversionConfig | None = None
+    shadow: ShadowConfig | None = None
+    window_length: Annotated[int, of_job("train.window_length")] = 512
+    folds: Annotated[int, of_job(None), Field(ge=1)] = 7
+    seed: Annotated[int, of_job("seed")] = 0
+    device: Annotated[str, of_job("train.device")] = "auto"
+    bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
+
+    def _check_complete(self) -> None:
+        if self.attacks != DEFAULT_ATTACKS:
+            from reticent.audit.membership.attacks import require_attacks  # compiles kernels: not to read a job
+
+            require_attacks(self.attacks)
+
+    def of_measurement(self) -> dict[str, Any]:
+        """Return the settings that the measures of a checkpoint depend on, but for shadow models, which have theirs."""
+        apart = ("small_cell", "every_checkpoint", "shadow")
+        return {name: value for name, value in self.all_values().items() if name not in apart}
+
+
+class ExtractionConfig(Section):
+    """Passages of the documents that causal models are asked to complete, at the end of the audit."""
+
+    table: ClassVar[str] = "extraction"
+
+    prefix_tokens: tuple[AtLeastOne, ...] = Field(
+        default=(10, 50), min_length=1, description="tokens the adversary knows, ascending; 50 is discoverable"
+    )
+    suffix_tokens: int = Field(default=50, ge=1, description="tokens that must come back, every one")
+    temperature: float = Field(default=1.0, gt=0, description="draws of a greedy decoding would all be one")
+    top_k: int = Field(default=40, ge=0, description="0: all tokens can be drawn")
+    num_queries: tuple[AtLeastOne, ...] = Field(default=(1, 100, 10_000), description="how often the adversary draws")
+    probability: float = Field(
+        default=0.5, gt=0, le=1, description="a passage counts where the draws give it with at least this probability"
+    )
+    num_passages: int = Field(default=2000, ge=1, description="at most so many of each side, one a document")
+    num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000
+    batch_size: Annotated[int, of_job("audit.batch_size"), Field(ge=1)] = 64
+    seed: Annotated[int, of_job("seed")] = 0
+    device: Annotated[str, of_job("train.device")] = "auto"
+
+    @model_validator(mode="after")
+    def _ascending(self) -> ExtractionConfig:
+        if any(later <= earlier for earlier, later in itertools.pairwise(self.prefix_tokens)):
+            raise ValueError(f"prefix_tokens: expected ascending numbers, got {list(self.prefix_tokens)}")
+        return self
+
+
+class CanaryAudit(CanaryConfig):
+    """Made-up secrets written into members' documents, to measure what a model keeps of them. A model trained on them
+    is for measuring only, and the report says so.
+    """
+
+    guesses: float = Field(
+        default=0.5, gt=0, le=1, description="share of the canaries whose coin the one-run audit guesses"
+    )
+    delta: float = Field(default=1e-5, ge=0, lt=1, description="of the one-run audit")
+    num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
+    batch_size: Annotated[int, of_job(None)] = 256
+    window_length: Annotated[int, of_job("train.window_length")] = 512
+    device: Annotated[str, of_job("train.device")] = "auto"
+
+
+class SoftPromptConfig(Section):
+    """How a soft prompt is trained (ProPILE, sections 4.3 and A.4)."""
+
+    table: ClassVar[str] = "probe.soft_prompt"
+
+    num_tokens: int = Field(default=20, ge=1, description="soft tokens put before the prompt")
+    init: Init = Field(
+        default="type", description='from the word for the type ("phone"), from U(-1, 1), or the vocabulary\'s mean'
+    )
+    learning_rate: float = Field(default=5e-3, gt=0)
+    num_epochs: int = Field(default=700, ge=1, description="at most; the best one on the validation subjects is kept")
+    batch_size: int = Field(default=32, ge=1)
+    num_subjects: int = Field(default=128, ge=1, description="subjects it is trained on; others are measured")
+    num_validation: int | None = Field(
+        default=None, description="subjects; default: a quarter of the training subjects, at least 8"
+    )
+    select_by: Literal["exact_match", "loss"] = Field(
+        default="exact_match", description="what is best: the exact match by greedy search, then the loss; or the loss"
+    )
+    eval_every: int = Field(default=5, ge=1, description="epochs between two looks at the validation subjects")
+    patience: int = Field(default=0, ge=0, description="looks without a better one after which it stops; 0: never")
+    seed: Annotated[int, of_job("seed")] = 0
+
+    @property
+    def held_for_validation(self) -> int:
+        return max(8, self.num_subjects // 4) if self.num_validation is None else self.num_validation
+
+
+class ProbeConfig(Section):
+    """Probes with individuals' own items (ProPILE), at the end of the audit."""
+
+    table: ClassVar[str] = "probe"
+
+    subjects: str | None = Field(default=None, description="table of items with individual_id; default: detect.records")
+    targets: tuple[str, ...] = Field(default=(), description="types asked for; default: every type but the name")
+    levels: tuple[Literal["twin", "triplet", "quadruplet"], ...] = Field(
+        default=("twin", "triplet"), min_length=1, description="the name is given, and one or two items more"
+    )
+    given: tuple[str, ...] = Field(
+        default=(), description="items given beside the name, in this order; default: the table's"
+    )
+    language: str = Field(default="en", description="of the built-in templates")
+    templates: str | None = None
+    beam_sizes: tuple[AtLeastOne, ...] = Field(
+        default=(3,), min_length=1, description="the exact match is quoted at the first"
+    )
+    longest: Literal["published", "fit"] = Field(
+        default="published", description="new tokens: the published number of the type, or at least the longest target"
+    )
+    masking: Masking = Field(default="together", description="of the target, what a masked model does not see")
+    soft_prompt: SoftPromptConfig | None = Field(
+        default=None, description="white box too: train soft prompts, on some of the individuals"
+    )
+    num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
+    small_cell: Annotated[int, of_job("audit.small_cell")] = 5
+    seed: Annotated[int, of_job("seed")] = 0
+    device: Annotated[str, of_job("train.device")] = "auto"
+    batch_tokens: Annotated[int | None, of_job(None)] = None
+    bf16: Annotated[bool, of_job(None)] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, values: Any) -> Any:
+        """``soft_prompt = true`` with ``soft_subjects`` and ``soft_epochs`` is the table ``[probe.soft_prompt]``."""
+        if not isinstance(values, dict) or not isinstance(values.get("soft_prompt"), bool | None):
+            return values
+        values = dict(values)
+        table = {"num_subjects": values.pop("soft_subjects", None), "num_epochs": values.pop("soft_epochs", None)}
+        given = {name: value for name, value in table.items() if value is not None}
+        values["soft_prompt"] = given if values.get("soft_prompt") else None
+        return values
+
+
+class GateConfig(Section):
+    """A threshold that the trained models must keep, fixed before the run: ``[[gate]]``, as many as wanted."""
+
+    table: ClassVar[str] = "gate"
+
+    measure: Literal[
+        "excess_leakage", "membership_auc", "membership_tpr", "extraction", "np_extraction", "exposure", "epsilon"
+    ]
+    at_most: float = Field(description="what the upper end of the 95 % interval may be")
+    recipes: tuple[str, ...] | None = Field(default=None, description="models it is for; default: those that protect")
+    attack: str | None = Field(default=None, description="of membership; default: each attack that was made")
+    arm: Arm = Field(default="protected", description="of exposure and epsilon")
+    part: Literal["both", "direct", "indirect"] = Field(default="both", description="of excess_leakage")
+    required: bool = Field(default=False, description="a gate without the power to say is failed")

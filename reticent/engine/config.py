@@ -1,0 +1,134 @@
+"""Settings of the engine's components but for reading and detecting, which have theirs in their own folders.
+
+They stand apart from the code they configure: a job is read and checked before any of it is loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from reticent.core.section import Section, of_job
+from reticent.engine.schema import MAX_K, MAX_N
+
+__all__ = ["Arm", "CanaryConfig", "DedupConfig", "IndexConfig", "SplitConfig", "Surface"]
+
+#: Which spellings count as one word. A coarser surface raises supports, so it protects less.
+Surface = Literal["exact", "casefold", "fold"]
+Arm = Literal["protected", "missed", "context", "ngram"]
+
+
+class DedupConfig(Section):
+    """Copies of documents that later stages do not see; the first of several stays.
+
+    ``k`` and ``surface`` are those of the protection: only the count of words that copies lift to k individuals
+    depends on them.
+    """
+
+    table: ClassVar[str] = "dedup"
+
+    mode: Literal["off", "exact", "near"] = Field(default="off", description="off: copies are only counted")
+    scope: Literal["individual", "corpus"] = Field(
+        default="individual", description="copies of an individual's own documents, or of anybody's"
+    )
+    threshold: float = Field(
+        default=0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near duplicates"
+    )
+    shingle_words: int = Field(default=5, ge=1)
+    passage_words: int = Field(default=50, ge=1, description="of the shortest passage that counts as shared")
+    k: Annotated[int, of_job("protect.k"), Field(ge=2, le=MAX_K)] = 2
+    surface: Annotated[str, of_job("index.surface")] = "exact"
+    num_threads: Annotated[int, of_job("num_threads")] = 0
+
+
+class SplitConfig(Section):
+    """Shares of the individuals (or households) that are never trained on; members are the rest."""
+
+    table: ClassVar[str] = "split"
+
+    heldout: float = Field(default=0.4, gt=0, lt=1)
+    reference: float = Field(default=0.0, ge=0, lt=1)
+    by: Literal["auto", "individual", "household"] = "auto"
+    fresh: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of the documents of everybody with several that only the attack user_inference sees; "
+        "at least one each, never all",
+    )
+    seed: Annotated[int, of_job("seed")] = 0
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``fresh`` where there is none: results that were made before there was this option stay current."""
+        values: dict[str, Any] = dump(self)
+        if not self.fresh:
+            values.pop("fresh", None)
+        return values
+
+    @model_validator(mode="after")
+    def _leaves_members(self) -> SplitConfig:
+        if self.heldout + self.reference >= 1:
+            raise ValueError("heldout and reference must leave a share for members")
+        return self
+
+
+class IndexConfig(Section):
+    """How n-grams are counted.
+
+    Under ``min_support`` n-grams are not extended: 2 serves every k from 2 to 255. ``num_threads`` 0 means
+    ``RAYON_NUM_THREADS``, or every core. ``memory_limit`` is of the process in bytes, with what it uses already; what
+    does not fit is written to nameless files in ``spill_folder`` (None: the system's, which may be memory), which the
+    system frees whatever ends the process. The result depends on none of these three.
+    """
+
+    table: ClassVar[str] = "index"
+
+    max_n: int = Field(default=1, ge=1, le=MAX_N, description="longest n-gram")
+    surface: Surface = "exact"
+    updatable: bool = Field(
+        default=False, description="keep every n-gram, also what one individual alone uses: `reticent update` needs it"
+    )
+    min_support: Annotated[int, of_job(None), Field(ge=1, le=MAX_K)] = 2
+    num_threads: Annotated[int, of_job("num_threads")] = 0
+    memory_limit: Annotated[int | None, of_job("memory_limit")] = None
+    spill_folder: Annotated[Path | None, of_job(None)] = None
+
+    @property
+    def least_support(self) -> int:
+        """Support under which n-grams are not extended; 1 keeps everything, which updating and merging need."""
+        return 1 if self.updatable else self.min_support
+
+
+class CanaryConfig(Section):
+    """Made-up secrets written into members' documents. ``k`` individuals share one of the arm ``missed``."""
+
+    table: ClassVar[str] = "canaries"
+
+    num: int = Field(default=25, ge=1, description="of each arm; a fair coin leaves out half of them")
+    arms: tuple[Arm, ...] = Field(default=("protected", "missed", "context", "ngram"), min_length=1)
+    repetitions: int = Field(default=1, ge=1, description="times each is written into its individual's documents")
+    num_references: int = Field(
+        default=256, ge=2, description="other secrets to rank each among: exposure is at most log2 of it"
+    )
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="default: the job's")
+    k: Annotated[int, of_job("protect.k"), Field(ge=2, le=MAX_K)] = 2
+    job_seed: Annotated[int, of_job("seed")] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CanaryConfig:
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("an arm stands twice")
+        return self
+
+    @property
+    def chosen_seed(self) -> int:
+        """The seed that canaries are drawn with: their own, or else the job's."""
+        return self.job_seed if self.seed is None else self.seed
+
+    @property
+    def num_individuals(self) -> int:
+        """Individuals (households) that the canaries need if every coin says yes: each has one canary at most."""
+        return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)

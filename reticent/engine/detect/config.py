@@ -1,0 +1,83 @@
+"""Settings of the detection of direct identifiers: ``[detect]``, with a table of options for each detector."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from reticent.core.section import Section
+from reticent.engine.detect.choose import DETECTORS, check_options, require_detector
+
+__all__ = ["DetectConfig"]
+
+
+class DetectConfig(Section):
+    """Detectors of direct identifiers; their spans are united. Each has a table of options, ``[detect.spacy]`` say.
+
+    For the option a detector cannot do without there is a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
+    ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
+    """
+
+    table: ClassVar[str] = "detect"
+
+    detectors: tuple[Annotated[str, AfterValidator(require_detector)], ...] = Field(default=("rules",))
+    on_error: Literal["stop", "quarantine"] = Field(
+        default="stop", description="what a document does that a detector fails on: stop the run, or be left out"
+    )
+    propagate: bool = Field(default=False, description="what is found once is found wherever else it stands")
+    options: dict[str, dict[str, Any]] = Field(
+        default={}, description="detector -> its options; in a job file each detector is a table of this one"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables(cls, values: Any) -> Any:
+        """Take the tables of detectors, and the short forms of their options, together."""
+        if not isinstance(values, dict):
+            return values
+        values, options = dict(values), dict(values.get("options") or {})
+        for name, row in DETECTORS.items():
+            for key, option in row.short.items():
+                if key in values and (key != name or isinstance(values[key], str)):
+                    given = values.pop(key)
+                    options[name] = {**(options.get(name) or {}), **({option: given} if given else {})}
+            if (table := values.pop(name, None)) is not None:
+                options[name] = {**table, **(options.get(name) or {})} if isinstance(table, dict) else table
+        if options := {name: table for name, table in options.items() if table != {}}:
+            values["options"] = options
+        return values
+
+    @field_validator("options")
+    @classmethod
+    def _without_empty_tables(cls, options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {name: table for name, table in options.items() if table}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DetectConfig:
+        if len(set(self.detectors)) != len(self.detectors):
+            raise ValueError("a detector stands twice")
+        for name in self.detectors:
+            check_options(name, self.of(name))
+        for name in self.options:
+            if name not in self.detectors:  # names thought protected would be targets
+                raise ValueError(f'detect.{name} is given, but "{name}" is not among detect.detectors')
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_tables(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As in a job file."""
+        values: dict[str, Any] = dump(self)
+        tables: dict[str, Any] = values.pop("options", {})
+        return values | tables
+
+    def of(self, name: str) -> dict[str, Any]:
+        """Return the options of a detector; empty where none are given."""
+        return self.options.get(name, {})

@@ -1,0 +1,157 @@
+"""Settings of reading: where documents are, which column holds what, how CSV and marked-up formats are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from reticent.core.errors import PolicyError
+from reticent.core.section import Section
+from reticent.engine.identity import Ids
+
+__all__ = ["Columns", "CorpusConfig", "CsvDialect", "Markup", "OnNull"]
+
+OnNull = Literal["stop", "skip"]
+
+_BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}
+
+
+class Columns(Section):
+    """Which column of the source holds what; None for a column that is not there."""
+
+    table: ClassVar[str] = "corpus"
+
+    doc_id: str = "doc_id"
+    individual_id: str = "individual_id"
+    text: str = "text"
+    household_id: str | None = None
+    label: str | None = None
+    spans: str | None = None
+    mentions: str | None = Field(default=None, description="column of marks with entity_id and identifier_type")
+
+
+class CsvDialect(Section):
+    """How CSV files are read; "auto": found out for each file."""
+
+    table: ClassVar[str] = "corpus"
+
+    delimiter: str = Field(
+        default="auto",
+        description='of CSV: one character of ASCII, or "tab"; auto: the one of , ; tab | with which the header fits',
+    )
+    quote: str = Field(
+        default="auto",
+        description='of CSV: one character of ASCII, or "none" where quotes are part of the text; auto: double quotes, '
+        "unless the header names the columns in single ones only",
+    )
+    encoding: str = Field(
+        default="auto",
+        description="of CSV: a text encoding that Python knows; auto: as a byte order mark says, else UTF-8 or cp1252",
+    )
+
+    def check_dialect(self, format: str) -> None:
+        """Refuse a setting that is wrong, or that means nothing for this format."""
+        for name in CsvDialect.model_fields:
+            if format != "csv" and getattr(self, name) != "auto":
+                raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
+        for name, words in (("delimiter", "auto, tab"), ("quote", "auto, none")):
+            value = self.given(name)
+            if name == "delimiter" and self.delimiter == "none":
+                raise PolicyError("corpus.delimiter: none cannot be it; a file of one column has no document")
+            if value is not None and (
+                len(value) != 1 or not value.isascii() or value.isalnum() or not (value.isprintable() or value == "\t")
+            ):
+                raise PolicyError(f"corpus.{name}: expected {words} or one character of ASCII, got {value!r}")
+        if self.delimiter != "auto" and self.given("delimiter") == self.given("quote"):
+            raise PolicyError("corpus.delimiter and corpus.quote are the same character")
+        if self.encoding != "auto":
+            try:
+                "a,b\n".encode(self.encoding)
+            except (LookupError, ValueError):
+                raise PolicyError(
+                    f"corpus.encoding: expected auto or a text encoding, such as utf-8, cp1252, utf-16, "
+                    f"got {self.encoding!r}"
+                ) from None
+
+    def given(self, name: str) -> str | None:
+        """The character that was given; None where there shall be none, or where it is to be found out."""
+        value: str = getattr(self, name)
+        return None if value == "auto" else _BY_NAME.get(value, value)
+
+
+class Markup(Section):
+    """How a marked-up corpus (i2b2, MEDDOCAN, BRAT, TAB) is read.
+
+    ``individual`` is by default the part of the id before the first ``-`` for i2b2 2014; elsewhere every document is an
+    individual of its own. Where people have several documents this must be said: what only one individual uses must
+    not be counted as used by several.
+    """
+
+    table: ClassVar[str] = "corpus"
+
+    offsets: Literal["characters", "bytes", "utf-16"] = Field(
+        default="characters", description="what offsets of a marked-up format count"
+    )
+    individual: str | None = Field(
+        default=None, description="regular expression of a marked-up document id; its group is the individual"
+    )
+    annotator: str | None = Field(default=None, description="the one annotator of TAB to believe; default: all")
+    identifiers: tuple[Literal["DIRECT", "QUASI", "NO_MASK"], ...] = Field(
+        default=("DIRECT", "QUASI"), description="types of TAB whose mentions are spans"
+    )
+
+    def check_markup(self, format: str, options: Set[str]) -> None:
+        """Refuse an option that is wrong, or is none of those that mean something for this format."""
+        default = Markup()
+        given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
+        for name in sorted(given - options):
+            raise PolicyError(f"corpus.{name}: means nothing for format {format}")
+        if not self.identifiers:
+            raise PolicyError("corpus.identifiers: expected some of DIRECT, QUASI, NO_MASK")
+        if self.individual is not None:
+            try:
+                groups = re.compile(self.individual).groups
+            except re.error as error:
+                raise PolicyError(f"corpus.individual: not a regular expression ({error})") from None
+            if groups != 1:
+                raise PolicyError(f"corpus.individual: expected one group, the individual, got {groups}")
+
+
+def _known_format(name: str) -> str:
+    if name != "auto":
+        from reticent.engine.sources.files import format_options  # with the readers of all formats
+
+        format_options(name)
+    return name
+
+
+class CorpusConfig(Columns, CsvDialect, Markup):
+    """Where the documents are and how they are read."""
+
+    source: str | tuple[str, ...] = Field(description="file, folder or glob of documents")
+    format: Annotated[str, AfterValidator(_known_format)] = Field(
+        default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
+    )
+    ids: Ids = Field(
+        default="stop",
+        description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
+        "form, zero padding or a trailing .0: they stop the run, are joined, or are different ones",
+    )
+    withdrawn: tuple[str, ...] = Field(
+        default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
+    )
+    on_null: OnNull = Field(
+        default="stop", description="what a document does whose text is null: stop the run, or be left out and counted"
+    )
+
+    @property
+    def marked(self) -> bool:
+        """Whether the format brings spans that people marked."""
+        if self.format == "auto":
+            return False
+        from reticent.engine.sources.formats import FORMATS
+
+        return self.format in FORMATS and FORMATS[self.format].is_marked
