@@ -163,15 +163,15 @@ def dedup(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Jaccard similarity of 5-word shingles from which two documents are near duplicates (at first 0.8)."
+            help="Jaccard similarity of 5-word shingles from which two documents are near duplicates (default: 0.8)."
         ),
     ] = None,
     passage_words: Annotated[
-        int | None, typer.Option(help="Words of the shortest passage that counts as shared (at first 50).")
+        int | None, typer.Option(help="Words of the shortest passage that counts as shared (default: 50).")
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(help="Support that copies may lift a word to, so that it identifies nobody (at first 2)."),
+        typer.Option(help="Support that copies may lift a word to, so that it identifies nobody (default: 2)."),
     ] = None,
     settings: Set = None,
     quiet: Quiet = False,

@@ -80,22 +80,23 @@ class ColumnOptions:
     """How documents are read."""
 
     format: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FORMAT",
             help="Such as parquet, csv or jsonl (these two also .gz, .zst, .bz2), or a format with marks of humans, "
-            "such as i2b2-2014 or brat; a wrong one lists all. auto goes by the suffix.",
+            "such as i2b2-2014 or brat; a wrong one lists all. auto, the default, goes by the suffix.",
         ),
-    ] = "auto"
-    doc_id: Annotated[str, typer.Option(help="Column of the document's id.")] = "doc_id"
+    ] = None
+    doc_id: Annotated[str | None, typer.Option(help="Column of the document's id (default: doc_id).")] = None
     individual_id: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Column that says whose document it is. Ids that differ only in how they are spelt stop the run; "
+            help="Column that says whose document it is (default: individual_id). Ids that differ only in how they "
+            "are spelt stop the run; "
             "--set corpus.ids=fold joins them, exact keeps them apart."
         ),
-    ] = "individual_id"
-    text: Annotated[str, typer.Option(help="Column of the text.")] = "text"
+    ] = None
+    text: Annotated[str | None, typer.Option(help="Column of the text (default: text).")] = None
     household_id: Annotated[
         str | None,
         typer.Option(help="Column of a coarser unit, such as a household: it counts once and is never split up."),
@@ -206,7 +207,7 @@ def job_from_source(
         earlier = read_job(out) if keep and out is not None and (out / JOB).exists() else {}
         values = {name: earlier[name] for name in keep if name in earlier}
         values["out"] = str(out or ".")
-        values["corpus"] = {"source": source, **_values(columns)}
+        values["corpus"] = {"source": source, **said(_values(columns))}
         if found is not None:
             values["corpus"]["spans"] = found.spans
             values["detect"] = {"detectors": _detectors(columns, found, marked)}
@@ -240,7 +241,7 @@ def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> li
 
     names = list(found.detector or [])
     if not names:
-        has_marks = found.spans is not None or CorpusConfig.model_construct(format=columns.format).marked
+        has_marks = found.spans is not None or CorpusConfig.model_construct(format=columns.format or "auto").marked
         names = [*(["gold"] if marked and has_marks else []), "rules"]
     return [*names, *(["records"] if found.records and "records" not in names else [])]
 

@@ -25,6 +25,7 @@ from reticent.cli.options import (
     memory_setting,
     new_progress,
     read_job,
+    said,
 )
 from reticent.cli.show import print_run, print_summary
 
@@ -104,7 +105,9 @@ def index(
     out: Out,
     columns: ColumnOptions,
     found: DetectOptions,
-    max_n: Annotated[int, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words.")] = 1,
+    max_n: Annotated[
+        int | None, typer.Option(min=1, max=8, help="Longest n-gram that is counted, in words (default: 1).")
+    ] = None,
     updatable: Annotated[
         bool,
         typer.Option(
@@ -130,7 +133,7 @@ def index(
         found,
         marked=True,
         keep=("protect", "model", "train", "classify", "audit"),  # what later commands chose stays theirs
-        sections={"index": {"max_n": max_n, "updatable": updatable}},
+        sections={"index": {**said({"max_n": max_n}), "updatable": updatable}},
         settings=memory_setting(memory_limit) + (settings or []),
     )
     _execute(job, "index", quiet, as_json)
@@ -190,16 +193,16 @@ def protect(
         ),
     ] = None,
     k: Annotated[
-        int | None, typer.Option(help="What fewer than k individuals use identifies them, 2 to 255 (at first 2).")
+        int | None, typer.Option(help="What fewer than k individuals use identifies them, 2 to 255 (default: 2).")
     ] = None,
     n: Annotated[
-        int | None, typer.Option(help="Longest n-gram that can identify, at most --max-n of the index (at first 1).")
+        int | None, typer.Option(help="Longest n-gram that can identify, at most --max-n of the index (default: 1).")
     ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
             help="Protected words of a minimal identifying n-gram: all, the last, or the fewest that meet each "
-            "(cover); paper: all words of every identifying n-gram, minimal or not (at first all)."
+            "(cover); paper: all words of every identifying n-gram, minimal or not (default: all)."
         ),
     ] = None,
     verify: Annotated[
@@ -272,8 +275,8 @@ def train(
     run_folder: Annotated[
         Path | None, typer.Argument(metavar="RUN", help="A run folder that an earlier command made.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (at first 8).")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (at first 1e-4).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the members' documents (default: 8).")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (default: 0.0001).")] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume/--fresh", help="Go on with a training that was interrupted, or begin it anew."),

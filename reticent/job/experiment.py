@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reticent.audit.config import DEFAULT_ATTACKS
 from reticent.trainer.recipes import RECIPES
 
 __all__ = ["SIZES", "Size", "experiment_job"]
@@ -209,7 +210,7 @@ def _training(size: Size) -> list[str]:
         + ("         # refused at once where there is none" if size.device == "cuda" else ""),
         "",
         "[audit]",
-        'attacks = ["loss", "reference", "zlib", "min_k"]',
+        f"attacks = {_toml(DEFAULT_ATTACKS)}",
         f"num_bootstrap = {size.num_bootstrap}     # resamples of the individuals behind each interval",
         "",
     ]

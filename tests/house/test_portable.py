@@ -18,6 +18,8 @@ from pydantic import BaseModel
 
 from reticent.core.artifact import JOB
 from reticent.core.errors import CorpusError
+from reticent.engine.detect import DETECTORS
+from reticent.engine.detect.config import DetectConfig
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import Job, kept_content, load_kept_job, parse_job
 from reticent.job.config.kept import _fields
@@ -212,7 +214,10 @@ def test_every_field_that_is_kept_absolute_is_a_field_of_a_job() -> None:
         model: Any = Job
         for name in field.split("."):
             if not (isinstance(model, type) and issubclass(model, BaseModel)):
-                break  # options of a detector
+                break
+            if model is DetectConfig and name in DETECTORS:
+                assert field.rpartition(".")[2] in DETECTORS[name].options()
+                break
             annotation = model.model_fields[name].annotation
             inner = [annotation, *getattr(annotation, "__args__", ())]
             model = next((t for t in inner if isinstance(t, type) and issubclass(t, BaseModel)), str)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from reticent.audit.config import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, USER_INFERENCE, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
@@ -29,7 +30,7 @@ __all__ = ["page_digest", "write_report"]
 FORMAT = "reticent.audit/1"
 REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
 PARTS = ("both", "direct", "indirect")
-ATTACKS = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
+ATTACKS = DEFAULT_ATTACKS
 #: What each attack takes for a sign that a document was trained on.
 ATTACKS_ABOUT = {
     "loss": "the model predicts the document well (a low mean loss)",

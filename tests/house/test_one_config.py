@@ -1,0 +1,195 @@
+"""Each value is declared once: no class of settings mirrors another, and a job's sections are the components' own."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import itertools
+import pkgutil
+import re
+import types
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+
+import reticent
+from reticent.audit.config import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.core.errors import PolicyError
+from reticent.core.section import Section, shared_fields
+from reticent.job.config import Job, parse_job
+from reticent.trainer.config import PrivacyConfig, TrainConfig
+
+#: Sections whose subject is the job itself.
+OF_THE_JOB = {"ModelSection"}
+VALUES: dict[str, Any] = {"out": "run", "corpus": {"source": "notes.parquet"}}
+
+
+def classes() -> Iterator[type]:
+    """Every class of settings that the package defines: models of pydantic and dataclasses."""
+    for module in pkgutil.walk_packages(reticent.__path__, "reticent."):
+        if module.name.endswith(("__main__", "_rust")):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            is_ours = inspect.isclass(value) and value.__module__ == module.name
+            if is_ours and (issubclass(value, BaseModel) or dataclasses.is_dataclass(value)):
+                yield value
+
+
+def defaults(kind: Any) -> dict[str, str]:
+    """Its own fields with their defaults; not those that it inherits, nor those whose value is the whole job's."""
+    if issubclass(kind, BaseModel):
+        own = {name: field for name, field in kind.model_fields.items() if name in kind.__annotations__}
+        return {
+            name: repr(field.get_default(call_default_factory=False))
+            for name, field in own.items()
+            if not field.is_required() and name not in shared_fields(kind)
+        }
+    return {
+        field.name: repr(field.default)
+        for field in dataclasses.fields(kind)
+        if field.default is not dataclasses.MISSING
+    }
+
+
+def test_no_class_of_settings_mirrors_another() -> None:
+    found = {kind: defaults(kind) for kind in classes()}
+    assert len(found) > 60
+    assert sum(map(bool, found.values())) > 25
+    mirrors = {
+        f"{one.__qualname__} and {other.__qualname__}": sorted(same)
+        for (one, own), (other, others) in itertools.combinations(found.items(), 2)
+        if len(same := {name for name, _ in own.items() & others.items()}) >= 4
+    }
+    assert not mirrors
+
+
+def sections(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The classes of the sections of a class, and of those in them."""
+
+    def inside(annotation: Any) -> Iterator[type[BaseModel]]:
+        is_class = isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias)
+        if is_class and issubclass(annotation, BaseModel):
+            yield annotation
+            yield from sections(annotation)
+        for part in get_args(annotation):
+            yield from inside(part)
+
+    for field in kind.model_fields.values():
+        yield from inside(field.annotation)
+
+
+def test_a_section_of_the_job_is_the_class_of_its_component() -> None:
+    found = set(sections(Job))
+    assert len(found) > 18
+    assert {kind.__name__ for kind in found if kind.__module__.startswith("reticent.job.")} == OF_THE_JOB
+
+
+def test_what_a_job_says_once_reaches_every_section_and_none_may_say_it_again() -> None:
+    values = {**VALUES, "seed": 7, "num_threads": 3, "index": {"surface": "fold"}, "protect": {"k": 4}}
+    values |= {"train": {"device": "cpu", "window_length": 64, "bf16": "on"}, "audit": {"num_bootstrap": 100}}
+    values |= {"dedup": {}, "canaries": {}, "extraction": {}, "probe": {"soft_prompt": {}}, "classify": {"label": "x"}}
+    job = parse_job(values)
+    assert job.probe
+    assert job.probe.soft_prompt
+    assert job.canaries
+    assert job.extraction
+    assert job.classify
+    for section in (job.split, job.train, job.audit, job.extraction, job.probe, job.probe.soft_prompt, job.classify):
+        assert section.seed == 7
+    assert (job.canaries.job_seed, job.canaries.chosen_seed, job.canaries.k) == (7, 7, 4)
+    assert (job.dedup.k, job.dedup.surface, job.dedup.num_threads, job.index.num_threads) == (4, "fold", 3, 3)
+    assert (job.audit.device, job.audit.bf16, job.audit.window_length) == ("cpu", "on", 64)
+    assert (job.extraction.num_bootstrap, job.probe.num_bootstrap, job.canaries.num_bootstrap) == (100, 100, 100)
+    assert (job.classify.window_length, job.classify.device, job.classify.bf16) == (64, "cpu", "on")
+    assert parse_job(job.model_dump()) == job
+    for wrong, said in (
+        ({"split": {"seed": 1}}, r"split\.seed: belongs to the whole job: set seed"),
+        ({"probe": {"soft_prompt": {"seed": 1}}}, r"probe\.soft_prompt\.seed: belongs to the whole job: set seed"),
+        ({"audit": {"device": "cpu"}}, r"audit\.device: belongs to the whole job: set train\.device"),
+        ({"index": {"min_support": 1}}, r"index\.min_support: unknown field"),
+    ):
+        with pytest.raises(PolicyError, match=said):
+            parse_job({**VALUES, **wrong})
+
+
+def test_every_shared_value_has_its_place_in_the_job() -> None:
+    found = 0
+    for kind in {*sections(Job)}:
+        for path in filter(None, shared_fields(kind).values()):
+            where: Any = Job
+            for name in path.split("."):
+                where = where.model_fields[name].annotation
+            found += 1
+    assert found > 20
+
+
+def test_settings_of_the_library_are_refused_with_the_names_of_their_fields() -> None:
+    with pytest.raises(PolicyError, match=r"train\.num_epochs: .*; train\.magic: unknown field"):
+        TrainConfig(num_epochs=0, magic=1)  # type: ignore[call-arg]
+    with pytest.raises(PolicyError, match=r"train\.lora\.r: .*, got 0"):
+        TrainConfig(lora={"r": 0})  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match=r"train\.dp: a budget needs both"):
+        PrivacyConfig(noise_multiplier=1.0, budget_file="b.json")
+    assert TrainConfig(checkpoint_epochs=[2, 3], num_epochs=2).epochs_kept() == (2,)  # type: ignore[arg-type]
+    assert TrainConfig(num_epochs=3).replace(seed=4) == TrainConfig(num_epochs=3, seed=4)
+
+
+def test_default_attacks_are_attacks() -> None:
+    from reticent.audit.membership import attacks, shadow
+
+    assert attacks.DEFAULT_ATTACKS is DEFAULT_ATTACKS
+    assert set(DEFAULT_ATTACKS) < set(attacks.ATTACKS)
+    assert set(DEFAULT_SHADOW_ATTACKS) < set(shadow.SHADOW_ATTACKS)
+
+
+#: Command and option -> the section and field that it sets.
+OPTIONS = {
+    ("classify", "epochs"): "classify.num_epochs",
+    ("classify", "learning_rate"): "classify.learning_rate",
+    ("classify", "windows"): "classify.windows",
+    ("classify", "heldout"): "split.heldout",
+    ("index", "max_n"): "index.max_n",
+    ("index", "doc_id"): "corpus.doc_id",
+    ("index", "individual_id"): "corpus.individual_id",
+    ("index", "text"): "corpus.text",
+    ("index", "format"): "corpus.format",
+    ("dedup", "threshold"): "dedup.threshold",
+    ("dedup", "passage_words"): "dedup.passage_words",
+    ("dedup", "k"): "protect.k",
+    ("probe", "level"): "probe.levels",
+    ("probe", "language"): "probe.language",
+    ("probe", "beams"): "probe.beam_sizes",
+    ("probe", "masking"): "probe.masking",
+    ("probe", "soft_subjects"): "probe.soft_prompt.num_subjects",
+    ("probe", "soft_tokens"): "probe.soft_prompt.num_tokens",
+    ("probe", "soft_epochs"): "probe.soft_prompt.num_epochs",
+    ("probe", "soft_init"): "probe.soft_prompt.init",
+    ("protect", "k"): "protect.k",
+    ("protect", "n"): "protect.n",
+    ("protect", "policy"): "protect.policy",
+    ("train", "epochs"): "train.num_epochs",
+    ("train", "learning_rate"): "train.learning_rate",
+}
+
+
+@cache
+def tables() -> dict[str, type[Section]]:
+    return {kind.table: kind for kind in sections(Job) if issubclass(kind, Section) and kind.table}
+
+
+@pytest.mark.parametrize(("command", "option"), OPTIONS)
+def test_an_option_has_no_default_of_its_own_and_its_help_tells_that_of_the_class(command: str, option: str) -> None:
+    from reticent.cli import app
+
+    group: Any = typer.main.get_command(app)
+    parameter = next(p for p in group.commands[command].params if p.name == option)
+    assert parameter.default is None
+    table, _, field = OPTIONS[command, option].rpartition(".")
+    value = tables()[table].model_fields[field].get_default()
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    assert re.search(rf"\(default: {re.escape(shown)}\)", parameter.help), parameter.help
