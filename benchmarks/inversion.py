@@ -69,7 +69,7 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.report.publication import published
+    from reticent.audit.evidence.audit import published
     from reticent.core.progress import Progress
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job.config import parse_job

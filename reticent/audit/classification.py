@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.rules import publish
 from reticent.audit.stats.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.store import TokenStore
@@ -140,11 +141,8 @@ def _small(count: int, individuals: int, cell: int) -> int | None:
 
 
 def _closed(estimate: Estimate, cell: int) -> dict[str, Any]:
-    """An estimate, closed where it is over too few people (as `report.published` does)."""
-    shown = estimate.to_dict()
-    if 0 < estimate.n < cell:
-        shown |= {"value": None, "low": None, "high": None, "n": None, "method": f"fewer than {cell}"}
-    return shown
+    """An estimate, closed where it is over too few individuals."""
+    return publish(estimate, cell).to_dict()
 
 
 # ------------------------------------------------------------------------------------------------------------ baselines

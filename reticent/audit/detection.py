@@ -124,7 +124,7 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
         with np.errstate(invalid="ignore"):
             return np.where(p + r > 0, 2 * p * r / np.where(p + r > 0, p + r, 1), p + r)
 
-    n = max(precision.n, recall.n)
+    n = max(precision.n or 0, recall.n or 0)
     if precision.value is None or recall.value is None:
         return Estimate(value=None, n=n, method="no span on one side")
     value = float(harmonic(precision.value, recall.value))

@@ -328,8 +328,8 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
+    from reticent.audit.evidence.audit import published_corpus
     from reticent.audit.report.corpus_plots import write_corpus_plots
-    from reticent.audit.report.publication import published_corpus
     from reticent.job.corpus_statistics import corpus_section
     from reticent.job.run import Run
 

@@ -207,8 +207,8 @@ def _run(
     entries: list[ProbeModel], people: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
+    from reticent.audit.evidence.audit import published_probe
     from reticent.audit.propile.measure import probe_models, write_probe
-    from reticent.audit.report.publication import without_seeds
     from reticent.core.artifact import fingerprint
     from reticent.core.names import require_name
 
@@ -227,7 +227,7 @@ def _run(
         )  # fmt: skip
     page = write_probe(out, section, answers, learned, people, study=study, inputs=inputs) if out else None
     if as_json:
-        print(json.dumps(without_seeds(section)))  # as in probe.json
+        print(json.dumps(published_probe(section, config.small_cell)))  # as in probe.json
         return
     from rich.console import Console
 

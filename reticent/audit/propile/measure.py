@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from reticent.audit.evidence.audit import published_probe
 from reticent.audit.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.audit.propile.probe import Answers, probe_target
 from reticent.audit.propile.prompts import (
@@ -36,7 +37,6 @@ from reticent.audit.propile.soft_prompt import (
 )
 from reticent.audit.propile.subjects import Subjects
 from reticent.audit.propile.templates import Template, builtin_templates
-from reticent.audit.report.publication import without_seeds
 from reticent.core.device import pick_device
 from reticent.core.errors import PolicyError
 
@@ -237,7 +237,7 @@ def write_probe(
     folder = Path(folder)
     settings = json.loads(json.dumps(section["settings"]))
     with write_artifact(folder, kind="probe", config=settings, inputs=inputs) as writer:
-        shown = without_seeds(section)
+        shown = published_probe(section, section["settings"]["small_cell"])
         (writer.path / "probe.json").write_text(json.dumps(shown, indent=1, allow_nan=False) + "\n")
         (writer.path / "probe.html").write_text(probe_page(shown), encoding="utf-8")
         pq.write_table(answers_table(answers, subjects.rows), writer.path / "answers.parquet", compression="zstd")

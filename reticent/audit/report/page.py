@@ -1,7 +1,7 @@
 """The report: ``report.json`` with every published number, and one self-contained ``report.html`` that a data
 protection officer can read.
 
-Both are made from the audit as it may leave (:mod:`reticent.audit.report.publication`). No zero stands without its
+Both are made from the audit as it may leave (:mod:`reticent.audit.evidence.rules`). No zero stands without its
 bound, and the page holds no script and no address.
 """
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from reticent.audit.config import DEFAULT_ATTACKS
+from reticent.audit.evidence.audit import published
+from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.validity import INVALID, NO_POWER, USER_INFERENCE, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import at_most, percent, plain_findings, retention_rows
-from reticent.audit.report.publication import FORBIDDEN, published
 from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
@@ -61,10 +62,12 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
+    "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
+    "evidence/leakage", "evidence/membership", "evidence/probe", "evidence/rules", "evidence/settings",
     "gates", "membership/validity", "report/corpus_plots", "report/environment", "report/epoch_plots",
     "report/extraction_page",
     "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
-    "report/probe_plots", "report/publication", "report/summary", "stats/seeds",
+    "report/probe_plots", "report/summary", "stats/estimate", "stats/seeds",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -250,7 +253,8 @@ def _render(audit: dict[str, Any]) -> str:
         inverted=any(model.get('inversion') for model in models), guessing=_guessing(models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
-        settings=list(_flat(audit['settings'])), singled_out=_largest_set(corpus),
+        settings=list(_flat(audit['settings'])),
+        num_settings_withheld=audit.get('num_settings_withheld'), singled_out=_largest_set(corpus),
         utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
         best=any(m.get("best_attack") for m in models), blind=[m for m in models if m.get("blind")],
         doubtful=(INVALID, NO_POWER),

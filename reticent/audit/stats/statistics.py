@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy import stats
 
+from reticent.audit.stats.estimate import BOOTSTRAP, LEVEL, Estimate
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 
@@ -31,29 +31,11 @@ __all__ = [
     "tpr_at_fpr",
 ]
 
-LEVEL = 0.95
-BOOTSTRAP = "bootstrap over individuals"
 EXACT = "Clopper-Pearson over individuals, one-sided"
 UNCHANGED = "Clopper-Pearson over individuals, of no change"
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A number with its two-sided 95 % interval; ``n`` counts ``unit``."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    n: int
-    unit: str = "individuals"
-    method: str = BOOTSTRAP
-    level: float = LEVEL
-
-    def to_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def clopper_pearson(
@@ -193,6 +175,8 @@ def ratio_difference(
     )
     if a.value is None or b.value is None:
         return Estimate(value=None, n=0, method="one side has no individual")
+    assert a.n is not None  # only what is published is without
+    assert b.n is not None
     value, n = a.value - b.value, a.n + b.n
     if limit is None and min(a.n, b.n) == 1:
         return Estimate(value=value, n=n, method="one individual on a side: no interval")

@@ -20,6 +20,8 @@ import pytest
 from fixtures.audits import calls, estimate, leakage, model, tiny_audit, two_berts
 from rich.console import Console
 
+from reticent.audit.evidence.audit import published, published_corpus
+from reticent.audit.evidence.settings import published_settings
 from reticent.audit.membership import attacks as membership
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.validity import judged
@@ -33,7 +35,6 @@ from reticent.audit.report.page import (
     value,
     write_report,
 )
-from reticent.audit.report.publication import published, published_corpus, without_seeds
 from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
@@ -396,7 +397,7 @@ def test_an_interval_of_the_summary_holds_its_value() -> None:
 def test_a_claim_in_a_name_is_withheld(render: Any, tmp_path: Path, claim: str) -> None:
     audit = tiny_audit()
     audit["corpus"]["detected"][0]["label"] = f"x {claim} y"
-    audit["settings"]["corpus"] = {"source": f"/data/{claim}.parquet"}
+    audit["settings"]["detect"] = {"records": {"table": f"/data/{claim}.parquet"}}
     page = render(audit)
     assert claim.lower() not in ElementTree.tostring(page, encoding="unicode").lower()
     assert claim.lower() not in (tmp_path / "report.json").read_text().lower()
@@ -433,7 +434,7 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path) -> None:
         }
     ]
     audit["corpus"]["policy"] = "$\\frac{</style>"
-    audit["settings"]["detect"] = {"lists": {"<b>": "]]>\x00"}}
+    audit["settings"]["detect"] = {"gazetteer": {"lists": {"<b>": "]]>\x00"}}}
     page = parsed(write_report(tmp_path, json.loads(json.dumps(audit).replace("\\u0000", ""))))
     tags = {element.tag for element in page.iter()}
     assert not tags & {"script", "img", "b"}
@@ -446,7 +447,10 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path) -> None:
 def test_paths_of_the_machine_are_shortened(render: Any, tmp_path: Path) -> None:
     audit = tiny_audit()
     audit["settings"] |= {
-        "detect": {"records": "/home/dr-smith/records.parquet", "lists": {"NAME": "C:\\ward\\names.txt"}},
+        "detect": {
+            "records": {"table": "/home/dr-smith/records.parquet"},
+            "gazetteer": {"lists": {"NAME": "C:\\ward\\names.txt"}},
+        },
         "model": [
             {"name": "bert", "base": "https://example.org/models/bert", "foundation": {"text": "~/public/"}},
             {"base": "almanach/camembert-base"},
@@ -457,7 +461,7 @@ def test_paths_of_the_machine_are_shortened(render: Any, tmp_path: Path) -> None
     text += section(render(audit), "settings")
     for rest in (
         "model.3.base …/gpt2 model.4.base …/gpt2",
-        "detect.records …/records.parquet",
+        "detect.records.table …/records.parquet",
         "NAME …/names.txt",
         "model.1.base …/bert",
         "text …/public",
@@ -817,8 +821,8 @@ def test_no_seed_is_published_from_which_the_sides_could_be_drawn_again() -> Non
     assert "seed" not in found["settings"]
     assert found["settings"]["canaries"] == {"num": 3}
     assert found["settings"]["train"] == {"num_epochs": 2}
-    deep = {"settings": {"seed": 77, "soft_prompt": {"prompt": [{"data_seed": 77, "num": 1}]}}}
-    assert without_seeds(deep) == {"settings": {"soft_prompt": {"prompt": [{"num": 1}]}}}
+    deep = {"seed": 77, "soft_prompt": {"prompt": {"data_seed": 77, "num_tokens": 1}}}
+    assert published_settings(deep, "probe") == ({"soft_prompt": {"prompt": {"num_tokens": 1}}}, 0)
 
 
 def test_trainings_with_several_seeds_are_numbered_and_their_seeds_kept_back() -> None:
@@ -827,7 +831,7 @@ def test_trainings_with_several_seeds_are_numbered_and_their_seeds_kept_back() -
     audit["models"] = [{**first, "model": "m", "seed": seed} for seed in (77, 5)]
     about = {"model": "m", "recipe": first["recipe"], "epoch": 1}
     audit["extraction"] = {"has_canaries": False, "models": [{**about, "seed": 5, "passages": None, "canaries": None}]}
-    audit["verdict"] = {"outcome": "pass", "results": [{**about, "seed": 77, "n": 9, "upper": 0.1}]}
+    audit["verdict"] = {"outcome": "pass", "results": [{**about, "outcome": "pass", "seed": 77, "n": 9, "upper": 0.1}]}
     found = published(audit)
     assert [model["training"] for model in found["models"]] == [1, 2]
     assert [row["training"] for row in (*found["extraction"]["models"], *found["verdict"]["results"])] == [2, 1]
@@ -1009,13 +1013,14 @@ def test_the_limits_say_how_often_shared_words_single_out(page: Page, render: An
 def test_copies_are_told_and_few_are_not_counted(render: Any, num: int, shown_share: str) -> None:
     share = 0.07 if num else 0.0
     side = {"documents": num, "clusters": num, "words_share": share}
+    passages = {"documents": num, "words_share": share}
     audit = tiny_audit()
     audit["corpus"]["copies"] = {
         "documents": 900,
         "exact": {"within": side, "across": side},
-        "passages": {"min_words": 50, "within": side, "across": {"documents": num, "words_share": share}},
+        "passages": {"min_words": 50, "within": passages, "across": passages},
         "support": {"k": 2, "lifted_words": num, "lifted_share": share},
-        "left_out": {"documents": num, "words_share": share},
+        "left_out": passages,
     }
     copies = published_corpus(audit["corpus"], 5)["copies"]
     assert copies["exact"]["across"] == (side if num != 3 else dict.fromkeys(side))

@@ -1,0 +1,177 @@
+"""The evidence of an audit, whole: what ``audit.json`` holds and, once published, ``report.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
+
+from reticent.audit.evidence.corpus import CorpusEvidence
+from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.evidence.inversion import Inversion
+from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
+from reticent.audit.evidence.leakage import (
+    AllOccurrences,
+    CategoryPrivacy,
+    Excess,
+    Generated,
+    Ledger,
+    LowCost,
+    NgramPrivacy,
+    Part,
+    Privacy,
+    Utility,
+)
+from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, are_enough
+from reticent.audit.evidence.probe import ProbeEvidence
+from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, publish
+from reticent.audit.evidence.settings import published_settings
+
+__all__ = [
+    "SMALL_CELL",
+    "AuditEvidence",
+    "ModelEvidence",
+    "publish_audit",
+    "published",
+    "published_corpus",
+    "published_probe",
+]
+
+#: No count of fewer individuals, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
+SMALL_CELL = 5
+
+Row = TypeVar("Row", bound=Any)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEvidence:
+    """All measures of one checkpoint, or of a base model (recipe "base", epoch 0)."""
+
+    model: Annotated[str | None, NAME] = optional()
+    name: Annotated[str, NAME]
+    recipe: Annotated[str, NAME]
+    objective: Annotated[str, SETTING]
+    epoch: Annotated[int, SETTING]
+    seed: Annotated[int | None, PRIVATE] = optional()
+    #: The number of the training, from 1, where there are several: its seed is not published.
+    training: Annotated[int | None, SETTING] = optional()
+    ledger: Annotated[Ledger | None, PARTS] = nullable()
+    #: What differential privacy promises of this training, and to whom.
+    guarantee: Annotated[str | None, NAME] = optional()
+    utility: Annotated[Utility, PARTS]
+    privacy: Annotated[dict[Part, Privacy], PARTS]
+    privacy_by_n: Annotated[dict[str, NgramPrivacy] | None, PARTS] = optional()
+    by_category: Annotated[dict[str, CategoryPrivacy] | None, PARTS] = optional()
+    excess: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    over_base: Annotated[dict[Part, Excess] | None, PARTS] = optional()
+    membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
+    best_attack: Annotated[BestAttack | None, PARTS] = optional()
+    blind: Annotated[Blind | None, PARTS] = optional()
+    blind_fresh: Annotated[Blind | None, PARTS] = optional()
+    low_cost: Annotated[LowCost | None, PARTS] = optional()
+    all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
+    generated: Annotated[Generated | None, PARTS] = optional()
+    inversion: Annotated[Inversion | None, PARTS] = optional()
+
+    def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
+        """No attack on few of a side, and no interval of one that is not published."""
+        attacks = {
+            name: attack
+            for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)
+            if are_enough(measured, cell)
+        }
+        best = self.best_attack if self.best_attack and self.best_attack.attack in attacks else None
+        if best and raw.best_attack and raw.best_attack.intervals is not None:
+            kept = {name: ends for name, ends in raw.best_attack.intervals.items() if name in attacks}
+            best = replace(best, intervals=kept)
+        blind, of_fresh = (
+            own if measured and are_enough(measured, cell) else None
+            for own, measured in ((self.blind, raw.blind), (self.blind_fresh, raw.blind_fresh))
+        )
+        return replace(self, membership=attacks, best_attack=best, blind=blind, blind_fresh=of_fresh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvidence:
+    """Everything that an audit found: it stays inside. `publish_audit` gives what may leave."""
+
+    probe: Annotated[ProbeEvidence | None, PARTS] = optional()
+    extraction: Annotated[Extraction | None, PARTS] = optional()
+    format: Annotated[str, SETTING]
+    created: Annotated[str, SETTING]
+    versions: Annotated[dict[str, str], SETTING]
+    settings: Annotated[Mapping[str, object], SETTINGS]
+    corpus: Annotated[CorpusEvidence, PARTS]
+    models: Annotated[list[ModelEvidence], PARTS]
+    verdict: Annotated[Verdict | None, PARTS] = optional()
+    #: The threshold of this publication; None of an audit that stays inside.
+    small_cell: Annotated[int | None, SETTING] = optional()
+    #: Settings that no list names, and so are not shown; None for none.
+    num_settings_withheld: Annotated[int | None, TOTAL] = optional()
+
+    @property
+    def cell(self) -> int:
+        """The job's threshold of small cells."""
+        settings = self.settings.get("audit")
+        return int(settings.get("small_cell") or SMALL_CELL) if isinstance(settings, Mapping) else SMALL_CELL
+
+
+def publish_audit(audit: AuditEvidence) -> AuditEvidence:
+    """Return the audit as it may leave: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+
+    Small cells are closed, individuals are out of distributions, paths are shortened, seeds kept back: trainings of
+    several are numbered, and settings that no list names are counted.
+    """
+    _, num_unknown = published_settings(audit.settings)
+    if audit.probe is not None:
+        num_unknown += published_settings(audit.probe.settings, "probe")[1]
+    num_unknown += audit.num_settings_withheld or 0
+    shown = publish(_numbered(audit), audit.cell)
+    return replace(shown, small_cell=audit.cell, num_settings_withheld=num_unknown or None)
+
+
+def published(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of an audit as it may leave; see `publish_audit`.
+
+    Raises
+    ------
+    ArtifactError
+        A key is no field of the evidence: what has no rule is refused.
+    """
+    found: dict[str, Any] = to_json(publish_audit(from_json(AuditEvidence, audit, "audit")))
+    return found
+
+
+def published_corpus(corpus: Mapping[str, Any], cell: int) -> dict[str, Any]:
+    """Return the JSON of the statistics of a corpus as it may leave."""
+    found: dict[str, Any] = to_json(publish(from_json(CorpusEvidence, corpus, "corpus"), cell))
+    return found
+
+
+def published_probe(section: Mapping[str, Any], cell: int) -> dict[str, Any]:
+    """Return the JSON of a probe as it may leave."""
+    found: dict[str, Any] = to_json(publish(from_json(ProbeEvidence, section, "probe"), cell))
+    return found
+
+
+def _numbered(audit: AuditEvidence) -> AuditEvidence:
+    """The audit with ``training``, a number from 1 on, beside the seed of each of several trainings of a model, in the
+    order in which they come.
+    """
+    seeds: dict[str | None, dict[int, int]] = {}
+
+    def numbered(rows: Sequence[Row]) -> list[Row]:
+        result = []
+        for row in rows:
+            if row.seed is not None:
+                known = seeds.setdefault(row.model, {})
+                row = replace(row, training=known.setdefault(row.seed, len(known) + 1))
+            result.append(row)
+        return result
+
+    audit = replace(audit, models=numbered(audit.models))
+    if audit.extraction is not None:
+        audit = replace(audit, extraction=replace(audit.extraction, models=numbered(audit.extraction.models)))
+    if audit.verdict is not None:
+        audit = replace(audit, verdict=replace(audit.verdict, results=numbered(audit.verdict.results)))
+    return audit

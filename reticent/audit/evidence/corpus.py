@@ -1,0 +1,296 @@
+"""Evidence of a corpus: counts of words and identifiers, distributions over individuals, copies, what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "ByWords",
+    "ClustersSide",
+    "Copies",
+    "CopiesKind",
+    "CopiesSide",
+    "CorpusEvidence",
+    "Curve",
+    "Detected",
+    "IdentifiersByLength",
+    "LiftedWords",
+    "MarginRow",
+    "NgramCounts",
+    "NumIndividuals",
+    "Protected",
+    "Reading",
+    "RepeatedPassages",
+    "RetentionRow",
+    "UnicityRow",
+    "WordCurve",
+    "grouped",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A cumulative distribution over individuals: the share ``y`` that is at most ``x``."""
+
+    x: Annotated[list[float], CURVE]
+    y: Annotated[list[float], CURVE]
+
+
+def grouped(curve: Curve, num: int, cell: int) -> Curve:
+    """Return a distribution over ``num`` individuals in steps of at least ``cell``, without its first and last few."""
+    x, y, before = [], [], 0
+    for at, share in zip(curve.x, curve.y, strict=True):
+        count = round(share * num)
+        if count - before >= cell and num - count >= cell:
+            x.append(at)
+            y.append(share)
+            before = count
+    return Curve(x=x, y=y)
+
+
+def _is_few(count: int | None, cell: int) -> bool:
+    return count is not None and 0 < count < cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumIndividuals:
+    """Individuals of each split."""
+
+    members: Annotated[int | None, COUNT] = nullable()
+    heldout: Annotated[int | None, COUNT] = nullable()
+    reference: Annotated[int | None, COUNT] = nullable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramCounts:
+    """Distinct n-grams, their occurrences, and how many of them an individual has."""
+
+    distinct: Annotated[int | None, COUNT]
+    occurrences: Annotated[int | None, COUNT]
+    occurrences_direct: Annotated[int | None, COUNT] = optional(beside="per_individual")
+    per_individual: Annotated[Curve | None, CURVE] = optional()
+
+    def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
+        """What so few n-grams make up tells of them."""
+        few = raw.distinct is None or _is_few(raw.distinct, cell)
+        return replace(self, occurrences=None, occurrences_direct=None) if few else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifiersByLength:
+    """Identifying n-grams of one length: all, the minimal ones, and n-grams that are kept as targets."""
+
+    n: Annotated[int, SETTING]
+    all: Annotated[NgramCounts, PARTS]
+    minimal: Annotated[NgramCounts, PARTS]
+    kept: Annotated[NgramCounts, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginRow:
+    """N-grams that exactly ``support`` individuals use."""
+
+    n: Annotated[int, SETTING]
+    support: Annotated[int, SETTING]
+    distinct: Annotated[int | None, COUNT]
+    occurrences: Annotated[int | None, COUNT]
+
+    def closed(self, raw: MarginRow, cell: int) -> MarginRow:
+        few = raw.distinct is None or _is_few(raw.distinct, cell)
+        return replace(self, occurrences=None) if few else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnicityRow:
+    """Share of individuals (or households) whom ``m`` shared words together single out."""
+
+    m: Annotated[int, SETTING]
+    share: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: UnicityRow, cell: int) -> UnicityRow:
+        return replace(self, share=self.share.as_share(self.share.n, cell))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordCurve:
+    """A cumulative distribution over words: no step of it is an individual."""
+
+    x: Annotated[list[float], TOTAL]
+    y: Annotated[list[float], TOTAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByWords:
+    """Distributions over words, by distinct word and by occurrence: how many individuals use one."""
+
+    distinct: Annotated[WordCurve, PARTS]
+    occurrences: Annotated[WordCurve, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """Shares of the words that are protected."""
+
+    direct: Annotated[float, TOTAL]
+    indirect: Annotated[float, TOTAL]
+    both: Annotated[float, TOTAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRow:
+    """Share of words left as targets under a policy."""
+
+    policy: Annotated[str, NAME]
+    n: Annotated[int | None, SETTING] = nullable()
+    k: Annotated[int | None, SETTING] = nullable()
+    retention: Annotated[float, TOTAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detected:
+    """Spans of one label that one detector found, in how many documents, of how many individuals."""
+
+    label: Annotated[str, NAME]
+    detector: Annotated[str, NAME]
+    num_spans: Annotated[int, TOTAL]
+    num_documents: Annotated[int | None, COUNT]
+    num_individuals: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesSide:
+    """Documents that repeat others, and their share of all words."""
+
+    documents: Annotated[int | None, COUNT] = nullable()
+    words_share: Annotated[float | None, TOTAL] = nullable()
+
+    def closed(self, raw: CopiesSide, cell: int) -> CopiesSide:
+        return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClustersSide(CopiesSide):
+    """The same, with the clusters that the documents make."""
+
+    clusters: Annotated[int | None, COUNT] = nullable()
+
+    def closed(self, raw: CopiesSide, cell: int) -> ClustersSide:
+        assert isinstance(raw, ClustersSide)
+        few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)
+        return replace(self, documents=None, clusters=None, words_share=None) if few else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesKind:
+    """Copies of one kind within individuals and across them."""
+
+    within: Annotated[ClustersSide, PARTS]
+    across: Annotated[ClustersSide, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedPassages:
+    """Passages of ``min_words`` or more that stand in several documents, within individuals and across them."""
+
+    min_words: Annotated[int, SETTING]
+    within: Annotated[CopiesSide, PARTS]
+    across: Annotated[CopiesSide, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiftedWords:
+    """Words that ``k`` individuals use only because documents are shared."""
+
+    k: Annotated[int, SETTING]
+    lifted_words: Annotated[int | None, COUNT] = nullable()
+    lifted_share: Annotated[float | None, TOTAL] = nullable()
+
+    def closed(self, raw: LiftedWords, cell: int) -> LiftedWords:
+        return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What repeats what in a corpus, and what was left out for it."""
+
+    documents: Annotated[int, TOTAL]
+    individuals: Annotated[int | None, COUNT] = optional()
+    words: Annotated[int | None, TOTAL] = optional()
+    exact: Annotated[CopiesKind | None, PARTS] = optional()
+    near: Annotated[CopiesKind | None, PARTS] = optional()
+    passages: Annotated[RepeatedPassages, PARTS]
+    support: Annotated[LiftedWords, PARTS]
+    left_out: Annotated[CopiesSide, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Files that were read, those that were not by reason, dialects of CSV, rows that look cut wrongly, documents
+    without a text."""
+
+    files: Annotated[int, TOTAL]
+    passed_over: Annotated[dict[str, int], TOTAL]
+    csv: Annotated[dict[str, int], TOTAL]
+    suspect_rows: Annotated[int | None, COUNT]
+    skipped: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusEvidence:
+    """Statistics of the members' documents and their identifiers."""
+
+    num_documents: Annotated[int, TOTAL]
+    num_words: Annotated[int, TOTAL]
+    num_distinct_words: Annotated[int, TOTAL]
+    k: Annotated[int, SETTING]
+    n: Annotated[int, SETTING]
+    policy: Annotated[str, NAME]
+    unit: Annotated[str | None, SETTING] = optional()
+    share_unspaced: Annotated[float | None, TOTAL] = optional()
+    share_types_identifying: Annotated[float, TOTAL]
+    share_occurrences_identifying: Annotated[float, TOTAL]
+    protected: Annotated[Protected | None, PARTS] = optional()
+    retention: Annotated[dict[str, float] | list[RetentionRow] | None, TOTAL] = optional()
+    identifiers_per_individual: Annotated[dict[str, Curve] | None, CURVE] = optional()
+    words_per_individual: Annotated[Curve | None, CURVE] = optional()
+    individuals_per_word: Annotated[ByWords | None, PARTS] = optional()
+    identifying_words: Annotated[dict[str, NgramCounts] | None, PARTS] = optional()
+    identifiers_by_n: Annotated[list[IdentifiersByLength] | None, PARTS] = optional()
+    margin: Annotated[list[MarginRow] | None, PARTS] = optional()
+    retention_by_policy: Annotated[dict[str, float] | list[RetentionRow] | None, TOTAL] = optional()
+    unicity: Annotated[list[UnicityRow] | None, PARTS] = optional()
+    detected: Annotated[list[Detected] | None, PARTS] = optional()
+    copies: Annotated[Copies | None, PARTS] = optional()
+    reading: Annotated[Reading | None, PARTS] = optional()
+    num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
+
+    def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
+        """Distributions over the members in steps of the small cell, and no label that few have."""
+        num = raw.num_individuals.members or 0
+        own = raw.identifiers_per_individual
+        rows = None
+        if self.identifiers_by_n is not None and raw.identifiers_by_n is not None:
+            pairs = zip(self.identifiers_by_n, raw.identifiers_by_n, strict=True)
+            rows = [_with_curves(row, before, num, cell) for row, before in pairs]
+        return replace(
+            self,
+            identifiers_per_individual=own and {part: grouped(curve, num, cell) for part, curve in own.items()},
+            words_per_individual=raw.words_per_individual and grouped(raw.words_per_individual, num, cell),
+            identifiers_by_n=rows,
+            detected=[row for row in self.detected or [] if (row.num_individuals or 0) >= cell],
+        )
+
+
+def _with_curves(row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int) -> IdentifiersByLength:
+    changed = {}
+    for part in fields(row):
+        before = getattr(raw, part.name)
+        if isinstance(before, NgramCounts) and before.per_individual is not None:
+            curve = grouped(before.per_individual, num, cell)
+            changed[part.name] = replace(getattr(row, part.name), per_individual=curve)
+    return replace(row, **changed)

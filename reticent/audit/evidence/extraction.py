@@ -1,0 +1,176 @@
+"""Evidence of extraction: training text that comes back, canaries, and the verdict of the gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.leakage import Excess, Sides
+from reticent.audit.evidence.rules import NAME, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOGETHER, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "Canaries",
+    "CanaryArm",
+    "ExtractedModel",
+    "Extraction",
+    "GateResult",
+    "InAndOut",
+    "OneRun",
+    "PassageRate",
+    "PassageSettings",
+    "Passages",
+    "Verdict",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRun:
+    """The lower bound on epsilon from one training, and the most that so many guesses could have shown."""
+
+    num_canaries: Annotated[int, TOTAL]
+    num_guesses: Annotated[int, TOTAL]
+    num_right: Annotated[int, TOTAL]
+    delta: Annotated[float, SETTING]
+    level: Annotated[float, SETTING]
+    at_least: Annotated[float | None, TOTAL] = nullable()
+    most: Annotated[float | None, TOTAL] = nullable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InAndOut:
+    """An estimate over the canaries that training saw, and one over those it did not."""
+
+    included: Annotated[Estimate, OVER_INDIVIDUALS]
+    excluded: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryArm:
+    """Canaries of one kind. They are nobody's: their counts are no small cells, their estimates are closed all the
+    same."""
+
+    num_included: Annotated[int, TOTAL]
+    exposure: Annotated[InAndOut, PARTS]
+    excess_exposure: Annotated[Estimate | None, OVER_INDIVIDUALS] = nullable()
+    num_best: Annotated[int, TOTAL]
+    one_run: Annotated[OneRun, PARTS]
+    extracted: Annotated[InAndOut | None, PARTS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """Every arm of the canaries of one model."""
+
+    num_references: Annotated[int, SETTING]
+    most_exposure: Annotated[float, SETTING]
+    arms: Annotated[dict[str, CanaryArm], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageSettings:
+    """How passages were asked for."""
+
+    prefix_tokens: Annotated[list[int], SETTING]
+    suffix_tokens: Annotated[int, SETTING]
+    decoding: Annotated[str, NAME]
+    num_queries: Annotated[list[int], SETTING]
+    probability: Annotated[float, SETTING]
+    num_passages: Annotated[int, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageRate(Excess):
+    """The share of passages that came back, by one measure."""
+
+    measure: Annotated[str, SETTING]
+    prefix_tokens: Annotated[int | None, SETTING] = optional()
+    num_queries: Annotated[int | None, SETTING] = nullable()
+    asked: Annotated[str, SETTING]
+    probability: Annotated[float | None, SETTING] = optional()
+
+    def closed(self, raw: Excess, cell: int) -> PassageRate:
+        """A rate is over passages; it is closed by the individuals whose they are."""
+        bounded = replace(
+            self,
+            members=self.members.as_share(self.members.n, cell),
+            heldout=self.heldout.as_share(self.heldout.n, cell),
+        )
+        kept = Excess.closed(bounded, raw, cell)
+        assert isinstance(kept, PassageRate)
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passages:
+    """Passages of both sides that were asked for, those too short to be, and how many came back."""
+
+    settings: Annotated[PassageSettings | None, PARTS] = optional()
+    num_passages: Annotated[Sides, PARTS]
+    num_short: Annotated[Sides, PARTS]
+    rates: Annotated[list[PassageRate], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedModel:
+    """Canaries and passages of one model."""
+
+    model: Annotated[str | None, NAME] = optional()
+    recipe: Annotated[str | None, NAME] = optional()
+    objective: Annotated[str | None, SETTING] = optional()
+    seed: Annotated[int | None, PRIVATE] = optional()
+    #: The number of the training, from 1, where there are several: its seed is not published.
+    training: Annotated[int | None, SETTING] = optional()
+    epoch: Annotated[int | None, SETTING] = optional()
+    canaries: Annotated[Canaries | None, PARTS] = nullable()
+    passages: Annotated[Passages | None, PARTS] = nullable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """Extraction from every model; ``has_canaries`` models are not for release."""
+
+    has_canaries: Annotated[bool | None, SETTING] = optional()
+    models: Annotated[list[ExtractedModel], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One gate on one number: what it was about, the bound, the outcome."""
+
+    gate: Annotated[int | None, SETTING] = optional()
+    measure: Annotated[str | None, SETTING] = optional()
+    at_most: Annotated[float | None, SETTING] = optional()
+    required: Annotated[bool | None, SETTING] = optional()
+    model: Annotated[str | None, NAME] = optional()
+    recipe: Annotated[str | None, NAME] = optional()
+    seed: Annotated[int | None, PRIVATE] = optional()
+    training: Annotated[int | None, SETTING] = optional()
+    epoch: Annotated[int | None, SETTING] = optional()
+    part: Annotated[str | None, SETTING] = optional()
+    attack: Annotated[str | None, NAME] = optional()
+    arm: Annotated[str | None, SETTING] = optional()
+    prefix_tokens: Annotated[int | None, SETTING] = optional()
+    num_queries: Annotated[int | None, SETTING] = optional(beside="prefix_tokens")
+    upper: Annotated[float | None, TOGETHER] = nullable()
+    #: Of a measure that is bounded from below only: epsilon of canaries.
+    at_least: Annotated[float | None, TOTAL] = optional()
+    outcome: Annotated[str, SETTING]
+    reason: Annotated[str | None, NAME] = optional()
+    n: Annotated[int | None, TOGETHER] = nullable()
+    unit: Annotated[str | None, SETTING] = optional()
+
+    def closed(self, raw: GateResult, cell: int) -> GateResult:
+        """No bound, and no n, over 1 to below the small cell."""
+        return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The worst of all gates, whether the run fails, and every result."""
+
+    fixed_before_training: Annotated[bool | None, SETTING] = optional()
+    outcome: Annotated[str | None, SETTING] = nullable()
+    failed: Annotated[bool | None, SETTING] = optional()
+    results: Annotated[list[GateResult], PARTS]

@@ -1,0 +1,95 @@
+"""Evidence of inversion: identifiers and terms read back from their context, and rows of embeddings that moved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import optional
+from reticent.audit.evidence.leakage import Excess, Sides
+from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, SETTING
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["Association", "Chance", "EmbeddingShift", "Inversion", "InvertedKind", "RankedCandidates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """What a blind guess among the candidates reaches."""
+
+    top1: Annotated[float, SETTING]
+    mrr: Annotated[float, SETTING]
+    bits: Annotated[float, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedCandidates:
+    """How the true identifier ranks among its decoys: first, by reciprocal rank, in bits."""
+
+    top1: Annotated[Excess, PARTS]
+    mrr: Annotated[Excess | None, PARTS] = optional()
+    bits: Annotated[Excess | None, PARTS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvertedKind:
+    """Inversion of one kind of identifiers, over all words around them and over the ordinary ones."""
+
+    score: Annotated[str | None, SETTING] = optional()
+    num_decoys: Annotated[int | None, SETTING] = optional()
+    num_targets: Annotated[Sides, PARTS]
+    num_eligible: Annotated[int | None, COUNT] = optional()
+    num_unmatched: Annotated[int | None, COUNT] = optional()
+    chance: Annotated[Chance | None, PARTS] = optional()
+    all: Annotated[RankedCandidates | None, PARTS] = optional()
+    ordinary: Annotated[RankedCandidates | None, PARTS] = optional()
+
+    def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
+        return replace(
+            self, all=_told(self.all, raw.num_targets, cell), ordinary=_told(self.ordinary, raw.num_targets, cell)
+        )
+
+
+def _told(found: RankedCandidates | None, num_targets: Sides, cell: int) -> RankedCandidates | None:
+    """Rates that would give few identifiers away, and the difference they would add up to, as they may leave."""
+    if found is None:
+        return None
+    top1 = replace(
+        found.top1,
+        members=found.top1.members.as_share(num_targets.members, cell),
+        heldout=found.top1.heldout.as_share(num_targets.heldout, cell),
+    )
+    return replace(found, top1=top1.closed(top1, cell))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Association:
+    """How often a decoy name makes a term of the individual's documents less likely than their own name does."""
+
+    rate: Annotated[Excess, PARTS]
+    num_decoys: Annotated[int | None, SETTING] = optional()
+    num_terms: Annotated[Sides | None, PARTS] = optional()
+    num_eligible: Annotated[int | None, COUNT] = optional()
+    num_unmatched: Annotated[int | None, COUNT] = optional()
+    num_too_long: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingShift:
+    """How well the movement of its row tells a token that only identifiers use from one that training did not use."""
+
+    input: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    output: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    tied: Annotated[bool | None, SETTING] = optional()
+    num_rows: Annotated[int | None, COUNT] = optional()
+    num_unused: Annotated[int | None, COUNT] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inversion:
+    """All that was asked of identifiers that are context only."""
+
+    direct: Annotated[InvertedKind | None, PARTS] = optional()
+    indirect: Annotated[InvertedKind | None, PARTS] = optional()
+    association: Annotated[Association | None, PARTS] = optional()
+    embedding_shift: Annotated[EmbeddingShift | None, PARTS] = optional()

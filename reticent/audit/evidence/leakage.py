@@ -1,0 +1,230 @@
+"""Evidence of leakage: identifiers predicted, the excess over held-out individuals, low-cost membership, utility."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "AllOccurrences",
+    "Calls",
+    "CategoryPrivacy",
+    "Excess",
+    "ExcessOverSides",
+    "Generated",
+    "GenerationSettings",
+    "GraphShare",
+    "Ledger",
+    "LowCost",
+    "NgramPrivacy",
+    "Part",
+    "Privacy",
+    "SideUtility",
+    "Sides",
+    "Utility",
+]
+
+#: Which identifiers: all of them, the direct ones, the indirect ones.
+Part = Literal["both", "direct", "indirect"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """A count of members and one of held-out individuals, or of their documents."""
+
+    members: Annotated[int | None, COUNT] = nullable()
+    heldout: Annotated[int | None, COUNT] = nullable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Targets of a training that could have been protected, that were, that remained, and that broke the rule."""
+
+    eligible: Annotated[int, TOTAL]
+    protected: Annotated[int, TOTAL]
+    targets: Annotated[int, TOTAL]
+    violations: Annotated[int, TOTAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideUtility:
+    """Words or tokens of one side predicted right, ordinary ones and all; causal models' perplexity."""
+
+    ordinary_word_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    masked_word_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    masked_token_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    ordinary_token_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    token_accuracy: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    ordinary_perplexity: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    perplexity: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utility:
+    """Utility on both sides."""
+
+    heldout: Annotated[SideUtility, PARTS]
+    members: Annotated[SideUtility | None, PARTS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """Share of identifiers that are predicted nowhere, at three levels, and the counts behind it.
+
+    The counts and ``types`` give each other away: where few leaked, ``types`` is the bound that the small cell gives.
+    """
+
+    types: Annotated[Estimate, OVER_INDIVIDUALS]
+    occurrences: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    individuals: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    in_place: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    num_identifiers: Annotated[int | None, COUNT]
+    num_leaked: Annotated[int | None, COUNT]
+    num_unpredictable: Annotated[int | None, COUNT] = nullable()
+
+    def closed(self, raw: Privacy, cell: int) -> Privacy:
+        types, num_leaked = _leaks(self.types, self.num_identifiers, self.num_leaked, cell)
+        individuals = self.individuals and self.individuals.as_share(self.individuals.n, cell)
+        return replace(self, types=types, num_leaked=num_leaked, individuals=individuals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramPrivacy(Estimate):
+    """Privacy of n-grams of one length, with its counts."""
+
+    num_identifiers: Annotated[int | None, COUNT]
+    num_leaked: Annotated[int | None, COUNT]
+
+    def closed(self, raw: Estimate, cell: int) -> NgramPrivacy:
+        kept = Estimate.closed(self, raw, cell)
+        assert isinstance(kept, NgramPrivacy)
+        types, num_leaked = _leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
+        assert isinstance(types, NgramPrivacy)
+        return replace(types, num_leaked=num_leaked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcessOverSides:
+    """The held-out individuals' rate, and what the members' is above it."""
+
+    heldout: Annotated[Estimate, OVER_INDIVIDUALS]
+    excess: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
+        return replace(self, excess=self.excess.withheld(cell)) if is_closed(self.heldout) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryPrivacy(NgramPrivacy):
+    """Privacy of the identifiers of one category; its leak rate is also what the other two add up to."""
+
+    excess: Annotated[ExcessOverSides, PARTS]
+
+    def closed(self, raw: Estimate, cell: int) -> CategoryPrivacy:
+        kept = NgramPrivacy.closed(self, raw, cell)
+        assert isinstance(kept, CategoryPrivacy)
+        if kept.value is None or kept.bound is not None:
+            return replace(kept, excess=replace(kept.excess, excess=kept.excess.excess.withheld(cell)))
+        return kept
+
+
+def _leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
+    """Privacy and the number that leaked; both counts were closed by their rule."""
+    if total is None:
+        return replace(types, value=None, low=None, high=None), None
+    if leaked is None and types.value is not None:
+        return types.bounded(1 - cell / total, "above"), None
+    return types, leaked
+
+
+def is_closed(side: Estimate) -> bool:
+    """Whether a side's exact value is not published: the other side and the difference would add up to it."""
+    return side.bound is not None or side.n is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """A rate of members, that of held-out individuals, and their difference."""
+
+    members: Annotated[Estimate, OVER_INDIVIDUALS]
+    heldout: Annotated[Estimate, OVER_INDIVIDUALS]
+    excess: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: Excess, cell: int) -> Excess:
+        sides = (self.members, self.heldout)
+        return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """Precision, recall and F1 of calling individuals members."""
+
+    precision: Annotated[Estimate, OVER_INDIVIDUALS]
+    recall: Annotated[Estimate, OVER_INDIVIDUALS]
+    f1: Annotated[Estimate, OVER_INDIVIDUALS]
+
+    def closed(self, raw: Calls, cell: int) -> Calls:
+        """Bounds for all three where few members are called, or all but few, so that none of them can be counted."""
+        # Where nobody was called, or too few to say, the small cell itself bounds the calls from above.
+        members, called = self.recall.n, self.precision.n or cell
+        if self.recall.value is None or not members:
+            return self
+        hit = round(self.recall.value * members)
+        few = cell if 0 < hit < cell else members - cell if 0 < members - hit < cell else None
+        recall = self.recall.as_share(members, cell)
+        if few is None or recall.bound is None:
+            return replace(self, recall=recall)
+        f1, precision = self.f1, self.precision
+        if f1.value is not None:
+            f1 = f1.bounded(min(2 * few / (called + members), 1.0), recall.bound)
+        if precision.value is not None:
+            precision = precision.bounded(min(few / called, 1.0), recall.bound)
+        return replace(self, recall=recall, f1=f1, precision=precision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphShare(Calls):
+    """Calls of an adversary who knows ``share`` of the identifiers."""
+
+    share: Annotated[float, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowCost(Calls):
+    """Low-cost membership: the headline, and by how much the adversary knows."""
+
+    by_graph_share: Annotated[list[GraphShare], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSettings:
+    """How a causal model was let write."""
+
+    num_prompts: Annotated[int, SETTING]
+    prefix_tokens: Annotated[int, SETTING]
+    num_tokens: Annotated[int, SETTING]
+    num_samples: Annotated[int, SETTING]
+    temperature: Annotated[float, SETTING]
+    top_k: Annotated[int, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """Leakage of a causal model that writes by itself."""
+
+    settings: Annotated[GenerationSettings | None, PARTS] = optional()
+    decoding: Annotated[str | None, NAME] = optional()
+    num_prompts: Annotated[Sides, PARTS]
+    excess: Annotated[dict[Part, Excess], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllOccurrences:
+    """Leakage of a masked model that was asked with every occurrence of a word in its window masked."""
+
+    privacy: Annotated[dict[Part, Privacy], PARTS]
+    excess: Annotated[dict[Part, Excess], PARTS]

@@ -1,0 +1,105 @@
+"""Evidence of membership: every attack, the best of them, the worst subgroup, and what words alone tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import COUNT, CURVE, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOGETHER, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["AttackedDocuments", "BestAttack", "Blind", "MeasuredAttack", "Roc", "WorstSubgroup", "are_enough"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roc:
+    """Points of a ROC curve, from (0, 0) to (1, 1)."""
+
+    fpr: Annotated[list[float], CURVE]
+    tpr: Annotated[list[float], CURVE]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackedDocuments:
+    """The same attack with the document as the unit; intervals are over individuals."""
+
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    num_documents: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstSubgroup:
+    """The subgroup whose members are most surely distinguishable, of ``num_groups`` that were tried."""
+
+    group: Annotated[str, NAME]
+    num_groups: Annotated[int, TOTAL]
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredAttack:
+    """One attack on one model. ``control`` is the same attack on the base model, where it is compared by other models;
+    ``slope`` is RMIA's, fitted on a population; ``verdict`` and ``why`` are given by `validity.judged`."""
+
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    documents: Annotated[AttackedDocuments | None, PARTS] = optional()
+    tpr_at_fpr: Annotated[dict[str, Estimate | None] | None, TOGETHER] = optional()
+    roc: Annotated[Roc, CURVE]
+    unit: Annotated[str, SETTING] = "individual"
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+    worst_subgroup: Annotated[WorstSubgroup | None, PARTS] = nullable()
+    control: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    num_shadows: Annotated[int | None, SETTING] = optional()
+    slope: Annotated[float | None, TOTAL] = optional()
+    verdict: Annotated[str | None, SETTING] = optional()
+    why: Annotated[str | None, NAME] = optional()
+
+    def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
+        """No threshold that few individuals of a side pass, no rate of few members, no subgroup of few."""
+        if not are_enough(raw, cell):
+            return self
+        rates = None
+        if raw.tpr_at_fpr is not None:
+            rates = {fpr: rate and self._named(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
+        worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
+        return replace(self, roc=_without_few(raw, cell), tpr_at_fpr=rates, worst_subgroup=worst)
+
+    def _named(self, rate: Estimate, cell: int) -> Estimate:
+        """The share of members that are named at a low false-positive rate."""
+        return (rate.withheld(cell) if 0 < (rate.n or 0) < cell else rate).as_share(self.num_members, cell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestAttack:
+    """The attack whose interval starts highest, with intervals of all that hold at once."""
+
+    attack: Annotated[str, NAME]
+    num_attacks: Annotated[int, TOTAL]
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    #: Attack -> [low, high]; `ModelEvidence` puts back those of attacks that are published.
+    intervals: Annotated[dict[str, list[float]] | None, TOGETHER] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blind:
+    """How well words alone, without any model, tell members from held-out individuals."""
+
+    auc: Annotated[Estimate, OVER_INDIVIDUALS]
+    num_members: Annotated[int | None, COUNT]
+    num_nonmembers: Annotated[int | None, COUNT]
+
+
+def are_enough(measured: MeasuredAttack | WorstSubgroup | Blind, cell: int) -> bool:
+    """Return whether neither side is smaller than the small cell; a side that was closed is."""
+    return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
+
+
+def _without_few(measured: MeasuredAttack, cell: int) -> Roc:
+    sides = (measured.num_nonmembers or 0, measured.num_members or 0)
+    points = list(zip(measured.roc.fpr, measured.roc.tpr, strict=True))
+    kept = [p for p in points if not any(0 < round(rate * n) < cell for rate, n in zip(p, sides, strict=True))]
+    return Roc(fpr=[fpr for fpr, _ in kept], tpr=[tpr for _, tpr in kept])

@@ -1,0 +1,204 @@
+"""Evidence of probes with individuals' own items (ProPILE): estimates over subjects, curves trimmed where they were
+made, and no item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, PATH, SETTING, TOTAL, Settings
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "ByTemplates",
+    "Comparison",
+    "Densities",
+    "Density",
+    "ExposureAt",
+    "HeldoutProbe",
+    "LikelihoodComparison",
+    "NotAsked",
+    "PairedTest",
+    "ProbeEvidence",
+    "ProbeResult",
+    "ProbedModel",
+    "ProbedSubjects",
+    "SoftPromptResult",
+    "SoftPromptRow",
+    "TransferRow",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedTest:
+    """Wilcoxon's signed-rank test."""
+
+    statistic: Annotated[float | None, TOTAL] = nullable()
+    p_value: Annotated[float | None, TOTAL] = nullable()
+    n: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Density:
+    """A density between the small cell's lowest and highest subject: its tails were left out where it was made."""
+
+    x: Annotated[list[float], TOTAL]
+    y: Annotated[list[float], TOTAL]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Densities:
+    """Of the true items' log-likelihoods, and of those of the null."""
+
+    true: Annotated[Density, PARTS]
+    null: Annotated[Density, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelihoodComparison:
+    """True items against the null, which is another subject's item under the same prompt."""
+
+    true: Annotated[Estimate, OVER_INDIVIDUALS]
+    null: Annotated[Estimate, OVER_INDIVIDUALS]
+    log_true: Annotated[Estimate, OVER_INDIVIDUALS]
+    log_null: Annotated[Estimate, OVER_INDIVIDUALS]
+    factor: Annotated[Estimate, OVER_INDIVIDUALS]
+    above_null: Annotated[Estimate, OVER_INDIVIDUALS]
+    test: Annotated[PairedTest, PARTS]
+    published_test: Annotated[PairedTest, PARTS]
+    density: Annotated[Densities, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposureAt:
+    """Share of subjects whose item has a likelihood over 1/k, true and null, and the chance within k draws."""
+
+    k: Annotated[int, SETTING]
+    true: Annotated[Estimate, OVER_INDIVIDUALS]
+    null: Annotated[Estimate, OVER_INDIVIDUALS]
+    within: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByTemplates:
+    """The same with the first so many templates."""
+
+    num_templates: Annotated[int, SETTING]
+    exact_match: Annotated[Estimate, OVER_INDIVIDUALS]
+    exposed_100: Annotated[Estimate, OVER_INDIVIDUALS]
+    log_likelihood: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutProbe:
+    """The same question, of held-out individuals."""
+
+    n: Annotated[int | None, COUNT]
+    factor: Annotated[Estimate, OVER_INDIVIDUALS]
+    exact_match: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """One model asked for one type of item at one level; ``withheld`` says why there is no number."""
+
+    target: Annotated[str, NAME]
+    level: Annotated[str, SETTING]
+    n: Annotated[int | None, COUNT]
+    num_templates: Annotated[int, SETTING]
+    templates: Annotated[list[str], NAME]
+    counts: Annotated[dict[str, int | None], COUNT]
+    target_tokens: Annotated[float | None, TOTAL] = nullable()
+    withheld: Annotated[str | None, NAME] = optional()
+    likelihood: Annotated[LikelihoodComparison | None, PARTS] = optional()
+    normalised: Annotated[LikelihoodComparison | None, PARTS] = optional()
+    gamma: Annotated[list[ExposureAt] | None, PARTS] = optional()
+    matches: Annotated[dict[str, dict[str, Estimate]] | None, OVER_INDIVIDUALS] = optional()
+    exact_match: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
+    by_num_templates: Annotated[list[ByTemplates] | None, PARTS] = optional()
+    heldout: Annotated[HeldoutProbe | None, PARTS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The same questions before and after a soft prompt."""
+
+    n: Annotated[int | None, COUNT]
+    likelihood_before: Annotated[Estimate, OVER_INDIVIDUALS]
+    likelihood_after: Annotated[Estimate, OVER_INDIVIDUALS]
+    factor: Annotated[Estimate, OVER_INDIVIDUALS]
+    exact_match_before: Annotated[Estimate, OVER_INDIVIDUALS]
+    exact_match_after: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRow(Comparison):
+    """The first model's soft prompt, as text, in another model."""
+
+    target: Annotated[str, NAME]
+    level: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptRow(Comparison):
+    """One variant of a soft prompt; ``sweep`` names what differs from the first."""
+
+    sweep: Annotated[str, SETTING]
+    best_epoch: Annotated[int, SETTING]
+    num_subjects: Annotated[int, SETTING]
+    num_tokens: Annotated[int, SETTING]
+    init: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftPromptResult(SoftPromptRow):
+    """A soft prompt for one type of item, and its variants."""
+
+    target: Annotated[str, NAME]
+    level: Annotated[str, SETTING]
+    template: Annotated[str, NAME]
+    evaluated: Annotated[int | None, COUNT]
+    sweeps: Annotated[list[SoftPromptRow], PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedModel:
+    """All that one model was asked."""
+
+    name: Annotated[str, PATH]
+    recipe: Annotated[str, PATH]
+    objective: Annotated[str, SETTING]
+    num_parameters: Annotated[int | None, TOTAL] = optional()
+    results: Annotated[list[ProbeResult], PARTS]
+    soft_prompts: Annotated[list[SoftPromptResult] | None, PARTS] = optional()
+    transfer: Annotated[list[TransferRow] | None, PARTS] = optional()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedSubjects:
+    """How many subjects were asked for, and which types of items they have."""
+
+    num: Annotated[int | None, COUNT]
+    types: Annotated[list[str], NAME]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotAsked:
+    """A type of item for which no template asks."""
+
+    target: Annotated[str, NAME]
+    level: Annotated[str, SETTING]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeEvidence:
+    """A probe of several models."""
+
+    format: Annotated[str, SETTING]
+    settings: Annotated[Mapping[str, object], Settings("probe")]
+    subjects: Annotated[ProbedSubjects, PARTS]
+    not_asked: Annotated[list[NotAsked], PARTS]
+    source: Annotated[str | None, PATH] = nullable()
+    models: Annotated[list[ProbedModel], PARTS]

@@ -1,0 +1,212 @@
+"""Publication rules: what leaves of each field of the evidence, and `publish`, which applies them.
+
+Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
+by default: a field without a rule does not leave, and a field whose rule is `CURVE` or `TOGETHER` leaves only by the
+``closed`` method of its class, which sees the other fields that would give it away.
+
+Invariant: `publish` of published evidence changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+from reticent.audit.evidence.settings import published_settings
+
+__all__ = [
+    "COUNT",
+    "CURVE",
+    "FORBIDDEN",
+    "NAME",
+    "OVER_INDIVIDUALS",
+    "PARTS",
+    "PATH",
+    "PRIVATE",
+    "SETTING",
+    "SETTINGS",
+    "TOGETHER",
+    "TOTAL",
+    "Rule",
+    "publish",
+    "rules_of",
+    "without_claims",
+    "without_folders",
+]
+
+#: Claims no report may make.
+FORBIDDEN = ("anonymous", "anonymised", "anonymized", "gdpr compliant", "gdpr-compliant")
+
+Evidence = TypeVar("Evidence")
+
+
+class Rule(Protocol):
+    """What leaves of the value of one field; ``cell`` is the smallest count that is published."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        """Return the value as it may leave; None for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A count of individuals, documents or identifiers: None from 1 to below the small cell."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        if isinstance(value, Mapping):
+            return {without_claims(key): self.published(part, cell) for key, part in value.items()}
+        return None if value is not None and 0 < value < cell else value
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Evidence in a field, or a list or mapping of it: its own fields have rules."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        if isinstance(value, Mapping):
+            return {without_claims(key): self.published(part, cell) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.published(part, cell) for part in value)
+        # What is no evidence has no rule of its own, and does not leave.
+        return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
+
+
+class OverIndividuals(Parts):
+    """Estimates (or a mapping of them): closed where they are over fewer than the small cell."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A number over all tokens or words of a corpus or a training, or of a test: it is of no few individuals."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A number or a word that was chosen before anything was measured, or that says how it was."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        return without_claims(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A text that is no individual's: a name of the job, a label, a sentence of ours. It makes no claim."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        return without_claims(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A name that may be a path: it keeps its last part. Folders are named after people and projects."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        return without_folders(without_claims(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a job or a part of it: only those that are known by name leave, paths shortened, no seed."""
+
+    root: str = ""
+
+    def published(self, value: Any, cell: int) -> Any:
+        kept, _ = published_settings(value, self.root)
+        return Path().published(kept, cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """It does not leave."""
+
+    def published(self, value: Any, cell: int) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of a distribution over individuals: without any, until the class puts back those that few do not show."""
+
+    def published(self, value: Any, cell: int) -> Any:
+        return None if value is None else _emptied(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What another field would give away: nothing, until ``closed`` of the class puts back what may leave."""
+
+    def published(self, value: Any, cell: int) -> None:
+        return None
+
+
+COUNT, OVER_INDIVIDUALS, PARTS, TOTAL, SETTING = Count(), OverIndividuals(), Parts(), Total(), Setting()
+NAME, PATH, SETTINGS, PRIVATE, CURVE, TOGETHER = Name(), Path(), Settings(), Private(), Curve(), Together()
+
+
+@cache
+def rules_of(cls: type) -> dict[str, Rule | None]:
+    """Return the rule of each field of an evidence class; None where its annotation has none."""
+    found: dict[str, Rule | None] = {}
+    hints = get_type_hints(cls, include_extras=True)
+    for field in fields(cls):
+        hint = hints[field.name]
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        found[field.name] = next((mark for mark in marks if hasattr(mark, "published")), None)
+    return found
+
+
+def publish(evidence: Evidence, cell: int) -> Evidence:
+    """Return evidence as it may leave: each field by its rule, then what its class says of fields together.
+
+    A class whose fields give each other away has ``closed(self, raw, cell)``: ``self`` is what the rules left, ``raw``
+    the evidence before, and it returns what leaves.
+    """
+    if not is_dataclass(evidence) or isinstance(evidence, type):
+        raise TypeError(f"expected evidence, got {type(evidence).__name__}")
+    rules = rules_of(type(evidence))
+    left = {
+        name: None if rule is None else rule.published(getattr(evidence, name), cell) for name, rule in rules.items()
+    }
+    published: Any = replace(evidence, **left)
+    return published.closed(evidence, cell) if hasattr(published, "closed") else published  # type: ignore[no-any-return]
+
+
+def without_claims(value: Any) -> Any:
+    """Return names that users chose, however deep they lie, without the claims that no report may make."""
+    if isinstance(value, Mapping):
+        return {without_claims(key): without_claims(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_claims(part) for part in value]
+    if isinstance(value, str):
+        for claim in FORBIDDEN:
+            value = re.sub(re.escape(claim), "(withheld)", value, flags=re.IGNORECASE)
+    return value
+
+
+def without_folders(value: Any) -> Any:
+    """Return paths, however deep they lie, with their last part alone, however they begin.
+
+    A name on the hub looks like a relative path and is shortened like one.
+    """
+    if isinstance(value, Mapping):
+        return {key: without_folders(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(part) for part in value]
+    if isinstance(value, str) and re.search(r"[\\/]|^~|^[A-Za-z]:", value):
+        return "…/" + re.split(r"[\\/:]", value.rstrip("\\/"))[-1]
+    return value
+
+
+def _emptied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _emptied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return []
+    return replace(value, **{field.name: [] for field in fields(value)})

