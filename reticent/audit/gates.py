@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import CHANCE, INVALID
 
 __all__ = ["FAIL", "NO_POWER", "PASS", "PLAIN", "failed", "judge", "verdict", "verdict_lines"]
 
@@ -24,7 +24,7 @@ PASS, FAIL, NO_POWER = "pass", "fail", "no power"
 PLAIN = ("mlm", "clm")
 FPR = "0.01"
 #: What each measure would be if nothing had leaked; a control must be above it.
-NOTHING = {"membership_auc": 0.5, "membership_tpr": float(FPR)}
+NOTHING = {"membership_auc": CHANCE, "membership_tpr": float(FPR)}
 TITLES = {
     "excess_leakage": "excess leakage",
     "membership_auc": "membership AUC",

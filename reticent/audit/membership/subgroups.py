@@ -1,4 +1,4 @@
-"""Groups of people, and the one whose members an attack tells apart most surely: an average hides who is worst off."""
+"""Subgroups of individuals, and the one whose members are most surely distinguishable: an average hides it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def worst_subgroup(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any] | None:
-    """Return the group of individuals that is most surely told apart, with a Bonferroni-corrected interval.
+    """Return the group of individuals that is most surely distinguishable, with a Bonferroni-corrected interval.
 
     Parameters
     ----------

@@ -1,19 +1,32 @@
 """What a membership result may say (definitions.md#verdict-on-an-attack): a verdict on every attack, from its controls.
 
-A verdict is "told apart" only where the interval lies over 0.5 and nothing invalidates it. An attack that finds
-nothing is "not told apart" only where the same attack succeeds on the unprotected twin: else it has shown no power, and
-its number must not be read as safety.
+A verdict is "distinguishable" only where the interval lies over chance and nothing invalidates it. An attack that finds
+nothing is "not distinguishable" only where the same attack succeeds on the unprotected twin: else it has shown no
+power, and its number must not be read as safety.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["INVALID", "NO_POWER", "QUIET", "TOLD_APART", "USER_INFERENCE", "detectable_auc", "judged"]
+__all__ = [
+    "CHANCE",
+    "DISTINGUISHABLE",
+    "INVALID",
+    "NO_POWER",
+    "QUIET",
+    "USER_INFERENCE",
+    "detectable_auc",
+    "holds_chance",
+    "is_over_chance",
+    "judged",
+]
 
-INVALID, TOLD_APART, QUIET, NO_POWER = "invalid", "told apart", "not told apart", "no power"
+INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "invalid", "distinguishable", "not distinguishable", "no power"
+#: The area under the ROC curve of an attack that knows nothing.
+CHANCE = 0.5
 #: The attack on fresh documents: it alone looks at others than the rest, so it has no row in `membership.ATTACKS`.
 USER_INFERENCE = "user_inference"
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
@@ -31,14 +44,24 @@ def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
     if min(num_members, num_nonmembers) < 1:
         return None
     error = math.sqrt((num_members + num_nonmembers + 1) / (12 * num_members * num_nonmembers))
-    return min(0.5 + TO_DETECT * error, 1.0)
+    return min(CHANCE + TO_DETECT * error, 1.0)
+
+
+def is_over_chance(auc: Mapping[str, Any] | None) -> bool:
+    """Return whether the interval of an area lies over chance; not where its lower end is chance itself."""
+    return auc is not None and auc["low"] is not None and bool(auc["low"] > CHANCE)
+
+
+def holds_chance(auc: Mapping[str, Any]) -> bool:
+    """Return whether the interval of an area holds chance, its ends included; so does one that is missing."""
+    return auc["low"] is None or bool(auc["low"] <= CHANCE <= auc["high"])
 
 
 def judged(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the models with a verdict and its reason on every attack, from controls among the models themselves.
 
-    Of each section and objective: the blind baseline and the base model's own attacks must not tell members apart,
-    and the unprotected twin of the same epoch (or its last) says whether an attack has power.
+    Of each section and objective: the blind baseline and the base model's own attacks must not find members
+    distinguishable, and the unprotected twin of the same epoch (or its last) says whether an attack has power.
     """
     result = []
     for model in models:
@@ -68,17 +91,16 @@ def _verdict(
     auc = measured["auc"]
     if auc["value"] is None or auc["low"] is None:
         return NO_POWER, "there is no interval"
-    if auc["low"] > 0.5:
-        return TOLD_APART, "the interval lies over 0.5"
+    if is_over_chance(auc):
+        return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
     if model is base:
         return QUIET, "as it should be: it saw nobody"
     least = detectable_auc(measured["num_members"], measured["num_nonmembers"])
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}"
-    positive = _area(twin, name)
-    if positive is None or positive["low"] is None or positive["low"] <= 0.5:
-        return NO_POWER, f"it does not tell members apart in the unprotected model either{found}"
+    if not is_over_chance(_area(twin, name)):
+        return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}"
     return QUIET, f"the same attack succeeds on the unprotected model{found}"
 
 
@@ -87,16 +109,12 @@ def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -
         return
     # Of the documents that the attack looks at.
     blind = (base.get("blind_fresh" if name == USER_INFERENCE else "blind") or {}).get("auc")
-    if blind is not None and not _holds_half(blind):
-        yield "words alone tell the two sides apart, without any model"
+    if blind is not None and not holds_chance(blind):
+        yield "the two sides are distinguishable by words alone, without any model"
     control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself
-    if control is not None and not _holds_half(control):
-        yield "the base model, which saw nobody, tells them apart too"
+    if control is not None and not holds_chance(control):
+        yield "they are distinguishable in the base model too, which saw nobody"
 
 
 def _area(model: dict[str, Any], name: str) -> dict[str, Any] | None:
     return ((model.get("membership") or {}).get(name) or {}).get("auc")
-
-
-def _holds_half(auc: dict[str, Any]) -> bool:
-    return auc["low"] is None or auc["low"] <= 0.5 <= auc["high"]

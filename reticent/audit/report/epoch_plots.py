@@ -34,7 +34,7 @@ from reticent.audit.report.summary import UTILITY
 __all__ = ["epoch_panels"]
 
 Measure = Callable[[dict[str, Any]], "dict[str, Any] | None"]
-#: Slug, title, label of the axis, where guessing lies, and the estimate of an entry.
+#: Slug, title, label of the axis, where chance lies, and the estimate of an entry.
 MEASURES: tuple[tuple[str, str, str, float | None, Measure], ...] = (
     (
         "utility", "utility", "ordinary words right", None,
@@ -85,13 +85,13 @@ def _panel(
     row: tuple[str, str, str, float | None, Measure],
     limits: tuple[float, float] | None,
 ) -> str:
-    slug, title, label, guessing, measure = row
+    slug, title, label, chance, measure = row
     where = OBJECTIVES[group.objective].split()[0]
     name = f"{where}: {group.short_name}\n{title}" if group.number else f"{where}: {title}"
     figure, axis = new_panel(name, width=3.7)
     said = []
-    if guessing is not None:
-        axis.axhline(guessing, color=SOFT, linestyle="--", linewidth=1)
+    if chance is not None:
+        axis.axhline(chance, color=SOFT, linestyle="--", linewidth=1)
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m["epoch"]])}
     for _, base in _measured(recipes.get("base", []), measure):
         axis.axhline(base["value"], color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reticent.audit.gates import FAIL, NO_POWER, PASS
-from reticent.audit.membership.validity import INVALID
+from reticent.audit.membership.validity import INVALID, holds_chance, is_over_chance
 from reticent.audit.report.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
 from reticent.audit.report.plots import LITTLE
 from reticent.audit.report.summary import UTILITY
@@ -101,7 +101,7 @@ def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[s
 
 def _is_distinguishable(model: Model) -> bool:
     attack = _strongest(model)
-    return attack is not None and attack[1]["low"] > 0.5
+    return attack is not None and is_over_chance(attack[1])
 
 
 def _only_invalid(model: Model) -> bool:
@@ -162,12 +162,12 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
         if silent:
             opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
-    told = [r for r, m in trained if _is_distinguishable(m)]
-    if told:
-        yield f"Who was in the data can be told better than by guessing from {_listed(told)}."
+    found = [r for r, m in trained if _is_distinguishable(m)]
+    if found:
+        yield f"Who was in the data is distinguishable better than by chance in {_listed(found)}."
     elif any(_strongest(m) for _, m in trained):
         weak = [r for r, m in trained if _without_power(m)]
-        opening = "Who was in the data could not be told better than by guessing"
+        opening = "Who was in the data was not distinguishable better than by chance"
         if weak:
             opening += f"; of {_listed(weak)} this says little, as no attack has shown that it would find anybody"
         yield opening + "."
@@ -204,12 +204,12 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         opening = f"{recipe} ({about}, {model['epoch']} epochs)" if about else f"{recipe} ({model['epoch']} epochs)"
         twin = None if model is plain else plain
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_heldout(model)}{_useful(model, twin)}"
-    for told, verdict in ((True, "Who took part can be told, better than by guessing (50 %)"),
-                          (False, "Who took part cannot measurably be told")):  # fmt: skip
+    for over, verdict in ((True, "Who took part is distinguishable, better than by chance (50 %)"),
+                          (False, "Who took part is not measurably distinguishable")):  # fmt: skip
         rows = [
-            f"{r} {_area(a)}{'' if told or not _without_power(m) else ', without power'}"
+            f"{r} {_area(a)}{'' if over or not _without_power(m) else ', without power'}"
             for r, m in trained.items()
-            if (a := _strongest(m)) and _is_distinguishable(m) is told
+            if (a := _strongest(m)) and _is_distinguishable(m) is over
         ]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
@@ -338,18 +338,19 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
     attack = _strongest(last["base"], even_invalid=True) if "base" in last else None
     blind = (last["base"].get("blind") or {}).get("auc") if "base" in last else None
-    if blind is not None and has_value(blind) and not blind["low"] <= 0.5 <= blind["high"]:
+    if blind is not None and has_value(blind) and not holds_chance(blind):
         yield (
             f"Caution: words alone, without any model, tell members from strangers ({percent(blind['value'])}, "
             f"{_interval(blind)}), so membership results for {kind} models are not valid."
         )
-    if attack is not None and attack[1]["low"] > 0.5:
+    if attack is not None and is_over_chance(attack[1]):
         yield (
             f"Caution: even the {kind} base model, which saw nobody, tells members from strangers "
             f"({_area(attack)}). The two sides differ, so membership results for {kind} models are not valid."
         )
     elif attack is not None:
-        yield f"The {kind} base model, which saw nobody, tells nobody apart ({_interval(attack[1])}), as it should be."
+        found = _interval(attack[1])
+        yield f"The {kind} base model, which saw nobody, finds nobody distinguishable ({found}), as it should be."
 
 
 def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, dict[str, Any]]:
@@ -428,7 +429,7 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
 
 
 def _earlier(recipe: str, entries: Sequence[Model]) -> str:
-    """The latest earlier checkpoint that no attack tells apart and that has learned nothing measurable."""
+    """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
     for model in reversed(entries[:-1]):
         attack, own, last = _strongest(model), _utility(model), _utility(entries[-1])
         quiet = not _is_distinguishable(model) and not _leaks(model)

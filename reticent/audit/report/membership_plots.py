@@ -217,6 +217,6 @@ def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
             axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
             said.append(f"{printable(model['recipe'])}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
-        axis.set(xlabel="area under the ROC curve (0.5 is guessing)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
+        axis.set(xlabel="area under the ROC curve (0.5 is chance)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
         panels.append(to_svg(figure, f"fig-auc-{group.slug}", f"Membership, {group.title}. {'; '.join(said)}."))
     return panels

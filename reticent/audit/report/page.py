@@ -201,7 +201,7 @@ def _call_everybody(corpus: dict[str, Any]) -> float | None:
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
-def _guessing(models: Sequence[dict[str, Any]]) -> float | None:
+def _chance(models: Sequence[dict[str, Any]]) -> float | None:
     """How often a blind guess among the candidates of an inversion is right."""
     found = [kind for model in models for kind in (model.get("inversion") or {}).values() if "chance" in kind]
     return float(found[0]["chance"]["top1"]) if found else None
@@ -250,7 +250,7 @@ def _render(audit: dict[str, Any]) -> str:
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
-        inverted=any(model.get('inversion') for model in models), guessing=_guessing(models),
+        inverted=any(model.get('inversion') for model in models), chance=_chance(models),
         in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
         labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
         settings=list(_flat(audit['settings'])),

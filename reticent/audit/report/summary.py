@@ -61,7 +61,7 @@ def summary_table(evidence: dict[str, Any]) -> Table:
         show_edge=False,
         caption="utility: share of the words of individuals it never saw that the model predicts right; "
         "of all words: identifiers among them. privacy: share of the members' identifiers that it predicts nowhere. "
-        "MIA: AUC of the loss attack, 0.5 is a coin. In brackets: 95 % intervals over individuals."
+        "MIA: AUC of the loss attack, 0.5 is chance. In brackets: 95 % intervals over individuals."
         + (
             f" Each recipe was trained with {seeds} seeds on the same individuals: numbers and ends of intervals are "
             f"means over them, the line below is the lowest and the highest of the {seeds}."

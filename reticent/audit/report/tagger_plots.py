@@ -113,9 +113,9 @@ def _by_kind(result: dict[str, Any]) -> str:
     rows += [("blind", side["blind"]["accuracy"])]
     for kinds in (side["by_utterance"], side["by_position"]):
         rows += [(kind, estimate) for kind, estimate in kinds.items() if kind not in ("none", "alone")]
-    figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is a coin", width=4.6, height=3.5)
+    figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is chance", width=4.6, height=3.5)
     _dots(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
-    axis.set(xlabel="share of pairs that are told apart")
+    axis.set(xlabel="share of pairs that are distinguishable")
     said = "; ".join(f"{name} {say(estimate)}" for name, estimate in rows)
     return to_svg(figure, "fig-tagger-pairs", f"Accuracy of pairs by strategy and kind of prompt. {said}.")
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
-from reticent.audit.membership.validity import INVALID, NO_POWER, QUIET, TOLD_APART, detectable_auc, judged
+from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, NO_POWER, QUIET, detectable_auc, judged
 from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
 from reticent.audit.stats.statistics import auc_estimate, exposure
 
@@ -174,16 +174,16 @@ def test_a_quiet_attack_is_judged_by_its_controls(others: list[dict[str, Any]], 
     assert why in found["why"]
 
 
-def test_a_loud_attack_is_told_apart_unless_it_is_invalid() -> None:
+def test_a_loud_attack_is_distinguishable_unless_it_is_invalid() -> None:
     base, model = judged([BASE, entry("clm", 0.7, 0.9)])
     assert base["membership"]["loss"]["verdict"] == QUIET
-    assert model["membership"]["loss"]["verdict"] == TOLD_APART
+    assert model["membership"]["loss"]["verdict"] == DISTINGUISHABLE
     assert judged([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), model])[1]["membership"]["loss"]["verdict"] == INVALID
 
 
 def test_an_attack_that_brings_its_own_control_is_judged_by_that() -> None:
     model = entry("clm", 0.7, 0.9)
-    for low, verdict in ((0.45, TOLD_APART), (0.51, INVALID)):
+    for low, verdict in ((0.45, DISTINGUISHABLE), (0.51, INVALID)):
         model["membership"]["rmia"] = model["membership"]["loss"] | {
             "control": {"value": 0.55, "low": low, "high": 0.6}
         }

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
 from reticent.audit.membership.user_inference import FreshDocuments
-from reticent.audit.membership.validity import INVALID, TOLD_APART, judged
+from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.progress import Progress
@@ -181,7 +181,7 @@ def test_a_document_that_was_trained_on_is_no_fresh_one() -> None:
         FreshDocuments.beside(audit, np.array([True, False]), None)
 
 
-@pytest.mark.parametrize(("low", "verdict"), [(0.4, TOLD_APART), (0.6, INVALID)])
+@pytest.mark.parametrize(("low", "verdict"), [(0.4, DISTINGUISHABLE), (0.6, INVALID)])
 def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verdict: str) -> None:
     auc = {"value": 0.9, "low": 0.8, "high": 1.0}
     blind, quiet = ({"auc": {"value": at + 0.1, "low": at, "high": at + 0.2}} for at in (low, 0.4))
@@ -190,7 +190,7 @@ def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verd
     base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_fresh": blind}
     found = judged([base, {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}])[1]
     assert found["membership"][USER_INFERENCE]["verdict"] == verdict
-    assert found["membership"]["loss"]["verdict"] == TOLD_APART
+    assert found["membership"]["loss"]["verdict"] == DISTINGUISHABLE
 
 
 # -------------------------------------------------------------------------------------------------------------- the job

@@ -865,13 +865,13 @@ def invalid(model: dict[str, Any]) -> dict[str, Any]:
     return {**model, "membership": attacks}
 
 
-def test_an_invalid_attack_neither_tells_apart_nor_reassures() -> None:
+def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     blind = {"auc": estimate(0.65, 0.55, 0.75), "num_members": 60, "num_nonmembers": 60}
     base = invalid(entry("base", excess=0.0, auc=0.7, epoch=0)) | {"blind": blind}
     said = findings(base, invalid(entry("clm", excess=0.2, auc=0.9)), invalid(entry("ppclm", excess=0.0, auc=0.5)))
     assert "Who was in the data of clm and ppclm was not measured" in said["short"]
-    assert "told better than by guessing" not in said["short"]
-    assert "Who took part can" not in said["found"]
+    assert "distinguishable better than by chance" not in said["short"]
+    assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
     assert "words alone, without any model, tell members from strangers (65 %, 55.0 to 75.0)" in said["sure"]
     assert "even the causal base model, which saw nobody, tells members from strangers" in said["sure"]
@@ -879,7 +879,7 @@ def test_an_invalid_attack_neither_tells_apart_nor_reassures() -> None:
     assert "no attack of this audit succeeded" not in said["next"]
 
 
-@pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not told apart")])
+@pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not distinguishable")])
 def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
     models = judged([entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)])
     assert {attack["verdict"] for attack in models[1]["membership"].values()} == {verdict}
@@ -887,28 +887,31 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     weak = verdict == "no power"
     assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
     assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
-    assert "cannot measurably be told: " in said["found"]
+    assert "is not measurably distinguishable: " in said["found"]
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one = entry("clm", excess=0.2, auc=0.6)
     (name, attack), *_ = one["membership"].items()
-    one["membership"] = {name: attack | {"verdict": "told apart"}, "zlib": {**attack, "verdict": "invalid"}}
+    one["membership"] = {name: attack | {"verdict": "distinguishable"}, "zlib": {**attack, "verdict": "invalid"}}
     one["membership"]["zlib"]["auc"] = estimate(0.99, 0.98, 1.0)
     said = findings(one)
-    assert f"clm 60 % (50.0 to 70.0, attack {name})" in said["found"] or "cannot measurably be told" in said["found"]
+    assert (
+        f"clm 60 % (50.0 to 70.0, attack {name})" in said["found"]
+        or "is not measurably distinguishable" in said["found"]
+    )
     assert "zlib" not in said["found"]
 
 
 def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> None:
-    one = entry("clm", excess=0.2, auc=0.65)  # by itself told apart
+    one = entry("clm", excess=0.2, auc=0.65)  # by itself distinguishable
     one["membership"]["loss"]["auc"] = estimate(0.65, 0.51, 0.8)
     one["membership"]["zlib"] = {**one["membership"]["zlib"], "auc": estimate(0.9, 0.8, 1.0), "verdict": "invalid"}
     intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
     one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
     said = findings(one)
     assert "clm 65 % (48.0 to 82.0, attack loss)" in said["found"]
-    assert "can be told better than by guessing" not in said["short"]
+    assert "is distinguishable better than by chance" not in said["short"]
     kept = published({**tiny_audit(), "models": [one]})["models"][0]["best_attack"]["intervals"]
     assert set(kept) == {"loss", "zlib"}, "an attack that is not published has no interval"
 
@@ -926,7 +929,7 @@ def test_gates_and_canaries_stand_first() -> None:
 def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:
     said = findings(entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8))
     assert (
-        "Who took part can be told, better than by guessing (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
+        "Who took part is distinguishable, better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."
         in said["found"]
     )
     assert "Share ppclm only where it may become known who is in the data." in said["next"]
@@ -938,7 +941,8 @@ def test_a_base_model_that_tells_members_makes_the_attack_invalid() -> None:
     assert "Caution: even the causal base model" in said["sure"]
     assert "not valid" in said["sure"]
     assert (
-        "tells nobody apart" in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]
+        "finds nobody distinguishable"
+        in findings(model("base", "clm", 0, auc=0.5), entry("ppclm", excess=0.0, auc=0.8))["sure"]
     )
 
 

@@ -1,0 +1,247 @@
+"""Every threshold of a verdict, at its own number, just below and just above it: a threshold that moves fails here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from reticent.audit.gates import FAIL, NO_POWER, PASS, judge, verdict
+from reticent.audit.membership.validity import (
+    CHANCE,
+    DISTINGUISHABLE,
+    INVALID,
+    QUIET,
+    detectable_auc,
+    holds_chance,
+    is_over_chance,
+    judged,
+)
+from reticent.audit.report import findings
+from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, percent
+from reticent.audit.report.plots import LITTLE
+from reticent.audit.stats.statistics import tpr_at_fpr
+
+STEP = 1e-9
+
+
+def estimate(value: float | None, low: float | None, high: float | None, n: int = 300) -> dict[str, Any]:
+    return {"value": value, "low": low, "high": high, "n": n, "unit": "individuals"}
+
+
+def test_chance_is_a_half_and_the_thresholds_are_the_documented_ones() -> None:
+    assert (CHANCE, LITTLE, LOW_RETENTION, WANTED_NONMEMBERS) == (0.5, 0.1, 0.4, 1000)
+
+
+# ------------------------------------------------------------------------------- validity
+
+
+@pytest.mark.parametrize(("low", "over"), [(0.5 - STEP, False), (0.5, False), (0.5 + STEP, True), (0.59, True)])
+def test_an_interval_lies_over_chance_only_beyond_a_half(low: float, over: bool) -> None:
+    auc = estimate(0.7, low, 0.9)
+    assert is_over_chance(auc) is over
+    assert not is_over_chance({**auc, "low": None})
+    assert not is_over_chance(None)
+    assert findings._is_distinguishable({"membership": {"loss": {"auc": auc}}}) is over
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "holds"),
+    [(0.4, 0.6, True), (0.5, 0.6, True), (0.4, 0.5, True), (0.5, 0.5, True), (0.5 + STEP, 0.6, False),
+     (0.4, 0.5 - STEP, False)],
+)  # fmt: skip
+def test_a_control_holds_chance_with_its_ends(low: float, high: float, holds: bool) -> None:
+    assert holds_chance(estimate(0.5, low, high)) is holds
+    assert holds_chance(estimate(0.5, None, None))
+
+
+def entry(recipe: str, low: float, high: float = 0.9, **more: Any) -> dict[str, Any]:
+    attack = {"auc": estimate(0.7, low, high), "num_members": 100, "num_nonmembers": 100}
+    return {"model": "m", "objective": "clm", "recipe": recipe, "epoch": 4, "membership": {"loss": attack}, **more}
+
+
+def verdict_on(*models: dict[str, Any]) -> str:
+    return str(judged(list(models))[-1]["membership"]["loss"]["verdict"])
+
+
+@pytest.mark.parametrize(("low", "found"), [(0.5 - STEP, QUIET), (0.5, QUIET), (0.5 + STEP, DISTINGUISHABLE)])
+def test_an_attack_distinguishes_only_beyond_chance(low: float, found: str) -> None:
+    assert verdict_on(entry("clm", 0.7), entry("goldfish", low)) == found
+
+
+@pytest.mark.parametrize(("low", "found"), [(0.5 - STEP, NO_POWER), (0.5, NO_POWER), (0.5 + STEP, QUIET)])
+def test_the_positive_control_must_lie_beyond_chance(low: float, found: str) -> None:
+    assert verdict_on(entry("clm", low), entry("goldfish", 0.4, 0.6)) == found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [(0.5, 0.9, DISTINGUISHABLE), (0.5 + STEP, 0.9, INVALID), (0.1, 0.5, DISTINGUISHABLE), (0.1, 0.5 - STEP, INVALID)],
+)
+def test_a_negative_control_without_chance_in_it_makes_the_attack_invalid(low: float, high: float, found: str) -> None:
+    base = {**entry("base", low, high), "epoch": 0}
+    assert verdict_on(base, entry("clm", 0.7)) == found
+    blind = {**entry("base", 0.4, 0.6), "epoch": 0, "blind": {"auc": estimate(0.5, low, high)}}
+    assert verdict_on(blind, entry("clm", 0.7)) == found
+    own = entry("clm", 0.7)
+    own["membership"]["loss"]["control"] = estimate(0.5, low, high)
+    assert verdict_on({**entry("base", 0.4, 0.6), "epoch": 0}, own) == found
+
+
+@pytest.mark.parametrize(("members", "nonmembers", "known"), [(0, 1, False), (1, 0, False), (1, 1, True), (2, 9, True)])
+def test_an_area_is_detectable_with_one_individual_on_each_side(members: int, nonmembers: int, known: bool) -> None:
+    assert (detectable_auc(members, nonmembers) is not None) is known
+    assert detectable_auc(1, 1) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("num", "fpr", "resolved"), [(999, 0.01, False), (1000, 0.01, True), (99, 0.1, False), (100, 0.1, True)]
+)
+def test_a_rate_is_given_where_ten_nonmembers_fall_under_it(num: int, fpr: float, resolved: bool) -> None:
+    import numpy as np
+
+    found = tpr_at_fpr(np.arange(5.0), np.arange(float(num)), fpr, num_bootstrap=2)
+    assert (found is not None) is resolved
+
+
+# ---------------------------------------------------------------------------------- gates
+
+
+@pytest.mark.parametrize(
+    ("value", "high", "n", "control", "outcome"),
+    [
+        (0.1, 0.1, 300, True, PASS),
+        (0.1 + STEP, 0.2, 300, True, FAIL),
+        (0.1 - STEP, 0.1, 300, True, PASS),
+        (0.1 - STEP, 0.1 + STEP, 300, True, NO_POWER),
+        (0.05, 0.09, 4, True, NO_POWER),
+        (0.5, 0.9, 4, True, NO_POWER),
+        (0.05, 0.09, 5, True, PASS),
+        (0.5, 0.9, 5, True, FAIL),
+        (0.05, 0.09, 300, False, NO_POWER),
+        (0.05, 0.09, 300, None, NO_POWER),
+        (0.1 + STEP, 0.2, 300, False, FAIL),
+    ],
+)
+def test_a_gate_at_its_threshold(value: float, high: float, n: int, control: bool | None, outcome: str) -> None:
+    assert judge(estimate(value, 0.0, high, n), 0.1, control, small_cell=5)[0] == outcome
+
+
+def gate(measure: str, at_most: float, **more: Any) -> dict[str, Any]:
+    defaults = {"recipes": None, "attack": None, "arm": "protected", "part": "both", "required": False}
+    return {**defaults, "measure": measure, "at_most": at_most, **more}
+
+
+def model(recipe: str, *, auc: Any = None, tpr: Any = None, excess: Any = None, sides: int = 100) -> dict[str, Any]:
+    ends = estimate(0.0, -0.1, 0.05)
+    attack = {
+        "auc": auc or estimate(0.5, 0.4, 0.55), "tpr_at_fpr": {"0.01": tpr or estimate(0.01, 0.0, 0.02)},
+        "num_members": sides, "num_nonmembers": 100,
+    }  # fmt: skip
+    return {
+        "model": "m", "recipe": recipe, "epoch": 4, "excess": {"both": {"excess": excess or ends}},
+        "membership": {"loss": attack},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("measure", "chance", "at_most"),
+    [("membership_auc", 0.5, 0.6), ("membership_tpr", 0.01, 0.05), ("excess_leakage", 0.0, 0.1)],
+)
+def test_the_control_of_a_gate_must_lie_beyond_what_no_leak_gives(measure: str, chance: float, at_most: float) -> None:
+    name = {"membership_auc": "auc", "membership_tpr": "tpr", "excess_leakage": "excess"}[measure]
+    for low, outcome in ((chance - STEP, NO_POWER), (chance, NO_POWER), (chance + STEP, PASS)):
+        plain = model("clm", **{name: estimate(0.9, low, 0.95)})
+        assert verdict({"models": [plain, model("ppclm")]}, [gate(measure, at_most)])["outcome"] == outcome
+
+
+@pytest.mark.parametrize(("sides", "outcome"), [(4, NO_POWER), (5, PASS), (6, PASS)])
+def test_the_smaller_side_of_a_gate_is_at_least_the_small_cell(sides: int, outcome: str) -> None:
+    models = [model("clm", auc=estimate(0.9, 0.8, 0.95)), model("ppclm", sides=sides)]
+    assert verdict({"models": models}, [gate("membership_auc", 0.6)], small_cell=5)["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("at_least", "most", "outcome"),
+    [(2.0, 3.0, PASS), (2.0 + STEP, 3.0, FAIL), (1.0, 2.0, NO_POWER), (1.0, 2.0 + STEP, PASS), (1.0, None, NO_POWER)],
+)
+def test_epsilon_fails_beyond_its_threshold_and_passes_where_more_could_be_shown(
+    at_least: float, most: float | None, outcome: str
+) -> None:
+    run = {"at_least": at_least, "most": most, "num_guesses": 40}
+    asked = {"model": "m", "recipe": "ppclm", "epoch": 4, "canaries": {"arms": {"protected": {"one_run": run}}}}
+    evidence = {"models": [model("ppclm")], "extraction": {"models": [asked]}}
+    assert verdict(evidence, [gate("epsilon", 2.0)])["outcome"] == outcome
+
+
+@pytest.mark.parametrize(("low", "outcome"), [(-STEP, NO_POWER), (0.0, NO_POWER), (STEP, PASS)])
+def test_exposure_is_controlled_by_more_than_nothing(low: float, outcome: str) -> None:
+    arms = {"protected": {"exposure": {"included": estimate(1.0, 0.9, 1.5)}},
+            "missed": {"excess_exposure": estimate(2.0, low, 3.0)}}  # fmt: skip
+    asked = {"model": "m", "recipe": "ppclm", "epoch": 4, "canaries": {"arms": arms}}
+    evidence = {"models": [model("ppclm")], "extraction": {"models": [asked]}}
+    assert verdict(evidence, [gate("exposure", 2.0)])["outcome"] == outcome
+
+
+# -------------------------------------------------------------------------------- findings
+
+
+@pytest.mark.parametrize(("low", "leaks"), [(-STEP, False), (0.0, False), (STEP, True)])
+def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(low: float, leaks: bool) -> None:
+    excess = {"excess": {"both": {"excess": estimate(0.1, low, 0.2)}}}
+    assert findings._leaks(excess) is leaks
+    privacy = {"privacy": {"both": {"num_leaked": 9}}}
+    assert ("has learned about its members" in findings._against_heldout({**excess, **privacy})) is leaks
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [((0.8, 0.9), ", not measurably fewer than clm"), ((0.7 + STEP, 0.9), ", fewer than clm"), ((0.7, 0.9), ", not m"),
+     ((0.3, 0.5), ", not measurably"), ((0.3, 0.5 - STEP), ", more than clm")],
+)  # fmt: skip
+def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, float], said: str) -> None:
+    def with_privacy(low: float, high: float) -> dict[str, Any]:
+        return {"recipe": "clm", "privacy": {"both": {"types": estimate((low + high) / 2, low, high)}}}
+
+    other = with_privacy(0.5, 0.7 if own[0] != 0.8 else 0.8)
+    assert findings._compared(with_privacy(*own), other).startswith(said)
+
+
+@pytest.mark.parametrize(("value", "little"), [(LITTLE - STEP, True), (LITTLE, False), (LITTLE + STEP, False)])
+def test_a_model_learned_little_under_a_tenth_of_ordinary_words(value: float, little: bool) -> None:
+    heldout = {"ordinary_token_accuracy": estimate(value, 0.0, 1.0)}
+    assert findings._learned_little({"clm": {"objective": "clm", "utility": {"heldout": heldout}}}) is little
+
+
+@pytest.mark.parametrize(("heldout", "asks"), [(999, True), (1000, False), (1001, False), (None, True)])
+def test_more_heldout_are_asked_for_until_one_false_alarm_in_a_hundred_is_resolved(
+    heldout: int | None, asks: bool
+) -> None:
+    audit = {
+        "corpus": {"num_individuals": {"heldout": heldout}},
+        "models": [{"membership": {"loss": 1}}],
+        "small_cell": 5,
+    }
+    assert bool(list(findings._better_audit(audit))) is asks
+
+
+@pytest.mark.parametrize(("share", "warns"), [(0.4 - STEP, True), (0.4, False), (0.4 + STEP, False)])
+def test_retention_under_four_tenths_is_warned_of(share: float, warns: bool) -> None:
+    corpus = {"n": 1, "k": 2, "policy": "all", "retention": {"all": share}}
+    said = list(findings._better_audit({"corpus": corpus, "models": [], "small_cell": 5}))
+    assert bool(said) is warns
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0.0, "0"), (0.0999, "10.0"), (0.1, "10"), (0.994, "99"), (0.9949, "99"), (0.995, "99.5"), (1.0, "100")],
+)
+def test_a_share_keeps_a_digit_where_it_is_small_or_close_to_all(share: float, shown: str) -> None:
+    assert percent(share) == f"{shown}\N{NO-BREAK SPACE}%"
+
+
+@pytest.mark.parametrize(("low", "shown"), [(0.9, "10.0"), (0.8999, "10.1"), (math.nextafter(0.9, 0), "10.0")])
+def test_the_bound_of_a_zero_is_rounded_up(low: float, shown: str) -> None:
+    assert findings.at_most({"types": estimate(1.0, low, 1.0)}) == f"{shown}\N{NO-BREAK SPACE}%"
+    assert findings.at_most({"types": estimate(1.0, None, 1.0)}) is None
