@@ -6,10 +6,11 @@ They stand apart from the code they configure, which loads torch: a job is read 
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.core.section import Section, of_job
 from reticent.engine.config import Arm, CanaryConfig
 from reticent.trainer.config import Bf16
@@ -26,21 +27,9 @@ __all__ = [
     "InversionConfig",
     "Masking",
     "ProbeConfig",
-    "ShadowAttack",
     "ShadowConfig",
     "SoftPromptConfig",
 ]
-
-#: Attacks that are made where nobody chooses others: of `reticent.audit.membership.attacks`, and those with shadows.
-DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
-ShadowAttack = Literal["shadow", "lira_online", "lira_offline", "lira_sequence", "rmia", "rmia_online"]
-DEFAULT_SHADOW_ATTACKS: Final[tuple[ShadowAttack, ...]] = (
-    "shadow",
-    "lira_online",
-    "lira_offline",
-    "lira_sequence",
-    "rmia",
-)
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
@@ -108,7 +97,7 @@ class ShadowConfig(Section):
 
     recipes: tuple[str, ...] = Field(min_length=1, description="whose models are attacked")
     num_shadows: int = Field(default=8, ge=4, le=256, multiple_of=2, description="even: everybody is in half of them")
-    attacks: tuple[ShadowAttack, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
+    attacks: tuple[str, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
     rmia_slope: float | None = Field(
         default=None,
         ge=0,
@@ -119,6 +108,13 @@ class ShadowConfig(Section):
         default=0.2, gt=0, lt=1, description="share of the held-out that RMIA compares with and does not attack"
     )
     keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
+
+    def _check_complete(self) -> None:
+        if self.attacks != DEFAULT_SHADOW_ATTACKS:
+            from reticent.audit.membership.shadow import SHADOW_ATTACKS  # compiles kernels: not to read a job
+            from reticent.audit.membership.table import require_attacks
+
+            require_attacks(self.attacks, SHADOW_ATTACKS)
 
 
 class AuditConfig(Section):
@@ -154,9 +150,10 @@ class AuditConfig(Section):
 
     def _check_complete(self) -> None:
         if self.attacks != DEFAULT_ATTACKS:
-            from reticent.audit.membership.attacks import require_attacks  # compiles kernels: not to read a job
+            from reticent.audit.membership.attacks import ATTACKS  # compiles kernels: not to read a job
+            from reticent.audit.membership.table import require_attacks
 
-            require_attacks(self.attacks)
+            require_attacks(self.attacks, ATTACKS)
 
     def of_measurement(self) -> dict[str, Any]:
         """Return the settings that the measures of a checkpoint depend on, but for shadow models, which have theirs."""

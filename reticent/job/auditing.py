@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.membership.validity import USER_INFERENCE
+from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:

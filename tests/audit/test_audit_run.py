@@ -20,7 +20,8 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 from reticent.audit.evaluate import AuditConfig, ModelEntry, audit_models
 from reticent.audit.inversion.inversion import InversionConfig
-from reticent.audit.membership.attacks import ATTACKS, NEEDS_BASE, ONLY_MASKED
+from reticent.audit.membership.attacks import ATTACKS, needing
+from reticent.audit.membership.table import Need
 from reticent.audit.report.summary import last_checkpoints, ledger_line, summary_table
 from reticent.audit.scoring.forward import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
@@ -40,6 +41,9 @@ VOCABULARY = [*SPECIAL, *COMMON, "zqname", *(f"##{i}" for i in range(NUM_INDIVID
 ID = {piece: number for number, piece in enumerate(VOCABULARY)}
 #: What must never leave: surfaces, pieces of them, and ids of documents.
 SENTINELS = ("zqname", "xjtrade", "qwcommon", "secretdoc")
+#: Attacks on the audit's own documents, and those of them that a causal model can be attacked with.
+DOCUMENTS = tuple(name for name in ATTACKS if name not in needing(Need.HOLDOUT))
+CAUSAL = {name for name in DOCUMENTS if "clm" in ATTACKS[name].objectives}
 CONFIG = AuditConfig(num_bootstrap=30, batch_size=5, window_length=32, folds=3, graph_shares=(1.0, 0.5), device="cpu")
 
 
@@ -197,7 +201,9 @@ def test_each_base_is_measured_first_as_negative_control(evidence: dict[str, Any
     assert order == [("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8), ("clm", "clm", 4)]
     for model in evidence["models"]:
         # Attacks that compare with the base have nothing to say of it; every other attack is run on it.
-        assert set(model["membership"]) == set(CONFIG.attacks) - (NEEDS_BASE if model["recipe"] == "base" else set())
+        assert set(model["membership"]) == set(CONFIG.attacks) - (
+            needing(Need.BASE) if model["recipe"] == "base" else set()
+        )
 
 
 def test_every_measure_is_there_for_every_model(evidence: dict[str, Any]) -> None:
@@ -377,11 +383,11 @@ def test_both_sides_are_judged_by_the_joint_flags_and_privacy_by_those_of_traini
 
 def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
     lowercase = replace(ground.audit, input_ids=np.roll(ground.audit.input_ids, 3))  # any other tokens
-    models = ground.run(replace(CONFIG, attacks=tuple(ATTACKS)), lowercase_store=lowercase)["models"]
-    assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == set(ATTACKS) - ONLY_MASKED
-    assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(ATTACKS)
+    models = ground.run(replace(CONFIG, attacks=DOCUMENTS), lowercase_store=lowercase)["models"]
+    assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == CAUSAL
+    assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(DOCUMENTS)
     best = model_of({"models": models}, "clm", "clm", 8)["best_attack"]
-    assert (best["auc"]["value"], best["num_attacks"]) == (1.0, len(set(ATTACKS) - ONLY_MASKED))
+    assert (best["auc"]["value"], best["num_attacks"]) == (1.0, len(CAUSAL))
     for name, measured in model_of({"models": models}, "clm", "clm", 8)["membership"].items():
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)

@@ -18,7 +18,7 @@ import typer.main
 from pydantic import BaseModel
 
 import reticent
-from reticent.audit.config import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
+from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section, shared_fields
 from reticent.job.config import Job, parse_job

@@ -1,4 +1,4 @@
-"""Publication rules: what leaves of each field of the evidence, and `publish`, which applies them.
+"""Publication rules (definitions.md#publication): what leaves of each field of the evidence, and `publish`.
 
 Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
 by default: a field without a rule does not leave, and a field whose rule is `CURVE` or `TOGETHER` leaves only by the

@@ -8,37 +8,28 @@ documents. The rules that a result is judged by are in :mod:`reticent.audit.memb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from reticent.audit.config import DEFAULT_ATTACKS
-from reticent.audit.membership.validity import USER_INFERENCE
+from reticent.audit.membership.names import USER_INFERENCE
+from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import clustered_auc
 from reticent.audit.stats.statistics import auc_estimate, roc_curve, tpr_at_fpr
-from reticent.core.errors import PolicyError
 from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
 
 __all__ = [
     "ATTACKS",
-    "DEFAULT_ATTACKS",
-    "NEEDS_BASE",
-    "NEEDS_LOWERCASE",
-    "NEEDS_SIZES",
-    "ONLY_MASKED",
     "USER_INFERENCE",
     "attack",
     "individual_scores",
-    "require_attacks",
+    "needing",
     "user_inference_score",
 ]
 
 FPRS = (0.01, 0.001)
-
-
-Score = Callable[..., np.ndarray]
 
 
 def loss_score(target: TokenScores, *_: Any) -> np.ndarray:
@@ -121,46 +112,115 @@ def mlm_ratio_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarr
 
 #: Sizes of the windows of `wbc`, in tokens [@chen2026].
 WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
-#: Every attack by name; adding a row here is adding an attack everywhere. All take (target, base, zlib_bytes,
-#: lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of the model on
-#: the texts in lower case; what an attack needs is said below, the rest may be None or left out.
-ATTACKS: Mapping[str, Score] = {
-    "loss": loss_score,
-    "reference": reference_score,
-    "ratio": ratio_score,
-    "zlib": zlib_score,
-    "lowercase": lowercase_score,
-    "min_k": min_k_score,
-    "min_k_plus_plus": min_k_plus_plus_score,
-    "wbc": wbc_score,
-    "ez": ez_score,
-    "mlm_ratio": mlm_ratio_score,
-}
 
 
-def require_attacks(names: Iterable[str]) -> None:
-    """Raise `PolicyError` for an attack that there is not."""
-    known = (*ATTACKS, USER_INFERENCE)
-    if unknown := set(names) - set(known):
-        raise PolicyError(f"unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(known)}")
-
-
-NEEDS_BASE = frozenset({"reference", "ratio", "wbc", "ez", "mlm_ratio"})
-NEEDS_SIZES = frozenset({"zlib"})
-NEEDS_LOWERCASE = frozenset({"lowercase"})
-#: Of masked models only.
-ONLY_MASKED = frozenset({"mlm_ratio"})
-
-
-def user_inference_score(target: TokenScores, base: TokenScores) -> np.ndarray:
-    """Return the mean log p of the model minus that of the base model, in nats a token, of *fresh* documents: of both
-    sides, drawn by one rule (`reticent.engine.split.draw_fresh`), and no model was trained on any of them.
+def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
+    """Return the mean log p of the model minus that of the base model, in nats a token, of documents that were held
+    back: of both sides, drawn by one rule (`reticent.engine.split.draw_fresh`), and none was trained on.
 
     So its mean over the documents of an individual asks whether the *person* took part, not the document (Kandpal et
     al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words in
     the blind baseline of this attack.
     """
     return reference_score(target, base)
+
+
+#: Every likelihood attack by name; adding a row here is adding an attack everywhere. All take (target, base,
+#: zlib_bytes, lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of
+#: the model on the texts in lower case; what an attack does not need may be None or left out.
+ATTACKS: Mapping[str, Attack] = table_of(
+    (
+        Attack(
+            name="loss",
+            score=loss_score,
+            title="Loss",
+            about="the model predicts the document well (a low mean loss)",
+            source="Yeom et al. 2018",
+        ),
+        Attack(
+            name="reference",
+            score=reference_score,
+            title="Reference model",
+            about="the model predicts it better than the base model does (difference of their losses)",
+            source="Carlini et al. 2021",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name="ratio",
+            score=ratio_score,
+            title="Ratio to the reference model",
+            about="the model predicts it better than the base model does (ratio of their losses)",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name="zlib",
+            score=zlib_score,
+            title="zlib",
+            about="the model predicts it well for its size when compressed, so that plain text does not look known",
+            source="Carlini et al. 2021",
+            needs=frozenset({Need.SIZES}),
+        ),
+        Attack(
+            name="lowercase",
+            score=lowercase_score,
+            title="Lower case",
+            about="the model predicts it better than the same text in lower case",
+            source="Carlini et al. 2021",
+            needs=frozenset({Need.LOWERCASE}),
+        ),
+        Attack(
+            name="min_k",
+            score=min_k_score,
+            title="Min-K %",
+            about="the fifth of its tokens that the model predicts worst is predicted well",
+            source="Shi et al. 2024",
+        ),
+        Attack(
+            name="min_k_plus_plus",
+            score=min_k_plus_plus_score,
+            title="Min-K %++",
+            about="the same, of tokens measured against what the model expects in their places",
+            source="Zhang et al. 2024",
+        ),
+        Attack(
+            name="wbc",
+            score=wbc_score,
+            title="Comparison by windows",
+            about="in many windows of a few tokens the model predicts it better than the base model does",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name="ez",
+            score=ez_score,
+            title="Errors gained over lost",
+            about="where the model expects another token it has still gained on the base model more than it has lost",
+            needs=frozenset({Need.BASE}),
+        ),
+        Attack(
+            name="mlm_ratio",
+            score=mlm_ratio_score,
+            title="Ratio of masked likelihoods",
+            about="the model predicts masked words better than the base model does (difference of the summed losses)",
+            source="Mireshghallah et al. 2022",
+            needs=frozenset({Need.BASE}),
+            objectives=frozenset({"mlm"}),
+        ),
+        Attack(
+            name=USER_INFERENCE,
+            score=user_inference_score,
+            title="User inference",
+            about="of documents that were held back from training, the model predicts those of the person better "
+            "than the base model does: it asks whether the person is known, not the document",
+            source="Kandpal et al. 2024",
+            needs=frozenset({Need.BASE, Need.HOLDOUT}),
+        ),
+    )
+)
+
+
+def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
+    """Return the names of the likelihood attacks, or of those given, that need something."""
+    return frozenset(name for name in (ATTACKS if attacks is None else attacks) if need in ATTACKS[name].needs)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,16 +16,14 @@ import pyarrow.parquet as pq
 from reticent.audit.leakage.words import Slots, SurfaceTable
 from reticent.audit.membership.attacks import (
     ATTACKS,
-    NEEDS_BASE,
-    NEEDS_LOWERCASE,
-    NEEDS_SIZES,
-    ONLY_MASKED,
     USER_INFERENCE,
     attack,
     individual_scores,
+    needing,
 )
 from reticent.audit.membership.blind import blind_baseline
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
+from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import FreshDocuments
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
@@ -69,10 +67,10 @@ class MembershipAudit:
     ):
         self.store, self.members, self.config = store, members, config
         self.slots, self.surfaces, self.table = slots, surfaces, table
-        attacks = set(config.attacks)
-        self.lowercase = _lowercase(lowercase, store) if NEEDS_LOWERCASE & attacks else None
-        self.fresh = FreshDocuments.beside(store, members, fresh) if USER_INFERENCE in attacks else None
-        self.zlib_bytes = _zlib_bytes(store) if NEEDS_SIZES & attacks else None
+        attacks = config.attacks
+        self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
+        self.fresh = FreshDocuments.beside(store, members, fresh) if needing(Need.HOLDOUT, attacks) else None
+        self.zlib_bytes = _zlib_bytes(store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
         self.groups = subgroups(store, groups)
@@ -119,12 +117,13 @@ class MembershipAudit:
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
     ) -> dict[str, np.ndarray]:
         """The document scores of every attack on these scores; the base compared with itself says nothing."""
+        rows = [ATTACKS[name] for name in self.config.attacks]
         return {
-            name: ATTACKS[name](scores, base, self.zlib_bytes, lowercase)
-            for name in self.config.attacks
-            if name in ATTACKS
-            and not (name in NEEDS_BASE and base is None)
-            and (objective == "mlm" or name not in ONLY_MASKED)
+            row.name: row.score(scores, base, self.zlib_bytes, lowercase)
+            for row in rows
+            if objective in row.objectives
+            and Need.HOLDOUT not in row.needs  # it scores other documents
+            and not (Need.BASE in row.needs and base is None)
         }
 
 

@@ -7,16 +7,15 @@ in exactly half of them, and more shadows leave the earlier ones as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.config import ShadowAttack
 from reticent.audit.membership.shadow_attacks import (
     LOG_PROB_LIMITS,
     attack_classifier_score,
@@ -30,6 +29,7 @@ from reticent.audit.membership.shadow_attacks import (
     online_probability,
     rmia_score,
 )
+from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.forward import TokenScores
 from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import document_sums
@@ -48,9 +48,6 @@ __all__ = [
     "training_seed",
 ]
 
-SHADOW_ATTACKS: Final = get_args(ShadowAttack)
-#: Attacks that compare with a population, whose people are no candidates then.
-NEEDS_POPULATION: Final = frozenset({"rmia", "rmia_online"})
 _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2
 
 # ------------------------------------------------------------------------- draws
@@ -202,28 +199,100 @@ class ShadowAttacks:
 
     def scores(self, name: str, *models: DocumentScores) -> list[np.ndarray]:
         """Return an attack's score of each document, float64 (D,), once for each of ``models``."""
-        if name == "shadow":
-            rows = self.features.reshape(-1, self.features.shape[2])
-            return attack_classifier_score(rows, self.is_in.ravel(), *(model.features for model in models))
-        return [self._score(name, model) for model in models]
-
-    def _score(self, name: str, model: DocumentScores) -> np.ndarray:
-        if name == "lira_online":
-            return lira_online_score(model.mean_log_prob, self.documents)
-        if name == "lira_offline":
-            return lira_offline_score(model.mean_log_prob, self.documents)
-        if name == "lira_sequence":
-            return lira_sequence_score(model.log_probs, model.doc_offsets, self.tokens)
-        average = {
-            "rmia": lambda: offline_probability(self.out, self.slope),
-            "rmia_online": lambda: online_probability(self.known, self.out),
-        }[name]()
-        return rmia_score(np.exp(model.mean_log_prob), average, self.population)
+        found: list[np.ndarray] = SHADOW_ATTACKS[name].score(self, models)
+        return found
 
 
 def _mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         return np.where(chosen, values, 0.0).sum(axis=0) / chosen.sum(axis=0)
+
+
+Models = Sequence[DocumentScores]
+
+
+def _classified(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    rows = shadows.features.reshape(-1, shadows.features.shape[2])
+    return attack_classifier_score(rows, shadows.is_in.ravel(), *(model.features for model in models))
+
+
+def _lira_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    return [lira_online_score(model.mean_log_prob, shadows.documents) for model in models]
+
+
+def _lira_offline(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    return [lira_offline_score(model.mean_log_prob, shadows.documents) for model in models]
+
+
+def _lira_sequence(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    return [lira_sequence_score(model.log_probs, model.doc_offsets, shadows.tokens) for model in models]
+
+
+def _rmia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    average = offline_probability(shadows.out, shadows.slope)
+    return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
+
+
+def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    average = online_probability(shadows.known, shadows.out)
+    return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
+
+
+_SHADOWS, _POPULATION = frozenset({Need.BASE, Need.SHADOWS}), frozenset({Need.BASE, Need.SHADOWS, Need.POPULATION})
+#: Every attack with shadow models; a score takes the shadows and the models, and gives a score of each model.
+SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
+    (
+        Attack(
+            name="shadow",
+            score=_classified,
+            title="Attack classifier",
+            about="a classifier, trained on models like this one of which it is known who is in them, calls it known",
+            source="Shokri et al. 2017",
+            needs=_SHADOWS,
+        ),
+        Attack(
+            name="lira_online",
+            score=_lira_online,
+            title="LiRA, online",
+            about="the model speaks of it as models like it do that know it, rather than as those that do not",
+            source="Carlini et al. 2022",
+            needs=_SHADOWS,
+        ),
+        Attack(
+            name="lira_offline",
+            score=_lira_offline,
+            title="LiRA, offline",
+            about="the model predicts it better than models like it do that do not know it",
+            source="Carlini et al. 2022",
+            needs=_SHADOWS,
+        ),
+        Attack(
+            name="lira_sequence",
+            score=_lira_sequence,
+            title="LiRA by token",
+            about="the same as lira_online, token by token",
+            source="Rossi et al. 2025",
+            needs=_SHADOWS,
+        ),
+        Attack(
+            name="rmia",
+            score=_rmia,
+            title="RMIA, offline",
+            about="beside models that do not know it, the model prefers it to more of the documents of people it never "
+            "saw",
+            source="Zarifzadeh et al. 2024",
+            needs=_POPULATION,
+        ),
+        Attack(
+            name="rmia_online",
+            score=_rmia_online,
+            title="RMIA, online",
+            about="the same, beside models that know it and models that do not",
+            source="Zarifzadeh et al. 2024",
+            needs=_POPULATION,
+        ),
+    )
+)
 
 
 def shadow_scores(
@@ -232,11 +301,11 @@ def shadow_scores(
     """Return each attack's score of every document, float64 (D,), for the target and for the base: NaN where RMIA
     compares with a document.
 
-    The base knows nobody: where an attack tells its members apart the two sides differ by themselves.
+    The base knows nobody: where members are distinguishable in it the two sides differ by themselves.
     """
     found = {}
     for name in names:
         scored, control = attacks.scores(name, target, base)
-        left_out = attacks.population & (name in NEEDS_POPULATION)
+        left_out = attacks.population & (Need.POPULATION in SHADOW_ATTACKS[name].needs)
         found[name] = (np.where(left_out, np.nan, scored), np.where(left_out, np.nan, control))
     return found

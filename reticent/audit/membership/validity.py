@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from reticent.audit.membership.names import USER_INFERENCE
+
 __all__ = [
     "CHANCE",
     "DISTINGUISHABLE",
@@ -27,8 +29,6 @@ __all__ = [
 INVALID, DISTINGUISHABLE, QUIET, NO_POWER = "invalid", "distinguishable", "not distinguishable", "no power"
 #: The area under the ROC curve of an attack that knows nothing.
 CHANCE = 0.5
-#: The attack on fresh documents: it alone looks at others than the rest, so it has no row in `membership.ATTACKS`.
-USER_INFERENCE = "user_inference"
 #: Quantiles of the normal distribution for a two-sided test at 5 % that succeeds in 80 % of trials.
 TO_DETECT = 1.959964 + 0.841621
 

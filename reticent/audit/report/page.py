@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reticent.audit.config import DEFAULT_ATTACKS
 from reticent.audit.evidence.audit import published
 from reticent.audit.evidence.rules import FORBIDDEN
-from reticent.audit.membership.validity import INVALID, NO_POWER, USER_INFERENCE, judged
+from reticent.audit.membership.names import DEFAULT_ATTACKS
+from reticent.audit.membership.table import every_attack
+from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
@@ -31,28 +32,6 @@ __all__ = ["page_digest", "write_report"]
 FORMAT = "reticent.audit/1"
 REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
 PARTS = ("both", "direct", "indirect")
-ATTACKS = DEFAULT_ATTACKS
-#: What each attack takes for a sign that a document was trained on.
-ATTACKS_ABOUT = {
-    "loss": "the model predicts the document well (a low mean loss)",
-    "reference": "the model predicts it better than the base model does (difference of their losses)",
-    "ratio": "the model predicts it better than the base model does (ratio of their losses)",
-    "zlib": "the model predicts it well for its size when compressed, so that plain text does not look known",
-    "lowercase": "the model predicts it better than the same text in lower case",
-    "min_k": "the fifth of its tokens that the model predicts worst is predicted well",
-    "min_k_plus_plus": "the same, of tokens measured against what the model expects in their places",
-    "wbc": "in many windows of a few tokens the model predicts it better than the base model does",
-    "ez": "where the model expects another token it has still gained on the base model more than it has lost",
-    USER_INFERENCE: "of documents that were held back from training, the model predicts those of the person better "
-    "than the base model does: it asks whether the person is known, not the document",
-    "mlm_ratio": "the model predicts masked words better than the base model does (difference of the summed losses)",
-    "shadow": "a classifier, trained on models like this one of which it is known who is in them, calls it known",
-    "lira_online": "the model speaks of it as models like it do that know it, rather than as those that do not",
-    "lira_offline": "the model predicts it better than models like it do that do not know it",
-    "lira_sequence": "the same as lira_online, token by token",
-    "rmia": "beside models that do not know it, the model prefers it to more of the documents of strangers",
-    "rmia_online": "the same, beside models that know it and models that do not",
-}
 #: Which words of an identifying sequence each policy keeps out of the targets.
 POLICIES_ABOUT = {
     "all": "every word of each shortest identifying sequence",
@@ -64,7 +43,9 @@ POLICIES_ABOUT = {
 MODULES = (
     "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
     "evidence/leakage", "evidence/membership", "evidence/probe", "evidence/rules", "evidence/settings",
-    "gates", "membership/validity", "report/corpus_plots", "report/environment", "report/epoch_plots",
+    "gates", "membership/attacks", "membership/names",
+    "membership/shadow", "membership/table", "membership/validity", "report/corpus_plots",
+    "report/environment", "report/epoch_plots",
     "report/extraction_page",
     "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
     "report/probe_plots", "report/summary", "stats/estimate", "stats/seeds",
@@ -246,7 +227,7 @@ def _render(audit: dict[str, Any]) -> str:
     low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
-        attacks_about=ATTACKS_ABOUT, policies=POLICIES_ABOUT,
+        attacks_about=every_attack(), policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
@@ -286,4 +267,4 @@ def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _attack_order(name: str) -> tuple[int, str]:
-    return (ATTACKS.index(name) if name in ATTACKS else len(ATTACKS), name)
+    return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.membership.attacks import USER_INFERENCE
+from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.core.errors import ArtifactError
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.membership.validity import USER_INFERENCE
+from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 

@@ -78,9 +78,9 @@ def test_areas_equal_those_of_a_plain_computation() -> None:
     plain = [plain_scores(model, base, text) for text in texts]
     areas = {}
     for name in plain[0]:
-        measured = attack(ATTACKS[name](target, before, sizes), store.individual, members, num_bootstrap=20, seed=0)[
-            "auc"
-        ]["value"]
+        measured = attack(
+            ATTACKS[name].score(target, before, sizes), store.individual, members, num_bootstrap=20, seed=0
+        )["auc"]["value"]
         sides = ([own[name] for own, member in zip(plain, members, strict=True) if member == side]
                  for side in (True, False))  # fmt: skip
         expected = plain_area(*sides)

@@ -17,13 +17,15 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.membership.attacks import (
     ATTACKS,
-    NEEDS_BASE,
-    NEEDS_LOWERCASE,
-    NEEDS_SIZES,
+    USER_INFERENCE,
     WINDOW_SIZES,
     attack,
     individual_scores,
+    needing,
 )
+from reticent.audit.membership.names import DEFAULT_ATTACKS
+from reticent.audit.membership.shadow import SHADOW_ATTACKS
+from reticent.audit.membership.table import Need, every_attack, table_of
 from reticent.audit.scoring.forward import TokenScores, score_causal
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -44,6 +46,7 @@ LOWERED = scores_of([-4.0, -4.0], [-1.0, -2.0, -3.0, NAN], [NAN], [])
 BY_HAND = {
     "loss": [-(1 + 2 + 3) / 3, -(4 + 0.5) / 2],
     "reference": [(2 + 2 + 5) / 3 - (1 + 2 + 3) / 3, (3 + 1.5) / 2 - (4 + 0.5) / 2],
+    "user_inference": [(2 + 2 + 5) / 3 - (1 + 2 + 3) / 3, (3 + 1.5) / 2 - (4 + 0.5) / 2],
     "ratio": [((2 + 2 + 5) / 3) / ((1 + 2 + 3) / 3), ((3 + 1.5) / 2) / ((4 + 0.5) / 2)],
     "zlib": [-(1 + 2 + 3) / 10, -(4 + 0.5) / 20],
     "lowercase": [-2 / 4, -2.25 / 2],
@@ -58,19 +61,19 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_score_of_hand_worked_documents(name: str) -> None:
-    document_scores = ATTACKS[name](TARGET, BASE, SIZES, LOWERED)
+    document_scores = ATTACKS[name].score(TARGET, BASE, SIZES, LOWERED)
     assert document_scores.shape == (4,)
     assert document_scores[:2].tolist() == pytest.approx(BY_HAND[name], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_document_with_no_scored_token_has_no_score(name: str) -> None:
-    assert np.isnan(ATTACKS[name](TARGET, BASE, SIZES, LOWERED)[2:]).all()
+    assert np.isnan(ATTACKS[name].score(TARGET, BASE, SIZES, LOWERED)[2:]).all()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_documents_have_no_scores(name: str) -> None:
-    assert ATTACKS[name](scores_of(), scores_of(), np.empty(0, dtype=np.int64), scores_of()).shape == (0,)
+    assert ATTACKS[name].score(scores_of(), scores_of(), np.empty(0, dtype=np.int64), scores_of()).shape == (0,)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -78,9 +81,9 @@ def test_one_impossible_token_spoils_only_its_own_document(name: str) -> None:
     target = scores_of([-1.0, -math.inf], [-2.0, -1.0])
     base = scores_of([-1.0, -3.0], [-4.0, -1.0])
     with np.errstate(invalid="ignore"):
-        after = ATTACKS[name](target, base, np.array([9, 9]), base)[1]
+        after = ATTACKS[name].score(target, base, np.array([9, 9]), base)[1]
     alone = scores_of([-4.0, -1.0])
-    assert after == ATTACKS[name](scores_of([-2.0, -1.0]), alone, np.array([9]), alone)[0]
+    assert after == ATTACKS[name].score(scores_of([-2.0, -1.0]), alone, np.array([9]), alone)[0]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_min_k_keeps_a_fifth_and_at_least_one(num_tokens: int, num_kept: int) ->
     lowest = sorted(log_probs)[:num_kept]
     random = np.random.default_rng(num_tokens)
     shuffled = scores_of([-100.0], random.permutation(log_probs).tolist(), [-100.0])
-    assert ATTACKS["min_k"](shuffled, None, None)[1] == pytest.approx(sum(lowest) / num_kept)
+    assert ATTACKS["min_k"].score(shuffled, None, None)[1] == pytest.approx(sum(lowest) / num_kept)
 
 
 def test_min_k_plus_plus_standardises_each_token_by_its_own_prediction() -> None:
@@ -103,16 +106,16 @@ def test_min_k_plus_plus_standardises_each_token_by_its_own_prediction() -> None
         np.array([0, 2]),
     )
     # (-1 + 0.25) / 0.5 = -1.5 is lower than (-5 + 4.9) / 1 = -0.1, though -5 is the lower log-probability.
-    assert ATTACKS["min_k_plus_plus"](target, None, None)[0] == pytest.approx(-1.5)
+    assert ATTACKS["min_k_plus_plus"].score(target, None, None)[0] == pytest.approx(-1.5)
 
 
 def test_a_prediction_without_spread_is_not_divided_by_zero() -> None:
     certain = scores_of([-0.0, -0.0], entropy=0.0, std=0.0)
-    assert ATTACKS["min_k_plus_plus"](certain, None, None)[0] == 0.0
+    assert ATTACKS["min_k_plus_plus"].score(certain, None, None)[0] == 0.0
 
 
 def test_ratio_of_a_model_that_knows_every_token_is_infinite() -> None:
-    assert ATTACKS["ratio"](scores_of([0.0, 0.0]), scores_of([-1.0, -1.0]), None)[0] == math.inf
+    assert ATTACKS["ratio"].score(scores_of([0.0, 0.0]), scores_of([-1.0, -1.0]), None)[0] == math.inf
 
 
 # ------------------------------------------------ what others got wrong, and what is easy to get wrong
@@ -121,14 +124,14 @@ def test_ratio_of_a_model_that_knows_every_token_is_infinite() -> None:
 @pytest.mark.parametrize("base", [scores_of([-3.0, -2.0, -1.0]), scores_of([-9.0, -9.0, -9.0])])
 def test_a_document_known_by_heart_has_the_highest_ez_score(base: TokenScores) -> None:
     by_heart = scores_of([0.0, 0.0, 0.0], rank=0)
-    assert ATTACKS["ez"](by_heart, base).tolist() == [math.inf]
-    assert ATTACKS["ez"](scores_of([-1.0, -2.0, -3.0]), base)[0] > 0  # wrong everywhere
+    assert ATTACKS["ez"].score(by_heart, base).tolist() == [math.inf]
+    assert ATTACKS["ez"].score(scores_of([-1.0, -2.0, -3.0]), base)[0] > 0  # wrong everywhere
 
 
 def test_ez_looks_only_where_the_model_predicts_another_token() -> None:
     target, base = scores_of([-0.1, -4.0, -2.0, -1.0]), scores_of([-9.0, -2.0, -3.0, -1.5])
     target.rank[:] = [0, 5, 1, 2]  # the first token is predicted: that it gained 8.9 says nothing
-    assert ATTACKS["ez"](target, base)[0] == pytest.approx((1.0 + 0.5) / 2.0)
+    assert ATTACKS["ez"].score(target, base)[0] == pytest.approx((1.0 + 0.5) / 2.0)
 
 
 def test_an_infinite_score_of_one_document_does_not_hide_the_others() -> None:
@@ -139,15 +142,15 @@ def test_an_infinite_score_of_one_document_does_not_hide_the_others() -> None:
 
 def test_min_k_of_three_tokens_is_finite() -> None:
     for name in ("min_k", "min_k_plus_plus"):
-        assert np.isfinite(ATTACKS[name](scores_of([-1.0, -7.0, -2.0]))).all()
+        assert np.isfinite(ATTACKS[name].score(scores_of([-1.0, -7.0, -2.0]))).all()
 
 
 def test_losses_of_exactly_zero_count() -> None:
     known = scores_of([0.0, 0.0, -3.0])
-    assert ATTACKS["loss"](known)[0] == pytest.approx(-1.0)
-    assert ATTACKS["zlib"](known, None, np.array([6]))[0] == pytest.approx(-0.5)
-    assert ATTACKS["min_k"](scores_of([0.0] * 9 + [-3.0]))[0] == pytest.approx(-1.5)
-    assert ATTACKS["wbc"](known, scores_of([-1.0, -1.0, -3.0]))[0] == 1.0
+    assert ATTACKS["loss"].score(known)[0] == pytest.approx(-1.0)
+    assert ATTACKS["zlib"].score(known, None, np.array([6]))[0] == pytest.approx(-0.5)
+    assert ATTACKS["min_k"].score(scores_of([0.0] * 9 + [-3.0]))[0] == pytest.approx(-1.5)
+    assert ATTACKS["wbc"].score(known, scores_of([-1.0, -1.0, -3.0]))[0] == 1.0
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 3, 12, 45])
@@ -163,14 +166,14 @@ def test_wbc_matches_the_oracle(num_tokens: int) -> None:
     for size in [int(w) for w in WINDOW_SIZES if w <= len(loss)] or [len(loss)]:
         places = range(len(loss) - size + 1)
         shares.append(np.mean([base_loss[i : i + size].sum() > loss[i : i + size].sum() + 1e-6 for i in places]))
-    assert ATTACKS["wbc"](target, base)[1] == pytest.approx(np.mean(shares))
+    assert ATTACKS["wbc"].score(target, base)[1] == pytest.approx(np.mean(shares))
 
 
 def test_lower_case_text_with_the_same_scores_tells_nothing() -> None:
-    assert np.isnan(ATTACKS["lowercase"](TARGET, None, None, TARGET)).all()
+    assert np.isnan(ATTACKS["lowercase"].score(TARGET, None, None, TARGET)).all()
     known = scores_of([0.0, 0.0], [0.0, 0.0])
     lowered = scores_of([0.0, 0.0], [-1.0, 0.0])
-    assert ATTACKS["lowercase"](known, None, None, lowered).tolist() == [-1.0, 0.0]
+    assert ATTACKS["lowercase"].score(known, None, None, lowered).tolist() == [-1.0, 0.0]
 
 
 log_probs = st.lists(st.floats(-20, 0, width=32) | st.just(NAN), max_size=12)
@@ -196,7 +199,7 @@ def test_scores_match_the_oracle(drawn: list[tuple[list[float], float]]) -> None
             "min_k": sum(lowest) / len(lowest),
         }
         for name, value in expected.items():
-            assert ATTACKS[name](target, base, sizes)[number] == pytest.approx(value, rel=1e-5, abs=1e-5)
+            assert ATTACKS[name].score(target, base, sizes)[number] == pytest.approx(value, rel=1e-5, abs=1e-5)
 
 
 # -------------------------------------------------------------------- the individual
@@ -307,26 +310,44 @@ def overfitted() -> tuple[TokenScores, TokenScores, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_higher_score_means_member(name: str, overfitted: Any) -> None:
     target, base, sizes, is_member = overfitted
-    scores = ATTACKS[name](target, base, sizes, base)  # the base's scores stand for those of other texts
+    scores = ATTACKS[name].score(target, base, sizes, base)  # the base's scores stand for those of other texts
     assert not np.isnan(scores).any()
     assert scores[is_member].min() > scores[~is_member].max()
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=20, seed=0)
     assert measured["auc"]["value"] == 1.0
 
 
-@pytest.mark.parametrize("name", sorted(set(ATTACKS) - NEEDS_BASE - NEEDS_LOWERCASE))
-def test_the_base_model_tells_nobody_apart(name: str, overfitted: Any) -> None:
+@pytest.mark.parametrize("name", sorted(set(ATTACKS) - needing(Need.BASE) - needing(Need.LOWERCASE)))
+def test_nobody_is_distinguishable_in_the_base_model(name: str, overfitted: Any) -> None:
     _, base, sizes, is_member = overfitted
-    scores = ATTACKS[name](base, None, sizes)
+    scores = ATTACKS[name].score(base, None, sizes)
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=200, seed=0)
     assert measured["auc"]["low"] < 0.5 < measured["auc"]["high"]
 
 
 def test_attacks_say_what_they_need() -> None:
-    needs = (NEEDS_BASE, NEEDS_SIZES, NEEDS_LOWERCASE)
-    for (name, score), *told in itertools.product(ATTACKS.items(), (None, BASE), (None, SIZES), (None, LOWERED)):
-        if any(name in which and value is None for which, value in zip(needs, told, strict=True)):
+    needs = (Need.BASE, Need.SIZES, Need.LOWERCASE)
+    for row, *told in itertools.product(ATTACKS.values(), (None, BASE), (None, SIZES), (None, LOWERED)):
+        if any(need in row.needs and value is None for need, value in zip(needs, told, strict=True)):
             continue
-        assert score(TARGET, *told).shape == (4,)
-    assert set(ATTACKS) >= NEEDS_BASE | NEEDS_SIZES | NEEDS_LOWERCASE
+        assert row.score(TARGET, *told).shape == (4,)
+    assert all(needing(need) for need in needs)
     assert set(BY_HAND) == set(ATTACKS)
+
+
+def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed() -> None:
+    table = every_attack()
+    assert set(table) == {*ATTACKS, *SHADOW_ATTACKS}
+    assert set(DEFAULT_ATTACKS) < set(ATTACKS)
+    for name, row in table.items():
+        assert row.name == name
+        assert row.title
+        assert row.about
+        assert row.objectives
+        assert row.objectives <= {"mlm", "clm"}
+    assert needing(Need.HOLDOUT) == {USER_INFERENCE}
+    for own in (table, ATTACKS, SHADOW_ATTACKS):
+        with pytest.raises(TypeError):
+            own["loss"] = table["loss"]  # type: ignore[index]
+    with pytest.raises(ValueError, match="twice"):
+        table_of([table["loss"], table["loss"]])
