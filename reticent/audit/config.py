@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from reticent.audit.gates import GATES
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
 from reticent.core.section import Section, of_job
 from reticent.engine.config import Arm, CanaryConfig
@@ -277,14 +278,18 @@ class ProbeConfig(Section):
         return values
 
 
+def _known_measure(measure: str) -> str:
+    if measure not in GATES:
+        raise ValueError(f"expected one of {', '.join(GATES)}")
+    return measure
+
+
 class GateConfig(Section):
     """A threshold that the trained models must keep, fixed before the run: ``[[gate]]``, as many as wanted."""
 
     table: ClassVar[str] = "gate"
 
-    measure: Literal[
-        "excess_leakage", "membership_auc", "membership_tpr", "extraction", "np_extraction", "exposure", "epsilon"
-    ]
+    measure: Annotated[str, AfterValidator(_known_measure)] = Field(description=f"one of {', '.join(GATES)}")
     at_most: float = Field(description="what the upper end of the 95 % interval may be")
     recipes: tuple[str, ...] | None = Field(default=None, description="models it is for; default: those that protect")
     attack: str | None = Field(default=None, description="of membership; default: each attack that was made")

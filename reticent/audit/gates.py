@@ -11,32 +11,31 @@ The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from reticent.audit.membership.validity import CHANCE, INVALID
 
-__all__ = ["FAIL", "NO_POWER", "PASS", "PLAIN", "failed", "judge", "verdict", "verdict_lines"]
+__all__ = ["FAIL", "GATES", "NO_POWER", "PASS", "PLAIN", "Gate", "failed", "judge", "verdict", "verdict_lines"]
 
 PASS, FAIL, NO_POWER = "pass", "fail", "no power"
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN = ("mlm", "clm")
+#: What excess leakage and excess exposure are where nothing was learned.
+NO_EXCESS = 0.0
+#: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
-#: What each measure would be if nothing had leaked; a control must be above it.
-NOTHING = {"membership_auc": CHANCE, "membership_tpr": float(FPR)}
-TITLES = {
-    "excess_leakage": "excess leakage",
-    "membership_auc": "membership AUC",
-    "membership_tpr": "membership TPR at 1 % FPR",
-    "extraction": "extraction rate",
-    "np_extraction": "(n, p)-extraction rate",
-    "exposure": "canary exposure in bits",
-    "epsilon": "empirical epsilon of all that carries one canary",
-}
 #: Of a lower bound on epsilon: why it passes, and why it could not.
-LOWER_BOUND = "more was not shown, though the coins could have shown it; from above nothing is bounded"
-TOO_FEW_COINS = "so few coins could not have shown more"
+LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
+TOO_FEW_GUESSES = "so few guesses could not have shown more"
+
+
+#: A gate as in the job.
+Settings = Mapping[str, Any]
+#: A model's entry of the audit, and its entry of extraction and canaries.
+Pair = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,29 @@ class _Measured:
     about: dict[str, Any]
     invalid: str | None = None
     fewest: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One thing that a job can set a threshold on.
+
+    Parameters
+    ----------
+    measure : its name in ``[[gate]]``
+    title : what a reader calls it
+    null : what it is where nothing leaked: a control shows that the attack can succeed where its interval lies over it;
+        None where the measure brings a control of another kind
+    estimate : gives the numbers to judge of (settings, a model, its unprotected twin or None), each with its control
+    needs : sections of the job without which there is no such number
+    from_below : it is a lower bound: "at least", and from above nothing is bounded
+    """
+
+    measure: str
+    title: str
+    null: float | None
+    estimate: Callable[[Settings, Pair, Pair | None], Iterator[_Measured]]
+    needs: frozenset[str] = frozenset()
+    from_below: bool = False
 
 
 def judge(
@@ -120,7 +142,9 @@ def verdict_lines(found: Mapping[str, Any]) -> list[str]:
         upper = "" if row["upper"] is None else f", upper bound {row['upper']:.3g}"
         if row.get("at_least") is not None:
             upper = f", at least {row['at_least']:.3g}"
-        line = f"{row['outcome']}: {TITLES[row['measure']]}{f' ({what})' if what else ''} at most {row['at_most']:g}"
+        line = (
+            f"{row['outcome']}: {GATES[row['measure']].title}{f' ({what})' if what else ''} at most {row['at_most']:g}"
+        )
         seed = "" if row.get("seed") is None else f", seed {row['seed']}"
         lines.append(f"{line}{f' - {whose}' if whose else ''}{seed}{upper}, n = {row['n']:,}: {row['reason']}")
     return lines
@@ -136,7 +160,7 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
             continue
         twin = next((other for other in last if other[0] == name and other[1] in PLAIN and other[2] == seed), None)
         plain = None if twin is None else (last[twin], canaries.get(twin))
-        rows = list(_measured(gate, (model, canaries.get(key)), plain))
+        rows = list(GATES[gate["measure"]].estimate(gate, (model, canaries.get(key)), plain))
         if not rows and (
             wanted or any(gate["attack"] in other["membership"] for k, other in last.items() if k[0] == name)
         ):
@@ -163,10 +187,10 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
                 outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
                 estimate = {"n": found.fewest, "high": None}
             bound: dict[str, Any] = {"upper": estimate["high"]}
-            if gate["measure"] == "epsilon":  # it is bounded from below only
+            if GATES[gate["measure"]].from_below:
                 bound = {"upper": None, "at_least": estimate["high"]}
                 few = outcome == NO_POWER and found.control is False
-                reason = LOWER_BOUND if outcome == PASS else TOO_FEW_COINS if few else reason
+                reason = LOWER_BOUND if outcome == PASS else TOO_FEW_GUESSES if few else reason
             yield {
                 "model": name,
                 "recipe": recipe,
@@ -191,51 +215,61 @@ def _last(models: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, str, Any], Map
     return last
 
 
-Pair = tuple[Mapping[str, Any], Mapping[str, Any] | None]
+#: What a gate is about, the estimate to judge, and the one that in a control must lie over the null.
+Found = tuple[dict[str, Any], Any, Any]
 
 
-def _measured(gate: Mapping[str, Any], own: Pair, plain: Pair | None) -> Iterator[_Measured]:
-    measure = gate["measure"]
-    if measure == "epsilon":
-        yield from _epsilon(gate, own)
-    elif measure == "exposure":
-        estimate = _of_arm(own, gate["arm"], "exposure", "included")
-        # Nothing protects the missed arm of the same model; where there is none, the same arm of the plain twin.
-        control = _of_arm(own, "missed", "excess_exposure") or (
-            plain and _of_arm(plain, gate["arm"], "excess_exposure")
-        )
-        yield _Measured(estimate, _above(control, 0.0), {"arm": gate["arm"]})
-    else:
-        for about, estimate, _ in _estimates(gate, own):
-            twins = [] if plain is None else list(_estimates(gate, plain))
-            control = next((shows for other, _, shows in twins if other == about), None)
+def _beside_twin(
+    estimates: Callable[[Settings, Pair], Iterator[Found]], null: float
+) -> Callable[[Settings, Pair, Pair | None], Iterator[_Measured]]:
+    """The estimates of a model, with those of its unprotected twin as controls."""
+
+    def measured(gate: Settings, own: Pair, plain: Pair | None) -> Iterator[_Measured]:
+        twins = [] if plain is None else list(estimates(gate, plain))
+        for about, estimate, _ in estimates(gate, own):
+            control = next((_above(shows, null) for other, _, shows in twins if other == about), None)
             attack = own[0]["membership"].get(about.get("attack"), {})
             invalid = attack["why"] if attack.get("verdict") == INVALID else None
             yield _Measured(estimate, control, about, invalid, _fewest(gate, own[0], attack))
 
-
-def _estimates(gate: Mapping[str, Any], pair: Pair) -> Iterator[tuple[dict[str, Any], Any, bool | None]]:
-    """What a gate is about, the estimate, and whether it shows a leak."""
-    measure, (model, asked) = gate["measure"], pair
-    if measure == "excess_leakage":
-        estimate = (model["excess"].get(gate["part"]) or {}).get("excess")
-        yield {"part": gate["part"]}, estimate, _above(estimate, 0.0)
-    elif measure.startswith("membership"):
-        for name, found in model["membership"].items():
-            if gate["attack"] in (None, name):
-                estimate = found["auc"] if measure == "membership_auc" else found["tpr_at_fpr"].get(FPR)
-                yield {"attack": name}, estimate, _above(estimate, NOTHING[measure])
-    elif asked and asked.get("passages"):
-        names = ("np_discoverable",) if measure == "np_extraction" else ("k_extractable", "discoverable")
-        rows = [r for r in asked["passages"]["rates"] if r["measure"] in names and r["asked"] == "all"]
-        if rows:  # the adversary who knows or asks most
-            row = max(rows, key=lambda r: (r["prefix_tokens"], r["num_queries"] or 0))
-            about = {"prefix_tokens": row["prefix_tokens"], "num_queries": row["num_queries"]}
-            yield about, row["members"], _above(row["excess"], 0.0)
+    return measured
 
 
-def _fewest(gate: Mapping[str, Any], model: Mapping[str, Any], attack: Mapping[str, Any]) -> int | None:
-    """People on the smaller of the two sides that a number compares; None where it does not."""
+def _excess(gate: Settings, pair: Pair) -> Iterator[Found]:
+    estimate = (pair[0]["excess"].get(gate["part"]) or {}).get("excess")
+    yield {"part": gate["part"]}, estimate, estimate
+
+
+def _attacks(gate: Settings, pair: Pair) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    return ((name, found) for name, found in pair[0]["membership"].items() if gate["attack"] in (None, name))
+
+
+def _auc(gate: Settings, pair: Pair) -> Iterator[Found]:
+    for name, found in _attacks(gate, pair):
+        yield {"attack": name}, found["auc"], found["auc"]
+
+
+def _tpr(gate: Settings, pair: Pair) -> Iterator[Found]:
+    for name, found in _attacks(gate, pair):
+        estimate = found["tpr_at_fpr"].get(FPR)
+        yield {"attack": name}, estimate, estimate
+
+
+def _extracted(gate: Settings, pair: Pair) -> Iterator[Found]:
+    """The passages that came back to the adversary who knows or asks most."""
+    asked = pair[1]
+    if not asked or not asked.get("passages"):
+        return
+    names = ("np_discoverable",) if gate["measure"] == "np_extraction" else ("k_extractable", "discoverable")
+    rows = [r for r in asked["passages"]["rates"] if r["measure"] in names and r["asked"] == "all"]
+    if rows:
+        row = max(rows, key=lambda r: (r["prefix_tokens"], r["num_queries"] or 0))
+        about = {"prefix_tokens": row["prefix_tokens"], "num_queries": row["num_queries"]}
+        yield about, row["members"], row["excess"]
+
+
+def _fewest(gate: Settings, model: Mapping[str, Any], attack: Mapping[str, Any]) -> int | None:
+    """Individuals on the smaller of the two sides that a number compares; None where it does not."""
     if gate["measure"] == "excess_leakage":
         part = model["excess"].get(gate["part"]) or {}
         sides = [part[side]["n"] for side in ("members", "heldout") if side in part]
@@ -244,7 +278,14 @@ def _fewest(gate: Mapping[str, Any], model: Mapping[str, Any], attack: Mapping[s
     return min(sides, default=None)
 
 
-def _epsilon(gate: Mapping[str, Any], own: Pair) -> Iterator[_Measured]:
+def _exposure(gate: Settings, own: Pair, plain: Pair | None) -> Iterator[_Measured]:
+    estimate = _of_arm(own, gate["arm"], "exposure", "included")
+    # Nothing protects the missed arm of the same model; where there is none, the same arm of the plain twin.
+    control = _of_arm(own, "missed", "excess_exposure") or (plain and _of_arm(plain, gate["arm"], "excess_exposure"))
+    yield _Measured(estimate, _above(control, NO_EXCESS), {"arm": gate["arm"]})
+
+
+def _epsilon(gate: Settings, own: Pair, _: Pair | None) -> Iterator[_Measured]:
     """A lower bound: it can show a failure; it passes only where it could have shown one."""
     found = _of_arm(own, gate["arm"], "one_run")
     estimate = None
@@ -266,3 +307,56 @@ def _above(estimate: Mapping[str, Any] | None, nothing: float) -> bool | None:
     if estimate is None or estimate["value"] is None or estimate["low"] is None:
         return None
     return bool(estimate["low"] > nothing)
+
+
+_CANARIES, _EXTRACTION = frozenset({"canaries"}), frozenset({"extraction"})
+#: Every gate by its measure; adding a row here is adding a gate everywhere.
+GATES: Mapping[str, Gate] = MappingProxyType(
+    {
+        gate.measure: gate
+        for gate in (
+            Gate(
+                measure="excess_leakage",
+                title="excess leakage",
+                null=NO_EXCESS,
+                estimate=_beside_twin(_excess, NO_EXCESS),
+            ),
+            Gate(measure="membership_auc", title="membership AUC", null=CHANCE, estimate=_beside_twin(_auc, CHANCE)),
+            Gate(
+                measure="membership_tpr",
+                title="membership TPR at 1 % FPR",
+                null=float(FPR),
+                estimate=_beside_twin(_tpr, float(FPR)),
+            ),
+            Gate(
+                measure="extraction",
+                title="extraction rate",
+                null=NO_EXCESS,
+                estimate=_beside_twin(_extracted, NO_EXCESS),
+                needs=_EXTRACTION,
+            ),
+            Gate(
+                measure="np_extraction",
+                title="(n, p)-extraction rate",
+                null=NO_EXCESS,
+                estimate=_beside_twin(_extracted, NO_EXCESS),
+                needs=_EXTRACTION,
+            ),
+            Gate(
+                measure="exposure",
+                title="canary exposure in bits",
+                null=NO_EXCESS,
+                estimate=_exposure,
+                needs=_CANARIES,
+            ),
+            Gate(
+                measure="epsilon",
+                title="empirical epsilon of all that carries one canary",
+                null=None,
+                estimate=_epsilon,
+                needs=_CANARIES,
+                from_below=True,
+            ),
+        )
+    }
+)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reticent.audit.gates import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
+from reticent.audit.gates import FAIL, GATES, NO_POWER, PASS, judge, verdict, verdict_lines
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.stats.statistics import clopper_pearson
@@ -158,7 +158,11 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
         in (verdict_lines(found)[0])
     )
     assert "upper bound" not in verdict_lines(found)[0]
-    reasons = {PASS: "from above nothing is bounded", FAIL: "beyond the threshold", NO_POWER: "so few coins could not"}
+    reasons = {
+        PASS: "from above nothing is bounded",
+        FAIL: "beyond the threshold",
+        NO_POWER: "so few guesses could not",
+    }
     assert reasons[expected] in row["reason"]
     page = extraction_html({"verdict": {**found, "fixed_before_training": True}, "small_cell": 5})
     assert f"<td>–<small>at least {at_least:.2f}</small></td>" in page
@@ -168,3 +172,16 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
 def test_exposure_is_controlled_by_the_arm_that_nothing_protects(missed_low: float, expected: str) -> None:
     found = verdict(canaries(0.0, 3.0, missed_low, estimate(1.4, 1.0, 1.8)), [gate("exposure", 2.0)])
     assert outcome(found)[0] == expected
+
+
+def test_one_row_says_everything_of_a_gate_and_the_table_cannot_be_changed() -> None:
+    assert len(GATES) == 7
+    for measure, row in GATES.items():
+        assert row.measure == measure
+        assert row.title
+        assert row.needs <= {"canaries", "extraction"}
+        found = verdict({"models": [model("ppclm", 4, STRONG, STRONG)]}, [gate(measure, 0.5)])
+        assert found["outcome"] == (FAIL if not row.needs and measure != "membership_tpr" else NO_POWER)
+    assert [measure for measure, row in GATES.items() if row.from_below] == ["epsilon"]
+    with pytest.raises(TypeError):
+        GATES["other"] = GATES["epsilon"]  # type: ignore[index]

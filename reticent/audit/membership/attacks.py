@@ -187,6 +187,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             score=wbc_score,
             title="Comparison by windows",
             about="in many windows of a few tokens the model predicts it better than the base model does",
+            source="Chen et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
         Attack(
@@ -194,6 +195,7 @@ ATTACKS: Mapping[str, Attack] = table_of(
             score=ez_score,
             title="Errors gained over lost",
             about="where the model expects another token it has still gained on the base model more than it has lost",
+            source="Ilić et al. 2026",
             needs=frozenset({Need.BASE}),
         ),
         Attack(

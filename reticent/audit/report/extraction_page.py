@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reticent.audit.gates import TITLES
+from reticent.audit.gates import GATES
 from reticent.audit.report.environment import template_environment
 
 __all__ = ["extraction_html"]
@@ -28,7 +28,7 @@ def extraction_html(audit: dict[str, Any]) -> str:
     section = audit.get("extraction", {"has_canaries": False, "models": []})
     return environment.get_template("extraction_section.html.j2").render(
         verdict=audit.get("verdict"),
-        titles=TITLES,
+        titles={measure: gate.title for measure, gate in GATES.items()},
         with_canaries=[model for model in section["models"] if model["canaries"]],
         with_passages=[model for model in section["models"] if model["passages"]],
         has_canaries=section["has_canaries"],

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ByteSize, Field, ValidationError, model_validator
 
 from reticent.audit.config import AuditConfig, CanaryAudit, ExtractionConfig, GateConfig, ProbeConfig
+from reticent.audit.gates import GATES
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import MAX_DEPTH, depth_of, read_json, read_toml
 from reticent.core.names import require_distinct, require_name
@@ -66,11 +67,11 @@ class Job(Section):
     def _gates_have_their_measure(self) -> Job:
         for number, gate in enumerate(self.gate, start=1):
             where = f"gate {number} ({gate.measure})"
-            if gate.measure in ("exposure", "epsilon") and (
+            if "canaries" in GATES[gate.measure].needs and (
                 self.canaries is None or gate.arm not in self.canaries.arms
             ):
                 raise ValueError(f"{where}: needs [canaries] with the arm {gate.arm}")
-            if gate.measure in ("extraction", "np_extraction") and self.extraction is None:
+            if "extraction" in GATES[gate.measure].needs and self.extraction is None:
                 raise ValueError(f"{where}: needs [extraction]")
             attacks = {*self.audit.attacks, *(self.audit.shadow.attacks if self.audit.shadow else ())}
             if gate.measure.startswith("membership") and gate.attack and gate.attack not in attacks:
