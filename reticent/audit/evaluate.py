@@ -25,7 +25,7 @@ from reticent.audit.leakage.leakage import (
     privacy_by_n,
 )
 from reticent.audit.leakage.utility import utility
-from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_score
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
@@ -116,7 +116,7 @@ def audit_models(
 
 
 class Auditor:
-    """The two stores as slots and surfaces, shared by all models of one tokenizer; see `audit_models`."""
+    """The two stores as words and surfaces, shared by all models of one tokenizer; see `audit_models`."""
 
     def __init__(
         self,
@@ -142,16 +142,16 @@ class Auditor:
         self.store, self.members, self.config = audit, members, config
         self.tokenizer = load_tokenizer(audit.tokenizer_path)
         self.table = SurfaceTable(self.tokenizer)
-        self.slots = slots_of(audit)
-        self.true = self.table.surfaces(audit.input_ids, self.slots)
-        self.slot_member = members[self.slots.documents]
-        self.train_slots = slots_of(train)
+        self.words = words_of(audit)
+        self.true = self.table.surfaces(audit.input_ids, self.words)
+        self.word_member = members[self.words.documents]
+        self.train_words = words_of(train)
         self.membership = MembershipAudit(
-            audit, members, self.slots, self.true, self.table, config, lowercase=lowercase, fresh=fresh, groups=groups
+            audit, members, self.words, self.true, self.table, config, lowercase=lowercase, fresh=fresh, groups=groups
         )
         self.categories = None
         if categories is not None:
-            self.categories = (categories.of_slots(audit, self.slots), categories.names)
+            self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
@@ -266,7 +266,7 @@ class Auditor:
         """Return what `InversionAudit.measure` does; ``base`` None for the base itself."""
         if self._inversion is None:
             self._inversion = InversionAudit(
-                self.store, self.train, self.members, self.slots, self.true, self.table, self.tokenizer,
+                self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
                 self.categories, self.config,
             )  # fmt: skip
         tokenizer = self._tokenizer_of(entry.path)
@@ -278,7 +278,7 @@ class Auditor:
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
         return generated_leakage(
-            load_model(entry.path, entry.objective), self.store, self.members, self.slots, self.true, self.table,
+            load_model(entry.path, entry.objective), self.store, self.members, self.words, self.true, self.table,
             tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
             batch_size=self.config.batch_size, device=self.config.device,
             num_bootstrap=self.config.num_bootstrap, seed=self.config.seed,
@@ -302,19 +302,19 @@ class Auditor:
         those of ``user_inference`` are of the fresh documents.
         """
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
-        predicted = self.table.surfaces(scores.argmax, self.slots)
-        everywhere = predicted_surfaces(predicted)
-        of_members = self.slot_member
+        predicted = self.table.surfaces(scores.argmax, self.words)
+        predicted_types = predicted_surfaces(predicted)
+        of_members = self.word_member
         sides = {"heldout": ~self.members, "members": self.members}
         more: dict[str, Any] = {}
         if base is not None:
-            base_everywhere = predicted_surfaces(self.table.surfaces(base.argmax, self.slots))
+            base_predicted_types = predicted_surfaces(self.table.surfaces(base.argmax, self.words))
             more["over_base"] = excess_over_base(
-                self.slots, self.true, everywhere, base_everywhere, self.slot_member, **options
+                self.words, self.true, predicted_types, base_predicted_types, self.word_member, **options
             )
         if self.categories is not None:
             more["by_category"] = privacy_by_category(
-                self.slots, self.true, everywhere, self.slot_member, *self.categories, **options
+                self.words, self.true, predicted_types, self.word_member, *self.categories, **options
             )
         return {
             **more,
@@ -328,7 +328,7 @@ class Auditor:
                     entry.objective,
                     scores,
                     self.store.input_ids,
-                    self.slots,
+                    self.words,
                     self.store.flags,
                     self.store.individual,
                     chosen,
@@ -336,23 +336,25 @@ class Auditor:
                 )
                 for side, chosen in sides.items()
             },
-            "privacy": privacy(self.train_slots, self.true[of_members], predicted[of_members], everywhere, **options),
-            "privacy_by_n": privacy_by_n(
-                self.train_slots, self.true[of_members], predicted[of_members], (self.slots, predicted), **options
+            "privacy": privacy(
+                self.train_words, self.true[of_members], predicted[of_members], predicted_types, **options
             ),
-            "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
+            "privacy_by_n": privacy_by_n(
+                self.train_words, self.true[of_members], predicted[of_members], (self.words, predicted), **options
+            ),
+            "excess": excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
             **self.membership.measure(entry.objective, scores, base, lowercase, further),
             "low_cost": low_cost_membership(
-                self.slots, self.true, everywhere, self.slot_member, shares=self.config.graph_shares, **options
+                self.words, self.true, predicted_types, self.word_member, shares=self.config.graph_shares, **options
             ),
         }
 
     def measure_all_occurrences(self, scores: TokenScores) -> dict[str, Any]:
         """Return {"privacy", "excess"} of a masked model that was asked with ``all_occurrences``."""
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
-        predicted = self.table.surfaces(scores.argmax, self.slots)
-        everywhere, mine = predicted_surfaces(predicted), self.slot_member
+        predicted = self.table.surfaces(scores.argmax, self.words)
+        predicted_types, mine = predicted_surfaces(predicted), self.word_member
         return {
-            "privacy": privacy(self.train_slots, self.true[mine], predicted[mine], everywhere, **options),
-            "excess": excess_leakage(self.slots, self.true, everywhere, self.slot_member, **options),
+            "privacy": privacy(self.train_words, self.true[mine], predicted[mine], predicted_types, **options),
+            "excess": excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
         }

@@ -15,7 +15,7 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.detect.labels import category
 
 if TYPE_CHECKING:
-    from reticent.audit.leakage.words import Slots
+    from reticent.audit.leakage.words import Words
     from reticent.engine.store import TokenStore
     from reticent.engine.tokens import FlaggedWords
     from reticent.job.run import Run
@@ -35,13 +35,13 @@ class WordCategories:
     names: tuple[str, ...]
     doc_offsets: np.ndarray
 
-    def of_slots(self, store: TokenStore, slots: Slots) -> np.ndarray:
-        """Return the category of each slot of a store of these documents, int16, shape (S,)."""
+    def of_words(self, store: TokenStore, words: Words) -> np.ndarray:
+        """Return the category of each word of a store of these documents, int16, shape (S,)."""
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
                 f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
             )
-        return self.codes[self.doc_offsets[slots.documents] + store.word_ids[slots.starts]]
+        return self.codes[self.doc_offsets[words.documents] + store.word_ids[words.starts]]
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:

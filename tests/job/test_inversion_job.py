@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from reticent.audit.leakage.words import slots_of
+from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.base_model_scores import load_candidates
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.schema import DIRECT, HELDOUT, MEMBERS
@@ -84,12 +84,12 @@ def test_inversion_stands_in_the_report_and_names_nobody(done: Run) -> None:
 def test_every_direct_word_has_the_category_of_its_span(done: Run) -> None:
     categories = read_categories(done, (MEMBERS, HELDOUT))
     store = open_tokens(done.folder / "tokens/m/audit")
-    slots = slots_of(store)
-    found = categories.of_slots(store, slots)
+    slots = words_of(store)
+    found = categories.of_words(store, slots)
     assert ((found > 0) == ((slots.flags & DIRECT) > 0)).all()
     assert {"NAME", "DATE", "PHONE"} <= set(categories.names)
     with pytest.raises(ArtifactError, match="categories of"):
-        categories.of_slots(store.select(np.arange(3)), slots)
+        categories.of_words(store.select(np.arange(3)), slots)
 
 
 def test_scores_of_the_base_are_private_and_plain(done: Run) -> None:

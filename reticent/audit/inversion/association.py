@@ -21,7 +21,7 @@ import numpy as np
 
 from reticent.audit.inversion.identifiers import Runs
 from reticent.audit.inversion.inversion import DIGITS, InversionConfig, two_sides
-from reticent.audit.leakage.words import Slots
+from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.row_scores import sum_log_probs
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
@@ -79,7 +79,7 @@ def read_association_templates(language: str, path: Path = TEMPLATES) -> list[st
 
 def draw_pairs(
     store: TokenStore,
-    slots: Slots,
+    words: Words,
     surfaces: np.ndarray,
     runs: Runs,
     is_name: np.ndarray,
@@ -93,18 +93,18 @@ def draw_pairs(
 
     Parameters
     ----------
-    surfaces : int64 array, shape (S,), of the slots
+    surfaces : int64 array, shape (S,), of the words
     runs : direct identifiers; is_name : bool array, shape (R,), which of them are of category NAME
     is_member : bool array, shape (number of individual codes,)
     """
     random = generator(seed, 22)
     name_of = _names(runs, is_name, len(is_member))
-    num_individuals = len(np.unique(slots.individuals))
+    num_individuals = len(np.unique(words.individuals))
     low, high = (share * num_individuals for share in config.term_support)
     # Who uses which word, and how many do.
-    plain = np.flatnonzero((slots.flags == 0) & (surfaces >= 0) & _lettered(store, slots, tokenizer))
+    plain = np.flatnonzero((words.flags == 0) & (surfaces >= 0) & _lettered(store, words, tokenizer))
     width = int(surfaces.max(initial=0)) + 1
-    uses, first = np.unique(slots.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
+    uses, first = np.unique(words.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
     who, word = np.divmod(uses, width)
     support = np.bincount(word, minlength=width)
     # At least two people: a word of one person alone is an identifier, not a term.
@@ -134,7 +134,7 @@ def draw_pairs(
         names[mine[enough], 1:] = runs.starts[name_of[pool[best[enough]]]]
         names[mine, 0] = runs.starts[name_of[who[mine]]]
     matched = (names >= 0).all(axis=1)
-    terms = np.stack([slots.starts[spot], slots.lengths[spot].astype(np.int64)], axis=1)
+    terms = np.stack([words.starts[spot], words.lengths[spot].astype(np.int64)], axis=1)
     return Pairs(
         who[matched],
         terms[matched],
@@ -145,10 +145,10 @@ def draw_pairs(
     )
 
 
-def _lettered(store: TokenStore, slots: Slots, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """Which words are of letters and long enough, bool (S,)."""
-    numbers, first = number_tuples(store.input_ids, slots.starts, slots.lengths)
-    texts = _texts(store, slots.starts[first], slots.lengths[first], tokenizer.backend_tokenizer)
+    numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
+    texts = _texts(store, words.starts[first], words.lengths[first], tokenizer.backend_tokenizer)
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reticent.audit.leakage.words import Slots, SurfaceTable
+from reticent.audit.leakage.words import SurfaceTable, Words
 from reticent.engine.kernels import document_ranks, number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -86,7 +86,7 @@ def shape_of(text: str) -> str:
 
 def runs_of(
     store: TokenStore,
-    slots: Slots,
+    words: Words,
     kind: str,
     tokenizer: PreTrainedTokenizerFast,
     table: SurfaceTable,
@@ -96,25 +96,25 @@ def runs_of(
 
     Parameters
     ----------
-    slots : Slots of ``store``
+    words : Words of ``store``
     kind : {"direct", "indirect"}
     categories : integer array, shape (S,), optional
-        Category of each slot; None: all are one, told apart by their shape alone.
+        Category of each word; None: all are one, told apart by their shape alone.
 
     Cost: one decode a distinct token sequence.
     """
-    categories = np.zeros(len(slots), dtype=np.int64) if categories is None else categories.astype(np.int64)
-    ends = slots.starts + slots.lengths
+    categories = np.zeros(len(words), dtype=np.int64) if categories is None else categories.astype(np.int64)
+    ends = words.starts + words.lengths
     if kind == "direct":
-        chosen = (slots.flags & DIRECT) > 0
-        joined = chosen[1:] & chosen[:-1] & (slots.documents[1:] == slots.documents[:-1])
-        joined &= (categories[1:] == categories[:-1]) & (slots.starts[1:] - ends[:-1] <= MAX_GAP)
+        chosen = (words.flags & DIRECT) > 0
+        joined = chosen[1:] & chosen[:-1] & (words.documents[1:] == words.documents[:-1])
+        joined &= (categories[1:] == categories[:-1]) & (words.starts[1:] - ends[:-1] <= MAX_GAP)
         first = np.flatnonzero(chosen & ~np.concatenate([[False], joined]))
         last = np.flatnonzero(chosen & ~np.concatenate([joined, [False]]))
     else:
-        first = last = np.flatnonzero((slots.flags & (DIRECT | INDIRECT)) == INDIRECT)
-    starts, lengths = slots.starts[first], (ends[last] - slots.starts[first]).astype(slots.lengths.dtype)
-    places = Slots(starts, lengths, *(a[first] for a in (slots.documents, slots.individuals, slots.flags, slots.flags)))
+        first = last = np.flatnonzero((words.flags & (DIRECT | INDIRECT)) == INDIRECT)
+    starts, lengths = words.starts[first], (ends[last] - words.starts[first]).astype(words.lengths.dtype)
+    places = Words(starts, lengths, *(a[first] for a in (words.documents, words.individuals, words.flags, words.flags)))
     tuples, example = number_tuples(store.input_ids, starts, lengths)
     rows = [store.input_ids[starts[e] : starts[e] + lengths[e]].tolist() for e in example.tolist()]
     texts = tokenizer.backend_tokenizer.decode_batch(rows, skip_special_tokens=False)
@@ -122,7 +122,7 @@ def runs_of(
     return Runs(
         starts,
         lengths.astype(np.int64),
-        slots.individuals[first].astype(np.int64),
+        words.individuals[first].astype(np.int64),
         categories[first],
         tuples,
         table.surfaces(store.input_ids, places),

@@ -16,7 +16,7 @@ from reticent.audit.inversion.association import Pairs, association, draw_pairs,
 from reticent.audit.inversion.embedding_shift import embedding_shift
 from reticent.audit.inversion.identifiers import Runs, Targets, draw_targets, runs_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, score_candidates
-from reticent.audit.leakage.words import Slots, SurfaceTable
+from reticent.audit.leakage.words import SurfaceTable, Words
 from reticent.core.device import pick_device
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
@@ -51,8 +51,8 @@ class InversionAudit:
     ----------
     store, train : tokens of both sides, and of the members as training was protected with them
     members : bool array, shape (store.num_documents,)
-    slots, surfaces, table : of ``store``
-    categories : (codes of the slots, their names), optional
+    words, surfaces, table : of ``store``
+    categories : (codes of the words, their names), optional
         Without them identifiers are matched by shape alone, and there is no association: nobody knows what a name is.
     """
 
@@ -61,7 +61,7 @@ class InversionAudit:
         store: TokenStore,
         train: TokenStore,
         members: np.ndarray,
-        slots: Slots,
+        words: Words,
         surfaces: np.ndarray,
         table: SurfaceTable,
         tokenizer: PreTrainedTokenizerFast,
@@ -71,13 +71,13 @@ class InversionAudit:
         assert config.inversion is not None
         self.settings: InversionConfig = config.inversion
         self.store, self.train, self.config, self.tokenizer = store, train, config, tokenizer
-        self.slots, self.surfaces = slots, surfaces
+        self.words, self.surfaces = words, surfaces
         self.names = ("",) if categories is None else categories[1]
         codes = None if categories is None else categories[0]
         self.is_member = np.zeros(int(store.individual.max(initial=0)) + 1, dtype=bool)
         self.is_member[store.individual[members]] = True
         kinds = dict.fromkeys((*self.settings.kinds, *(("direct",) if self.settings.association else ())))
-        self.runs: dict[str, Runs] = {kind: runs_of(store, slots, kind, tokenizer, table, codes) for kind in kinds}
+        self.runs: dict[str, Runs] = {kind: runs_of(store, words, kind, tokenizer, table, codes) for kind in kinds}
         self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
 
     def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
@@ -108,7 +108,7 @@ class InversionAudit:
         is_name = runs.categories == self.names.index("NAME")
         return draw_pairs(
             self.store,
-            self.slots,
+            self.words,
             self.surfaces,
             runs,
             is_name,

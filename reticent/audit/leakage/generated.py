@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from reticent.audit.config import GenerationConfig
 from reticent.audit.leakage.leakage import excess_leakage
-from reticent.audit.leakage.words import NO_SURFACE, Slots, SurfaceTable
+from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
 from reticent.audit.scoring.generate import Decoding, generate
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
@@ -78,7 +78,7 @@ def generated_leakage(
     model: PreTrainedModel,
     store: TokenStore,
     members: np.ndarray,
-    slots: Slots,
+    words: Words,
     true: np.ndarray,
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
@@ -94,25 +94,25 @@ def generated_leakage(
 
     Parameters
     ----------
-    slots, true : words of the store and their surfaces, numbered by ``table``
+    words, true : words of the store and their surfaces, numbered by ``table``
 
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """
     documents = draw_prompts(store, members, config, seed)
     prompts = store.input_ids[store.doc_offsets[documents][:, None] + np.arange(config.prefix_tokens)].astype(np.int64)
     decoding = Decoding(temperature=config.temperature, top_k=config.top_k)
-    everywhere = np.empty(0, dtype=np.int64)
+    predicted_types = np.empty(0, dtype=np.int64)
     if len(documents):
         made = generate(
             model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=decoding,
             num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
         )  # fmt: skip
-        everywhere = new_surfaces(prompts, made, table, tokenizer)
+        predicted_types = new_surfaces(prompts, made, table, tokenizer)
     sides = {"members": int(members[documents].sum()), "heldout": int((~members[documents]).sum())}
-    is_member = members[slots.documents]
+    is_member = members[words.documents]
     return {
         "settings": config.model_dump(),
         "decoding": str(decoding),
         "num_prompts": sides,
-        "excess": excess_leakage(slots, true, everywhere, is_member, num_bootstrap=num_bootstrap, seed=seed),
+        "excess": excess_leakage(words, true, predicted_types, is_member, num_bootstrap=num_bootstrap, seed=seed),
     }

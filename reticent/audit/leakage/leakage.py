@@ -1,6 +1,6 @@
 """Leakage: which identifiers a model predicts (definitions.md#leakage).
 
-A prediction counts wherever it appears: in any slot of any document that was scored. Three questions are asked of the
+A prediction counts wherever it appears: in any word of any document that was scored. Three questions are asked of the
 same integers:
 
 - **Privacy** [@boutet2025]: of the members' identifiers, as training was protected with them, which share is
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.leakage.words import NO_SURFACE, Slots
+from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.audit.stats.statistics import (
     EXACT,
     Estimate,
@@ -82,40 +82,40 @@ def predicted_surfaces(predicted: np.ndarray) -> np.ndarray:
 
 
 def privacy(
-    slots: Slots, true: np.ndarray, predicted: np.ndarray, everywhere: np.ndarray, *, num_bootstrap: int, seed: int
+    words: Words, true: np.ndarray, predicted: np.ndarray, predicted_types: np.ndarray, *, num_bootstrap: int, seed: int
 ) -> dict[str, Any]:
     """Return Privacy = 1 - leak rate for direct, indirect and both, at the three levels.
 
     A prediction counts wherever it appears, at every level: *types* are the distinct identifiers, *occurrences* the
-    slots that hold one, *individuals* those who have one, leaked when at least one of theirs is predicted.
-    ``in_place`` is the share of the occurrences that are not predicted in their own slot.
+    words that hold one, *individuals* those who have one, leaked when at least one of theirs is predicted.
+    ``in_place`` is the share of the occurrences that are not predicted in their own word.
 
     Parameters
     ----------
-    slots : Slots
+    words : Words
         Of the members, flagged as training was.
     true, predicted : int64 arrays, shape (S,)
-        Surfaces of these slots.
-    everywhere : int64 array
+        Surfaces of these words.
+    predicted_types : int64 array
         All surfaces that were predicted in any scored document.
 
     Returns
     -------
     dict
         part -> {"types", "occurrences", "individuals", "in_place": Estimate, "num_identifiers", "num_leaked",
-        "num_unpredictable"}. Slots with an unknown token cannot be predicted, so they would only flatter the model:
+        "num_unpredictable"}. Words with an unknown token cannot be predicted, so they would only flatter the model:
         they are counted apart and in nothing else.
     """
-    codes = np.unique(slots.individuals)
+    codes = np.unique(words.individuals)
     result: dict[str, Any] = {}
     for part, bits in PARTS.items():
-        flagged = (slots.flags & bits) != 0
+        flagged = (words.flags & bits) != 0
         chosen = flagged & (true != NO_SURFACE)
-        own = _own(slots.individuals[chosen], true[chosen], everywhere)
+        own = _own(words.individuals[chosen], true[chosen], predicted_types)
         leaked, total = own.per_individual(codes)
-        row = np.searchsorted(codes, slots.individuals[chosen])
+        row = np.searchsorted(codes, words.individuals[chosen])
         seen = np.bincount(row, minlength=len(codes))
-        anywhere = np.bincount(row, weights=np.isin(true[chosen], everywhere), minlength=len(codes))
+        anywhere = np.bincount(row, weights=np.isin(true[chosen], predicted_types), minlength=len(codes))
         in_place = np.bincount(row, weights=(predicted == true)[chosen], minlength=len(codes))
         any_leak = (anywhere > 0).astype(np.float64)
         options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
@@ -126,34 +126,34 @@ def privacy(
             "individuals": _complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), **options)),
             "in_place": _complement(ratio_estimate(in_place, seen, **options)),
             "num_identifiers": len(identifiers),
-            "num_leaked": int(np.isin(identifiers, everywhere).sum()),
+            "num_leaked": int(np.isin(identifiers, predicted_types).sum()),
             "num_unpredictable": int(np.count_nonzero(flagged & (true == NO_SURFACE))),
         }
     return result
 
 
 def privacy_by_n(
-    slots: Slots,
+    words: Words,
     true: np.ndarray,
     predicted: np.ndarray,
-    scored: tuple[Slots, np.ndarray],
+    scored: tuple[Words, np.ndarray],
     *,
     num_bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
     """Return Privacy over the minimal identifying n-grams, for each n that occurs.
 
-    An n-gram is predicted when its n words are predicted in n neighbouring slots of one document, anywhere.
+    An n-gram is predicted when its n words are predicted in n neighbouring words of one document, anywhere.
 
     Parameters
     ----------
-    scored : (slots, predicted surfaces) of every scored document
+    scored : (words, predicted surfaces) of every scored document
     """
-    codes = np.unique(slots.individuals)
+    codes = np.unique(words.individuals)
     result = {}
     for n in range(1, MAX_N + 1):
-        starts = np.flatnonzero(slots.ngram_starts >> (n - 1) & 1)
-        starts = starts[starts + n <= len(slots)]
+        starts = np.flatnonzero(words.ngram_starts >> (n - 1) & 1)
+        starts = starts[starts + n <= len(words)]
         if len(starts) == 0:
             continue
         mine = starts[_spelled(true, starts, n)]
@@ -163,7 +163,7 @@ def privacy_by_n(
         places = np.concatenate([mine, len(true) + theirs])
         numbers, _ = number_tuples(np.concatenate([true, scored[1]]), places, np.full(len(places), n))
         identifiers, predicted_ids = numbers[: len(mine)], np.unique(numbers[len(mine) :])
-        own = _own(slots.individuals[mine], identifiers, predicted_ids)
+        own = _own(words.individuals[mine], identifiers, predicted_ids)
         leaked, total = own.per_individual(codes)
         estimate = _complement(ratio_estimate(leaked, total, num_bootstrap=num_bootstrap, seed=seed))
         distinct = np.unique(own.identifiers)
@@ -176,9 +176,9 @@ def privacy_by_n(
 
 
 def privacy_by_category(
-    slots: Slots,
+    words: Words,
     true: np.ndarray,
-    everywhere: np.ndarray,
+    predicted_types: np.ndarray,
     is_member: np.ndarray,
     categories: np.ndarray,
     names: Sequence[str],
@@ -190,7 +190,7 @@ def privacy_by_category(
 
     Parameters
     ----------
-    slots : of both sides, flagged by the joint index; is_member : bool array, shape (S,)
+    words : of both sides, flagged by the joint index; is_member : bool array, shape (S,)
     categories : integer array, shape (S,), numbers of ``names``
 
     Returns
@@ -200,19 +200,19 @@ def privacy_by_category(
         `excess_leakage` gives it for a part. Categories that no member has are left out.
     """
     result: dict[str, Any] = {}
-    direct = ((slots.flags & DIRECT) > 0) & (true != NO_SURFACE)
+    direct = ((words.flags & DIRECT) > 0) & (true != NO_SURFACE)
     options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
     for code in np.unique(categories[direct & is_member]).tolist():
         chosen = direct & (categories == code)
         sides = []
         for side in (is_member, ~is_member):
-            own = _own(slots.individuals[chosen & side], true[chosen & side], everywhere)
-            sides.append(own.per_individual(np.unique(slots.individuals[side])))
+            own = _own(words.individuals[chosen & side], true[chosen & side], predicted_types)
+            sides.append(own.per_individual(np.unique(words.individuals[side])))
         identifiers = np.unique(true[chosen & is_member])
         result[names[code] or "OTHER"] = {
             **_complement(ratio_estimate(*sides[0], **options)),
             "num_identifiers": len(identifiers),
-            "num_leaked": int(np.isin(identifiers, everywhere).sum()),
+            "num_leaked": int(np.isin(identifiers, predicted_types).sum()),
             "excess": {
                 "heldout": ratio_estimate(*sides[1], **options).to_dict(),
                 "excess": ratio_difference(*sides, **options).to_dict(),
@@ -222,27 +222,27 @@ def privacy_by_category(
 
 
 def _spelled(surfaces: np.ndarray, starts: np.ndarray, n: int) -> np.ndarray:
-    """Which of the runs of n slots from ``starts`` have a surface in every slot, bool."""
+    """Which of the runs of n words from ``starts`` have a surface in every word, bool."""
     known = surfaces != NO_SURFACE
     return np.logical_and.reduce([known[starts + ahead] for ahead in range(n)])
 
 
 def excess_leakage(
-    slots: Slots, true: np.ndarray, everywhere: np.ndarray, is_member: np.ndarray, *, num_bootstrap: int, seed: int
+    words: Words, true: np.ndarray, predicted_types: np.ndarray, is_member: np.ndarray, *, num_bootstrap: int, seed: int
 ) -> dict[str, Any]:
     """Return leak rates of members and held-out individuals on the joint index's identifiers, and their difference.
 
     Parameters
     ----------
-    is_member : bool array, shape (S,), of each slot's individual
+    is_member : bool array, shape (S,), of each word's individual
     """
     result: dict[str, Any] = {}
     for part, bits in PARTS.items():
         sides = []
         for side in (is_member, ~is_member):
-            chosen = ((slots.flags & bits) != 0) & side & (true != NO_SURFACE)
-            own = _own(slots.individuals[chosen], true[chosen], everywhere)
-            sides.append(own.per_individual(np.unique(slots.individuals[side])))
+            chosen = ((words.flags & bits) != 0) & side & (true != NO_SURFACE)
+            own = _own(words.individuals[chosen], true[chosen], predicted_types)
+            sides.append(own.per_individual(np.unique(words.individuals[side])))
         options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
         result[part] = {
             "members": ratio_estimate(*sides[0], **options).to_dict(),
@@ -253,10 +253,10 @@ def excess_leakage(
 
 
 def excess_over_base(
-    slots: Slots,
+    words: Words,
     true: np.ndarray,
-    everywhere: np.ndarray,
-    base_everywhere: np.ndarray,
+    predicted_types: np.ndarray,
+    base_predicted_types: np.ndarray,
     is_member: np.ndarray,
     *,
     num_bootstrap: int,
@@ -273,11 +273,11 @@ def excess_over_base(
     for part, bits in PARTS.items():
         sides = []
         for side in (is_member, ~is_member):
-            chosen = ((slots.flags & bits) != 0) & side & (true != NO_SURFACE)
-            codes = np.unique(slots.individuals[side])
-            mine = (slots.individuals[chosen], true[chosen])
+            chosen = ((words.flags & bits) != 0) & side & (true != NO_SURFACE)
+            codes = np.unique(words.individuals[side])
+            mine = (words.individuals[chosen], true[chosen])
             (leaked, total), (before, _) = (
-                _own(*mine, found).per_individual(codes) for found in (everywhere, base_everywhere)
+                _own(*mine, found).per_individual(codes) for found in (predicted_types, base_predicted_types)
             )
             sides.append((leaked - before, total))
         result[part] = {
@@ -289,9 +289,9 @@ def excess_over_base(
 
 
 def low_cost_membership(
-    slots: Slots,
+    words: Words,
     true: np.ndarray,
-    everywhere: np.ndarray,
+    predicted_types: np.ndarray,
     is_member: np.ndarray,
     *,
     shares: Sequence[float] = (1.0,),
@@ -303,10 +303,10 @@ def low_cost_membership(
 
     ``shares`` are the shares of the identifiers that the adversary's graph holds; the first is the headline.
     """
-    chosen = ((slots.flags & INDIRECT) != 0) & (true != NO_SURFACE)
-    codes, first = np.unique(slots.individuals, return_index=True)
+    chosen = ((words.flags & INDIRECT) != 0) & (true != NO_SURFACE)
+    codes, first = np.unique(words.individuals, return_index=True)
     member = is_member[first]
-    own = _own(slots.individuals[chosen], true[chosen], everywhere)
+    own = _own(words.individuals[chosen], true[chosen], predicted_types)
     random = generator(seed, 11)
     draw = random.random(int(true.max(initial=0)) + 1)
     rows = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.leakage.words import Slots
+from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.statistics import Estimate, ratio_estimate
 from reticent.engine.kernels import document_sums, words_all
@@ -19,7 +19,7 @@ def utility(
     objective: str,
     scores: TokenScores,
     input_ids: np.ndarray,
-    slots: Slots,
+    words: Words,
     flags: np.ndarray,
     individual: np.ndarray,
     chosen: np.ndarray,
@@ -61,11 +61,11 @@ def utility(
             "ordinary_perplexity": _exp(rate(-scores.log_probs, ordinary, limit=None)).to_dict(),
             "perplexity": _exp(rate(-scores.log_probs, scored, limit=None)).to_dict(),
         }
-    words_right = words_all(right, slots.starts, slots.lengths)
-    words_scored = scored[slots.starts] if len(slots) else np.empty(0, dtype=bool)
-    bounds = np.searchsorted(slots.documents, np.arange(len(offsets)))
+    words_right = words_all(right, words.starts, words.lengths)
+    words_scored = scored[words.starts] if len(words) else np.empty(0, dtype=bool)
+    bounds = np.searchsorted(words.documents, np.arange(len(offsets)))
     return {
-        "ordinary_word_accuracy": rate(words_right, words_scored & (slots.flags == 0), bounds).to_dict(),
+        "ordinary_word_accuracy": rate(words_right, words_scored & (words.flags == 0), bounds).to_dict(),
         "masked_word_accuracy": rate(words_right, words_scored, bounds).to_dict(),
         "masked_token_accuracy": token_accuracy.to_dict(),
     }

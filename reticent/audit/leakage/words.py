@@ -1,8 +1,8 @@
-"""Word slots: the words of a store as integers, true and predicted.
+"""The words of a store as integers, true and predicted.
 
-A slot is a word's place: its tokens, document and flags. Each distinct tuple of token ids is decoded once and folded
-to its coarse surface (NFKC, case folded, without accents, invisible characters and spaces), because support is counted
-on the fine surface and leaks are matched on the coarse one. Everything after that is integers.
+`Words` are occurrences: of each its tokens, document and flags. Each distinct tuple of token ids is decoded once and
+folded to its coarse surface (NFKC, case folded, without accents, invisible characters and spaces), because support is
+counted on the fine surface and leaks are matched on the coarse one. Everything after that is integers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from reticent.engine.store import TokenStore
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["NO_SURFACE", "Slots", "SurfaceTable", "slots_of"]
+__all__ = ["NO_SURFACE", "SurfaceTable", "Words", "words_of"]
 
-#: Surface of a slot with an unknown token, or that was not predicted: equal to no other.
+#: Surface of a word with an unknown token, or that was not predicted: equal to no other.
 NO_SURFACE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
-    """Places of words; every array has shape (S,).
+class Words:
+    """Words by their place in the documents; every array has shape (S,).
 
     ``starts`` and ``lengths`` are in tokens of the store; ``documents`` are document numbers, ``individuals`` codes.
     """
@@ -44,10 +44,10 @@ class Slots:
         return len(self.starts)
 
 
-def slots_of(store: TokenStore) -> Slots:
-    """Return the word slots of a store, in order."""
+def words_of(store: TokenStore) -> Words:
+    """Return the words of a store, in order."""
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
-    return Slots(
+    return Words(
         starts,
         lengths,
         documents,
@@ -68,17 +68,17 @@ class SurfaceTable:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def surfaces(self, ids: np.ndarray, slots: Slots) -> np.ndarray:
-        """Return the surface of each slot (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for
+    def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
+        """Return the surface of each word (int64, shape (S,)) spelled by ``ids`` (one id a token of the store, -1 for
         none).
 
-        Cost: a look-up a slot, and one decode for each distinct tuple.
+        Cost: a look-up a word, and one decode for each distinct tuple.
         """
-        numbers, first = number_tuples(ids, slots.starts, slots.lengths)
+        numbers, first = number_tuples(ids, words.starts, words.lengths)
         surfaces = np.empty(len(first), dtype=np.int64)
-        for length in np.unique(slots.lengths[first]):
-            chosen = np.flatnonzero(slots.lengths[first] == length)
-            rows = ids[slots.starts[first[chosen]][:, None] + np.arange(length)].astype(np.int64)
+        for length in np.unique(words.lengths[first]):
+            chosen = np.flatnonzero(words.lengths[first] == length)
+            rows = ids[words.starts[first[chosen]][:, None] + np.arange(length)].astype(np.int64)
             surfaces[chosen] = self._number(rows)
         return surfaces[numbers]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.leakage.words import Slots
+from reticent.audit.leakage.words import Words
 from reticent.audit.stats.statistics import LEVEL, Estimate
 from reticent.engine.kernels import document_ranks
 from reticent.engine.randomness import generator
@@ -27,7 +27,7 @@ NUM_PERMUTATIONS = 199
 AT_ONCE = 25
 
 
-def blind_baseline(slots: Slots, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> dict[str, Any]:
+def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> dict[str, Any]:
     """Return how well words alone tell members: {"auc": estimate, "num_members", "num_nonmembers"}.
 
     The interval holds 0.5 just where a permutation test at 5 % finds nothing. The value is None where a side has fewer
@@ -35,7 +35,7 @@ def blind_baseline(slots: Slots, surfaces: np.ndarray, is_member: np.ndarray, *,
 
     Parameters
     ----------
-    slots, surfaces : words of the documents and the number of each one's surface, shape (S,); negative for none
+    words, surfaces : words of the documents and the number of each one's surface, shape (S,); negative for none
     is_member : bool array, shape (documents,)
 
     Cost: 200 · 2 · the distinct words of every individual, in blocks of 25 numbers a distinct word.
@@ -44,13 +44,13 @@ def blind_baseline(slots: Slots, surfaces: np.ndarray, is_member: np.ndarray, *,
     from scipy.stats import rankdata
 
     known = surfaces >= 0
-    codes, first, rows = np.unique(slots.individuals[known], return_index=True, return_inverse=True)
-    member = is_member[slots.documents[known][first]]
+    codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)
+    member = is_member[words.documents[known][first]]
     num_members = int(np.count_nonzero(member))
     sides = {"num_members": num_members, "num_nonmembers": len(codes) - num_members}
-    words, columns = np.unique(surfaces[known], return_inverse=True)
-    bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(words))).tocsr()
-    bags = bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(words)) > 1)]
+    distinct, columns = np.unique(surfaces[known], return_inverse=True)
+    bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
+    bags = bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]
     if min(sides.values()) < 2 or bags.shape[1] == 0:
         return {"auc": Estimate(value=None, n=len(codes), method="too few individuals or words").to_dict(), **sides}
     fold = _deal(member, seed)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.leakage.words import Slots, SurfaceTable
+from reticent.audit.leakage.words import SurfaceTable, Words
 from reticent.audit.membership.attacks import (
     ATTACKS,
     USER_INFERENCE,
@@ -43,7 +43,7 @@ class MembershipAudit:
     ----------
     store : tokens of both sides
     members : bool array, shape (store.num_documents,)
-    slots, surfaces, table : of ``store``
+    words, surfaces, table : of ``store``
     lowercase, fresh, groups : as `audit_models` takes them; only what an attack of ``config`` needs is looked at
 
     Raises
@@ -56,7 +56,7 @@ class MembershipAudit:
         self,
         store: TokenStore,
         members: np.ndarray,
-        slots: Slots,
+        words: Words,
         surfaces: np.ndarray,
         table: SurfaceTable,
         config: AuditConfig,
@@ -66,7 +66,7 @@ class MembershipAudit:
         groups: Mapping[str, np.ndarray] | None = None,
     ):
         self.store, self.members, self.config = store, members, config
-        self.slots, self.surfaces, self.table = slots, surfaces, table
+        self.words, self.surfaces, self.table = words, surfaces, table
         attacks = config.attacks
         self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
         self.fresh = FreshDocuments.beside(store, members, fresh) if needing(Need.HOLDOUT, attacks) else None
@@ -104,7 +104,7 @@ class MembershipAudit:
             results[name]["worst_subgroup"] = worst_subgroup(by_code[name], self.code_member, self.groups, **options)
         blind = {}
         if base is None and results:
-            blind["blind"] = blind_baseline(self.slots, self.surfaces, self.members, seed=self.config.seed)
+            blind["blind"] = blind_baseline(self.words, self.surfaces, self.members, seed=self.config.seed)
         if base is None and self.fresh is not None:
             blind["blind_fresh"] = self.fresh.blind(self.table, seed=self.config.seed)
         return {

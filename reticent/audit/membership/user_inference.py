@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.blind import blind_baseline
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
@@ -49,5 +49,5 @@ class FreshDocuments:
 
     def blind(self, table: SurfaceTable, *, seed: int) -> dict[str, Any]:
         """Return the blind baseline of these documents: what their words alone tell."""
-        slots = slots_of(self.store)
-        return blind_baseline(slots, table.surfaces(self.store.input_ids, slots), self.members, seed=seed)
+        words = words_of(self.store)
+        return blind_baseline(words, table.surfaces(self.store.input_ids, words), self.members, seed=seed)

@@ -29,7 +29,7 @@ from reticent.audit.inversion.association import Pairs, association, draw_pairs,
 from reticent.audit.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
 from reticent.audit.inversion.identifiers import runs_of
 from reticent.audit.inversion.inversion import InversionConfig
-from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
@@ -54,7 +54,7 @@ def clinic() -> tuple[TokenStore, np.ndarray]:
 
 def drawn(seed: int = 0, config: InversionConfig = CONFIG, member: np.ndarray | None = None) -> tuple[Any, Pairs]:
     store, categories = clinic()
-    words, slots = tokenizer(), slots_of(store)
+    words, slots = tokenizer(), words_of(store)
     table = SurfaceTable(words)
     surfaces = table.surfaces(store.input_ids, slots)
     runs = runs_of(store, slots, "direct", words, table, categories)

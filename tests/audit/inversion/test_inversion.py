@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 
 from reticent.audit.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
-from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.scoring.row_scores import sum_log_probs
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
@@ -44,7 +44,7 @@ def setting(
     kind: str = "direct", num_decoys: int = 7, special: SpecialIds = CAUSAL, seed: int = 0, length: int = 32
 ) -> tuple[Any, Targets, np.ndarray]:
     store, categories = hospital()
-    slots, words = slots_of(store), tokenizer()
+    slots, words = words_of(store), tokenizer()
     runs = runs_of(store, slots, kind, words, SurfaceTable(words), categories)
     windows = cut_windows(store, length, special)
     targets = draw_targets(
@@ -68,26 +68,26 @@ def test_shape_is_capitals_digits_and_marks(text: str, shape: str) -> None:
 def test_neighbouring_direct_words_of_one_category_are_one_identifier() -> None:
     store, categories = hospital(3)
     words = tokenizer()
-    runs = runs_of(store, slots_of(store), "direct", words, SurfaceTable(words), categories)
+    runs = runs_of(store, words_of(store), "direct", words, SurfaceTable(words), categories)
     assert runs.lengths.tolist() == [2, 1] * 3
     assert runs.starts.tolist() == [1, 6, 9, 14, 17, 22]
     assert runs.categories.tolist() == [NAME, CODE] * 3
-    single = runs_of(store, slots_of(store), "indirect", words, SurfaceTable(words), categories)
+    single = runs_of(store, words_of(store), "indirect", words, SurfaceTable(words), categories)
     assert (single.starts.tolist(), single.lengths.tolist()) == ([4, 12, 20], [1, 1, 1])
 
 
 def test_a_category_ends_an_identifier() -> None:
     store = make_store([(ID[GIVEN[0]], 0, DIRECT), (ID[CODES[0]], 1, DIRECT)])
     words = tokenizer()
-    apart = runs_of(store, slots_of(store), "direct", words, SurfaceTable(words), np.array([1, 2]))
-    joined = runs_of(store, slots_of(store), "direct", words, SurfaceTable(words))
+    apart = runs_of(store, words_of(store), "direct", words, SurfaceTable(words), np.array([1, 2]))
+    joined = runs_of(store, words_of(store), "direct", words, SurfaceTable(words))
     assert (len(apart), len(joined)) == (2, 1)
 
 
 def test_identifiers_of_two_documents_are_not_joined() -> None:
     store = make_store([(ID[GIVEN[0]], 0, DIRECT)], [(ID[FAMILY[0]], 0, DIRECT)])
     words = tokenizer()
-    assert len(runs_of(store, slots_of(store), "direct", words, SurfaceTable(words))) == 2
+    assert len(runs_of(store, words_of(store), "direct", words, SurfaceTable(words))) == 2
 
 
 @pytest.mark.parametrize("kind", ["direct", "indirect"])
@@ -140,7 +140,7 @@ def test_a_decoy_is_about_as_frequent_and_never_one_that_the_window_holds_unflag
             [(name, 0, DIRECT), (ID["has"], 1, 0), (ID[GIVEN[8]], 2, 0) if i == 11 else (ID["visit"], 2, 0)]
         )
     store, words = make_store(*documents), tokenizer()
-    runs = runs_of(store, slots_of(store), "direct", words, SurfaceTable(words))
+    runs = runs_of(store, words_of(store), "direct", words, SurfaceTable(words))
     windows = cut_windows(store, 8, CAUSAL)
     options: dict[str, Any] = {"per_individual": 2, "seed": 0, "needs_more": True}
     targets = draw_targets(store, windows, runs, np.ones(len(runs), bool), num_decoys=2, **options)
@@ -192,7 +192,7 @@ def test_every_occurrence_is_exchanged_and_none_is_scored() -> None:
     documents = [[name, has, (name[0], 3, DIRECT), (ID["visit"], 4, 0)]]
     documents += [[(ID[GIVEN[i]], 0, DIRECT), (ID["visit"], 1, 0), (ID[GIVEN[i]], 2, DIRECT)] for i in (1, 2)]
     store, words = make_store(*documents), tokenizer()
-    runs = runs_of(store, slots_of(store), "direct", words, SurfaceTable(words))
+    runs = runs_of(store, words_of(store), "direct", words, SurfaceTable(words))
     windows = cut_windows(store, 8, CAUSAL)
     targets = draw_targets(
         store, windows, runs, np.ones(len(runs), bool), num_decoys=2, per_individual=1, seed=0, needs_more=True

@@ -11,7 +11,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import random_store
 
 from reticent.audit.leakage.generated import GenerationConfig, draw_prompts, generated_leakage, new_surfaces
-from reticent.audit.leakage.words import SurfaceTable, slots_of
+from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.core.errors import PolicyError
 from reticent.trainer.models import load_tokenizer
 
@@ -22,7 +22,7 @@ def test_words_of_the_prompt_do_not_count_as_written() -> None:
     store, _ = hospital(4)
     words = tokenizer()
     table = SurfaceTable(words)
-    true = table.surfaces(store.input_ids, slots_of(store))
+    true = table.surfaces(store.input_ids, words_of(store))
     prompts = np.array([[ID["patient"], ID[GIVEN[0]]], [ID["patient"], ID[GIVEN[1]]]])
     made = np.array([[[ID[GIVEN[0]], ID[CONDITIONS[0]], -1]], [[ID[GIVEN[2]], ID["has"], ID[GIVEN[1]]]]])
     found = new_surfaces(prompts, made, table, words)
@@ -34,7 +34,7 @@ def test_a_word_that_no_document_holds_is_nobodys() -> None:
     store, _ = hospital(2)
     words = tokenizer()
     table = SurfaceTable(words)
-    table.surfaces(store.input_ids, slots_of(store))
+    table.surfaces(store.input_ids, words_of(store))
     found = new_surfaces(np.array([[ID["has"]]]), np.array([[[ID[CODES[9]]]]]), table, words)
     assert found.tolist() == []
 
@@ -57,7 +57,7 @@ def test_a_model_writes_and_its_rates_carry_the_decoding() -> None:
     from reticent.trainer.models import special_ids
 
     store, words = random_store(20, last_id=300, seed=2), load_tokenizer(toy_tokenizer("gpt2"))
-    table, slots = SurfaceTable(words), slots_of(store)
+    table, slots = SurfaceTable(words), words_of(store)
     true = table.surfaces(store.input_ids, slots)
     members = np.arange(20) < 10
     config = GenerationConfig(num_prompts=4, prefix_tokens=3, num_tokens=6, num_samples=2, temperature=0.7)

@@ -25,7 +25,7 @@ from reticent.audit.leakage.leakage import (
     privacy_by_category,
     privacy_by_n,
 )
-from reticent.audit.leakage.words import NO_SURFACE, Slots, SurfaceTable, fold, slots_of
+from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words, fold, words_of
 from reticent.audit.stats.statistics import clopper_pearson
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
@@ -72,13 +72,13 @@ class Case:
         )
         argmax = np.array([-1 if t[1] is None else ID[t[1]] for t in tokens], dtype=np.int32)
         table = SurfaceTable(wordpiece())
-        self.slots = slots_of(self.store)
-        self.true = table.surfaces(self.store.input_ids, self.slots)
-        self.predicted = table.surfaces(argmax, self.slots)
+        self.words = words_of(self.store)
+        self.true = table.surfaces(self.store.input_ids, self.words)
+        self.predicted = table.surfaces(argmax, self.words)
         self.everywhere = predicted_surfaces(self.predicted)
 
     def is_member(self, members: set[int]) -> np.ndarray:
-        return np.isin(self.slots.individuals, list(members))
+        return np.isin(self.words.individuals, list(members))
 
 
 def spelled(pieces: tuple[str, ...] | None) -> str | None:
@@ -89,7 +89,7 @@ def spelled(pieces: tuple[str, ...] | None) -> str | None:
     return "".join([pieces[0], *inner]).lower().replace("á", "a")
 
 
-def words_of(case: Case) -> list[tuple[int, str | None, str | None, int]]:
+def words_in(case: Case) -> list[tuple[int, str | None, str | None, int]]:
     """(individual, true, predicted, flags) of every slot."""
     return [
         (individual, spelled(pieces), spelled(guess), flags)
@@ -124,8 +124,8 @@ cases = st.lists(st.tuples(st.integers(0, 4), documents), max_size=6).map(Case)
 @settings(max_examples=150, deadline=None)
 @given(cases)
 def test_surfaces_match_the_oracle(case: Case) -> None:
-    words = words_of(case)
-    assert len(words) == len(case.slots)
+    words = words_in(case)
+    assert len(words) == len(case.words)
     numbered: dict[str, int] = {}
     for (_, true, predicted, _), own, guess in zip(words, case.true, case.predicted, strict=True):
         for surface, number in ((true, own), (predicted, guess)):
@@ -154,10 +154,10 @@ def test_words_of_bytes_match_with_and_without_their_space() -> None:
     tokenizer.decoder = decoders.ByteLevel()
     surfaces = SurfaceTable(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
     ids = np.array([5, 3, 4, 2, 3, 4, 1, 3, 4, 0, 2, 4], dtype=np.uint16)
-    slots = Slots(np.array([0, 3, 6, 9]), np.full(4, 3, dtype=np.int32), *[np.zeros(4, dtype=np.uint8)] * 4)
+    slots = Words(np.array([0, 3, 6, 9]), np.full(4, 3, dtype=np.int32), *[np.zeros(4, dtype=np.uint8)] * 4)
     first, second, third, other = surfaces.surfaces(ids, slots)  # " Max", "max", "Max" and " mx"
     assert first == second == third != other
-    accented = Slots(np.array([0, 2]), np.array([2, 3], dtype=np.int32), *[np.zeros(2, dtype=np.uint8)] * 4)
+    accented = Words(np.array([0, 2]), np.array([2, 3], dtype=np.int32), *[np.zeros(2, dtype=np.uint8)] * 4)
     plain, marked = surfaces.surfaces(np.array([2, 3, 1, 6, 7], dtype=np.uint16), accented)  # "ma" and "Má"
     assert plain == marked
 
@@ -204,19 +204,19 @@ def test_leaks_are_matched_at_least_as_coarsely_as_support_is_counted(texts: lis
 
 
 def chosen(case: Case, bits: int) -> list[tuple[int, str, str | None]]:
-    return [(i, true, guess) for i, true, guess, flags in words_of(case) if flags & bits and true is not None]
+    return [(i, true, guess) for i, true, guess, flags in words_in(case) if flags & bits and true is not None]
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases)
 def test_privacy_matches_the_oracle(case: Case) -> None:
-    anywhere = {guess for _, _, guess, _ in words_of(case) if guess is not None}
-    measured = privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS)
+    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
+    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
     assert set(measured) == {"direct", "indirect", "both"}
     for part, bits in PARTS.items():
         own, found = measured[part], chosen(case, bits)
         identifiers, owners = {true for _, true, _ in found}, {i for i, _, _ in found}
-        unknown = [1 for _, true, _, flags in words_of(case) if flags & bits and true is None]
+        unknown = [1 for _, true, _, flags in words_in(case) if flags & bits and true is None]
         assert own["num_identifiers"] == len(identifiers)
         assert own["num_leaked"] == len(identifiers & anywhere)
         assert own["num_unpredictable"] == len(unknown)
@@ -238,7 +238,7 @@ def test_privacy_matches_the_oracle(case: Case) -> None:
 @given(cases)
 def test_privacy_by_n_matches_the_oracle(case: Case) -> None:
     documents = [(i, [(spelled(w[0]), spelled(w[1]), w[3]) for w in words]) for i, words in case.documents]
-    slots = case.slots
+    slots = case.words
     measured = privacy_by_n(slots, case.true, case.predicted, (slots, case.predicted), **OPTIONS)
     for n in (1, 2, 3):
         guessed = {
@@ -266,7 +266,7 @@ def test_an_ngram_is_predicted_only_within_one_document() -> None:
     apart = Case([(0, [pair, (("b",), None, INDIRECT, 0)]), (1, [a]), (2, [b])])
     together = Case([(0, [pair, (("b",), None, INDIRECT, 0)]), (1, [a, b])])
     for case, leaked in ((apart, 0), (together, 1)):
-        measured = privacy_by_n(case.slots, case.true, case.predicted, (case.slots, case.predicted), **OPTIONS)
+        measured = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
         assert set(measured) == {"2"}
         assert (measured["2"]["num_identifiers"], measured["2"]["num_leaked"]) == (1, leaked)
 
@@ -274,8 +274,8 @@ def test_an_ngram_is_predicted_only_within_one_document() -> None:
 def test_a_prediction_counts_wherever_it_appears() -> None:
     # "a" is individual 0's and is predicted only in the ordinary word of individual 7, who is not a member.
     case = Case([(0, [(("a",), ("c",), INDIRECT, 1), (("b",), ("c",), DIRECT, 1)]), (7, [(("c",), ("A",), 0, 0)])])
-    first = case.slots.individuals == 0
-    member_slots = slots_of(case.store.select(np.array([0])))
+    first = case.words.individuals == 0
+    member_slots = words_of(case.store.select(np.array([0])))
     measured = privacy(member_slots, case.true[first], case.predicted[first], case.everywhere, **OPTIONS)
     assert measured["indirect"]["types"]["value"] == 0.0
     assert measured["indirect"]["occurrences"]["value"] == 0.0
@@ -304,19 +304,19 @@ def everyone(guess_of: Any) -> Case:
 
 def test_a_perfect_memoriser_has_no_privacy() -> None:
     case = everyone(lambda name: name)
-    measured = privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS)
+    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
         estimate = measured[part][level]
         assert estimate["value"] == estimate["low"] == 0.0
         assert estimate["high"] == pytest.approx(clopper_pearson(0, 4, one_sided=True)[1])
-    by_n = privacy_by_n(case.slots, case.true, case.predicted, (case.slots, case.predicted), **OPTIONS)
+    by_n = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
     assert by_n["1"]["value"] == 0.0
 
 
 @pytest.mark.parametrize("guess", [lambda name: None, lambda name: ("A",) * len(name)], ids=["nothing", "one word"])
 def test_a_model_that_predicts_no_identifier_has_full_privacy_with_its_bound(guess: Any) -> None:
     case = everyone(guess)
-    measured = privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS)
+    measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
         estimate = measured[part][level]
         assert estimate["value"] == estimate["high"] == 1.0
@@ -326,7 +326,7 @@ def test_a_model_that_predicts_no_identifier_has_full_privacy_with_its_bound(gue
 def test_identifiers_that_cannot_be_predicted_do_not_flatter_the_model() -> None:
     known, unknown = (("a",), ("a",), INDIRECT, 1), (("[UNK]",), ("[UNK]",), INDIRECT, 1)
     case = Case([(0, [known, unknown, unknown]), (1, [unknown])])
-    own = privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS)["indirect"]
+    own = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)["indirect"]
     assert (own["num_identifiers"], own["num_unpredictable"]) == (1, 3)
     assert {own[level]["value"] for level in ("types", "occurrences", "individuals")} == {0.0}
 
@@ -334,12 +334,12 @@ def test_identifiers_that_cannot_be_predicted_do_not_flatter_the_model() -> None
 @pytest.mark.parametrize("documents", [[], [(0, [])], [(0, [(("a",), ("a",), 0, 0)])]], ids=["none", "empty", "common"])
 def test_nothing_to_leak_is_stated_not_nan(documents: Any) -> None:
     case = Case(documents)
-    is_member = np.ones(len(case.slots), dtype=bool)
+    is_member = np.ones(len(case.words), dtype=bool)
     measured = {
-        "privacy": privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS),
-        "by_n": privacy_by_n(case.slots, case.true, case.predicted, (case.slots, case.predicted), **OPTIONS),
-        "excess": excess_leakage(case.slots, case.true, case.everywhere, is_member, **OPTIONS),
-        "low_cost": low_cost_membership(case.slots, case.true, case.everywhere, is_member, **OPTIONS),
+        "privacy": privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS),
+        "by_n": privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS),
+        "excess": excess_leakage(case.words, case.true, case.everywhere, is_member, **OPTIONS),
+        "low_cost": low_cost_membership(case.words, case.true, case.everywhere, is_member, **OPTIONS),
     }
     json.dumps(measured, allow_nan=False)
     types = measured["privacy"]["both"]["types"]
@@ -361,7 +361,7 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
     ]
     first, second = Case(documents), Case(documents[::-1])
     for case in (first, second):
-        case.measured = privacy(case.slots, case.true, case.predicted, case.everywhere, **OPTIONS)  # type: ignore[attr-defined]
+        case.measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)  # type: ignore[attr-defined]
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals")):
         a, b = (case.measured[part][level] for case in (first, second))  # type: ignore[attr-defined]
         for key in ("value", "low", "high"):
@@ -374,8 +374,8 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
 @settings(max_examples=150, deadline=None)
 @given(cases, st.sets(st.integers(0, 4)))
 def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
-    anywhere = {guess for _, _, guess, _ in words_of(case) if guess is not None}
-    measured = excess_leakage(case.slots, case.true, case.everywhere, case.is_member(members), **OPTIONS)
+    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
+    measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member(members), **OPTIONS)
     for part, bits in PARTS.items():
         rates = {}
         for name, inside in (("members", True), ("heldout", False)):
@@ -391,7 +391,7 @@ def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
 def test_excess_is_zero_when_strangers_leak_as_much() -> None:
     words = [(("a", "##b"), None), (("a", "##c"), ("a", "##c")), (("b", "##b"), None), (("b", "##c"), ("b", "##c"))]
     case = Case([(i, [(*words[i], INDIRECT, 1)]) for i in range(4)])
-    measured = excess_leakage(case.slots, case.true, case.everywhere, case.is_member({0, 1}), **OPTIONS)["indirect"]
+    measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member({0, 1}), **OPTIONS)["indirect"]
     assert measured["members"]["value"] == measured["heldout"]["value"] == 0.5
     assert measured["excess"]["value"] == 0.0
     assert measured["excess"]["low"] < 0 < measured["excess"]["high"]
@@ -400,12 +400,12 @@ def test_excess_is_zero_when_strangers_leak_as_much() -> None:
 @settings(max_examples=100, deadline=None)
 @given(cases, st.sets(st.integers(0, 4)), st.sets(st.sampled_from(["b", "bc", "c", "a"])))
 def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], known: set[str]) -> None:
-    anywhere = {guess for _, _, guess, _ in words_of(case) if guess is not None}
+    anywhere = {guess for _, _, guess, _ in words_in(case) if guess is not None}
     numbers = [
-        number for (_, true, _, _), number in zip(words_of(case), case.true.tolist(), strict=True) if true in known
+        number for (_, true, _, _), number in zip(words_in(case), case.true.tolist(), strict=True) if true in known
     ]
     found = excess_over_base(
-        case.slots, case.true, case.everywhere, np.array(numbers, dtype=np.int64), case.is_member(members), **OPTIONS
+        case.words, case.true, case.everywhere, np.array(numbers, dtype=np.int64), case.is_member(members), **OPTIONS
     )
     rates = {}
     for name, inside in (("members", True), ("heldout", False)):
@@ -422,7 +422,7 @@ def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], 
 def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
     case = Case([(i, [(("a", "##b"), ("a", "##b"), DIRECT, 0), (("b", "##c"), None, DIRECT, 0)]) for i in range(6)])
     found = excess_over_base(
-        case.slots, case.true, case.everywhere, case.everywhere, case.is_member({0, 1, 2}), **OPTIONS
+        case.words, case.true, case.everywhere, case.everywhere, case.is_member({0, 1, 2}), **OPTIONS
     )["direct"]
     assert found["members"]["value"] == found["heldout"]["value"] == found["excess"]["value"] == 0.0
 
@@ -436,7 +436,7 @@ def test_direct_identifiers_are_told_apart_by_category() -> None:
     ])  # fmt: skip
     categories = np.array([1, 2, 0, 2, 1])
     found = privacy_by_category(
-        case.slots, case.true, case.everywhere, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
+        case.words, case.true, case.everywhere, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
     )
     assert {name: (e["value"], e["num_identifiers"], e["num_leaked"]) for name, e in found.items()} == {
         "NAME": (0.0, 1, 1),
@@ -467,7 +467,7 @@ def graph_case(leaked: set[str]) -> Case:
 
 def calls(case: Case, **options: Any) -> dict[str, Any]:
     is_member = case.is_member({0, 1, 2, 3})
-    return low_cost_membership(case.slots, case.true, case.everywhere, is_member, **{**OPTIONS, **options})
+    return low_cost_membership(case.words, case.true, case.everywhere, is_member, **{**OPTIONS, **options})
 
 
 def test_low_cost_membership_of_a_hand_worked_graph() -> None:
@@ -481,7 +481,7 @@ def test_low_cost_membership_of_a_hand_worked_graph() -> None:
 
 def test_direct_identifiers_call_nobody_a_member() -> None:
     case = Case([(0, [(("a",), ("a",), DIRECT, 0)]), (4, [(("b",), None, INDIRECT, 1)])])
-    measured = low_cost_membership(case.slots, case.true, case.everywhere, case.is_member({0}), **OPTIONS)
+    measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member({0}), **OPTIONS)
     assert measured["recall"]["value"] == 0.0
     assert (measured["precision"]["value"], measured["precision"]["n"]) == (None, 0)
     assert measured["precision"]["method"] == "nobody was called a member"
@@ -501,7 +501,7 @@ def test_a_smaller_graph_calls_no_one_else() -> None:
 
 def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
     slots = 4000  # one identifier an individual, all of them predicted
-    graph = Slots(*[np.arange(slots)] * 4, np.full(slots, INDIRECT, dtype=np.uint8), np.zeros(slots, dtype=np.uint8))
+    graph = Words(*[np.arange(slots)] * 4, np.full(slots, INDIRECT, dtype=np.uint8), np.zeros(slots, dtype=np.uint8))
     surfaces = np.arange(slots)
     rows = low_cost_membership(
         graph, surfaces, surfaces, surfaces % 2 == 0, shares=(1.0, 0.5, 0.1), num_bootstrap=2, seed=1
@@ -533,7 +533,7 @@ def test_perfect_calls_have_a_lower_bound() -> None:
 
 def test_without_members_there_is_no_recall() -> None:
     case = graph_case({"b##b"})
-    measured = low_cost_membership(case.slots, case.true, case.everywhere, case.is_member(set()), **OPTIONS)
+    measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member(set()), **OPTIONS)
     assert measured["precision"]["value"] == 0.0
     for name in ("recall", "f1"):
         assert (measured[name]["value"], measured[name]["method"]) == (None, "there is no member")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.leakage.utility import utility
-from reticent.audit.leakage.words import slots_of
+from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.forward import TokenScores
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
@@ -62,7 +62,7 @@ def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any
         objective,
         scores,
         store.input_ids,
-        slots_of(store),
+        words_of(store),
         store.flags,
         store.individual,
         np.isin(store.individual, list(heldout)),

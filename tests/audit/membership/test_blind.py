@@ -9,20 +9,20 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
-from reticent.audit.leakage.words import Slots
+from reticent.audit.leakage.words import Words
 from reticent.audit.membership.blind import _deal, _permuted, blind_baseline
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def slots_of_words(documents: list[list[int]], individuals: list[int]) -> tuple[Slots, np.ndarray]:
-    """Slots of documents given as surfaces, and these."""
+def slots_of_words(documents: list[list[int]], individuals: list[int]) -> tuple[Words, np.ndarray]:
+    """Words of documents given as surfaces, and these."""
     numbers = np.repeat(np.arange(len(documents)), [len(words) for words in documents])
     empty = np.zeros(len(numbers), dtype=np.uint8)
     places = np.arange(len(numbers))
     own = np.array(individuals, dtype=np.uint32)[numbers]
     surfaces = np.array([word for words in documents for word in words], dtype=np.int64)
-    return Slots(places, np.ones_like(places), numbers, own, empty, empty), surfaces
+    return Words(places, np.ones_like(places), numbers, own, empty, empty), surfaces
 
 
 def blind_auc(documents: list[list[int]], individuals: list[int], is_member: np.ndarray, seed: int = 0) -> Any:

@@ -289,7 +289,7 @@ def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: R
     assert found["documents"]["num_documents"] == PEOPLE
     assert base["blind_fresh"]["num_members"] == found["num_members"]
     report = (done.folder / "report" / "report.html").read_text()
-    assert "<dt>user_inference</dt><dd>of documents that were held back" in report
+    assert "<dt>user_inference</dt><dd>User inference (Kandpal et al. 2024): of documents that were held back" in report
     assert "The words of the documents that were held back" in report
     assert json.loads((done.folder / "report" / "report.json").read_text())["settings"]["split"]["fresh"] == 0.2
 
