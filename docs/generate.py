@@ -296,8 +296,8 @@ def attack_page() -> str:
     rows = []
     for name, attack in ATTACKS.items():
         score = getattr(attack, "score", attack)
-        about = " ".join(inspect.getdoc(score).split()) if inspect.getdoc(score) else getattr(attack, "about", "")
-        rows.append((f"`{name}`", about))
+        formula = " ".join((inspect.getdoc(score) or "").split()).removeprefix("Return ")
+        rows.append((f"`{name}`", formula[:1].upper() + formula[1:] or getattr(attack, "about", "")))
     return (
         "# Attacks on membership\n\n`audit.attacks` names them; a higher score always means more likely a member. "
         "Formulas and sources: [Membership](../explanation/definitions.md#membership). Attacks with shadow models are "
