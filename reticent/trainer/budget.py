@@ -17,10 +17,8 @@ The corpus is told by its fingerprint: a corpus with one document more is anothe
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -215,13 +213,11 @@ def to_plain(spending: Spending) -> dict[str, Any]:
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Spending]]:
     """Yield the runs of a budget file and write them back; others wait meanwhile."""
+    from filelock import FileLock
+
     make_private_folder(path.parent)
-    lock = os.open(path.parent / f".{path.name}.turn", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(path.parent / f".{path.name}.turn", mode=0o600, fallback_to_soft=False):
         spendings = read_budget(path)
         yield spendings
         content = {"format": FORMAT, "runs": [to_plain(each) for each in spendings]}
         write_private(path, json.dumps(content, indent=1, allow_nan=False).encode())
-    finally:
-        os.close(lock)
