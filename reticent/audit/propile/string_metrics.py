@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
 __all__ = [
     "STRING_METRICS",
@@ -87,20 +88,10 @@ def email_ids(text: str) -> list[str]:
 def edit_distance(a: str, b: str) -> int:
     """Return the Levenshtein distance: the fewest insertions, deletions and replacements that make ``b`` of ``a``.
 
-    Cost: len(a) steps over an array of len(b).
-
     >>> edit_distance("kitten", "sitting"), edit_distance("", "abc")
     (3, 3)
     """
-    codes = np.array([ord(character) for character in b], dtype=np.int64)
-    steps = np.arange(len(b) + 1)
-    row = steps.copy()
-    for number, character in enumerate(a, start=1):
-        best = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(character)))
-        row = np.concatenate([[number], best])
-        # An insertion costs one more than the cell to its left: a running minimum of what is above the diagonal.
-        row = np.minimum.accumulate(row - steps) + steps
-    return int(row[-1])
+    return Levenshtein.distance(a, b)
 
 
 def location_code(text: str, target: str) -> bool:
