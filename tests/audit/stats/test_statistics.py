@@ -97,6 +97,17 @@ def test_zero_of_n_has_its_golden_upper_bound(trials: int, percent: float) -> No
     assert 100 * high == pytest.approx(percent, abs=0.0005)
 
 
+@pytest.mark.parametrize("trials", [1, 7, 99, 12345])
+def test_clopper_pearson_equals_the_interval_of_scipy(trials: int) -> None:
+    for successes in {0, 1, trials // 3, trials - 1, trials}:
+        for level in (0.9, 0.95, 0.99):
+            two_sided = stats.binomtest(successes, trials).proportion_ci(level, "exact")
+            assert clopper_pearson(successes, trials, level=level) == pytest.approx(tuple(two_sided), abs=1e-12)
+            upper = stats.binomtest(successes, trials, alternative="less").proportion_ci(level, "exact")
+            one_sided = clopper_pearson(successes, trials, level=level, one_sided=True)
+            assert one_sided == pytest.approx(tuple(upper), abs=1e-12)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.data())
 def test_clopper_pearson_inverts_the_binomial_tails(trials: int, data: st.DataObject) -> None:
