@@ -550,7 +550,7 @@ class _InUseError(ArtifactError):
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the artefact's lock; `ArtifactError` when another process has it."""
-    # Imported here: it takes 35 ms, which `--help` would pay too. A lock then costs 0.15 ms (flock by hand: 0.02) and is
+    # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
     # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
     from filelock import FileLock, Timeout
 

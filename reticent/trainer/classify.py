@@ -28,8 +28,9 @@ from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.trainer.classes import LabelledTokens
 from reticent.trainer.config import ClassifyConfig
-from reticent.trainer.export import keep_allowed
+from reticent.trainer.export import keep_allowed, write_card
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
+from reticent.trainer.optimizer import make_optimizer
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Classified", "ClassifyConfig", "classify"]
 
-CARD = """---
-library_name: transformers
-pipeline_tag: text-classification
-tags: [reticent]
----
-# Classifier trained with Reticent
+CARD = """# Classifier trained with Reticent
 
 The last layer and the head were trained on labelled documents; the rest is the checkpoint it started from. Its class
 names are in `config.json`. It was not shown to be safe to share by being here: read the audit report of its checkpoint.
@@ -137,7 +133,7 @@ def _fit(
     # Divided by the same number in every batch, or windows of a batch of long documents would weigh more.
     mean_weight = float(np.count_nonzero(documents.is_train)) / num_batches
     num_steps = config.num_epochs * num_batches
-    optimizer = _optimizer(trained, config)
+    optimizer = make_optimizer(trained, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
     schedule = get_linear_schedule_with_warmup(optimizer, math.ceil(config.warmup_ratio * num_steps), num_steps)
     losses: list[float] = []
     step = 0
@@ -245,7 +241,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, out: Path)
     model.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
     keep_allowed(out)
-    (out / "README.md").write_text(CARD)
+    write_card(out, CARD, pipeline_tag="text-classification")
     for file in out.iterdir():
         file.chmod(0o600)
 
@@ -293,10 +289,3 @@ def _predict(model: PreTrainedModel, windows: Windows, config: ClassifyConfig) -
         # Windows of one document weigh equally, so that their sum has the same highest class as their mean.
         np.add.at(scores_DC, windows.documents[numbers], log_probs_BC.double().cpu().numpy())
     return scores_DC.argmax(axis=1)
-
-
-def _optimizer(trained: list[torch.nn.Parameter], config: ClassifyConfig) -> torch.optim.AdamW:
-    """AdamW over what is trained; biases and norms are not decayed."""
-    decayed, others = ([p for p in trained if (p.ndim >= 2) is wide] for wide in (True, False))
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)

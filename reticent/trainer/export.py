@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import Guarantee
     from reticent.trainer.recipes import Recipe
 
-__all__ = ["ALLOWED", "export_model", "keep_allowed", "write_model"]
+__all__ = ["ALLOWED", "export_model", "keep_allowed", "write_card", "write_model"]
 
 #: Everything a model folder may hold, as patterns.
 ALLOWED = (
@@ -36,17 +37,13 @@ ALLOWED = (
     "adapter/adapter_model.safetensors",
 )
 
-CARD = """---
-library_name: transformers
-tags: [reticent, {recipe}]
----
-# Fine-tuned with Reticent, recipe `{recipe}`, after {epoch} epochs
+CARD = """# Fine-tuned with Reticent, recipe `{recipe}`, after {epoch} epochs
 
 {meaning}
 Recipe: {about}.
 
 This model was not shown to be safe to share by being here: read the audit report of its run. Words that identify
-somebody may still stand in its tokenizer or be known to its base model.
+an individual may still stand in its tokenizer or be known to its base model.
 """
 
 MEANINGS = {
@@ -87,7 +84,7 @@ def write_model(
         tokenizer.save_pretrained(temporary)
         keep_allowed(temporary)
         card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=_meaning(recipe, guarantee), about=recipe.about)
-        (temporary / "README.md").write_text(card)
+        write_card(temporary, card, tags=[recipe.name])
         for file in temporary.rglob("*"):
             file.chmod(0o700 if file.is_dir() else 0o600)
         if folder.exists():
@@ -99,6 +96,14 @@ def write_model(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: str) -> None:
+    """Write the card of a model, with what the hub reads of it (``tags`` and ``data``) as YAML at its head."""
+    from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
+
+    about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)  # type: ignore[arg-type]
+    ModelCard(f"---\n{about.to_yaml()}\n---\n{text}").save(folder / "README.md")
 
 
 def keep_allowed(folder: Path) -> None:

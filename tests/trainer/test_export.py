@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
+from huggingface_hub import ModelCard
 
 from reticent.core.errors import ArtifactError
-from reticent.trainer.export import ALLOWED, export_model, write_model
+from reticent.trainer.export import ALLOWED, export_model, write_card, write_model
 from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.recipes import RECIPES, get_recipe
 
@@ -216,6 +217,14 @@ def test_the_card_says_what_the_recipe_meant(recipe: str, tmp_path: Path) -> Non
     assert {text: text in card for text in says} == says
     assert f"`{recipe}`, after 8 epochs" in card
     assert "not shown to be safe to share" in card
+    assert ModelCard(card).data.to_dict() == {"library_name": "transformers", "tags": ["reticent", recipe]}
+
+
+def test_the_head_of_a_card_is_yaml_whatever_the_recipe_is_called(tmp_path: Path) -> None:
+    write_card(tmp_path, "# Card\n", tags=["no", "a: b"])
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.tags == ["reticent", "no", "a: b"]
+    assert card.text.strip() == "# Card"
 
 
 def test_an_old_model_is_replaced_whole(tmp_path: Path) -> None:
