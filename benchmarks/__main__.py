@@ -24,6 +24,7 @@ from benchmarks import (
     real_corpora,
     scoring,
     scrub,
+    tables_polars,
     taggers,
     training,
 )
@@ -50,6 +51,7 @@ MODULES = (
     classification,
     training,
     foundation_models,
+    tables_polars,
     taggers,
     probes,
     canary_lab,

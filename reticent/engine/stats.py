@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
@@ -313,17 +311,23 @@ def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int)
     individual : uint32 array, shape (num_documents,)
         Individual of each document of the corpus, which spans name by its row number.
     """
-    table = pq.read_table(path, columns=["document", "label", "detector"])
-    table = table.append_column("individual", pa.array(individual[table.column("document").to_numpy()]))
-    grouped = table.group_by(["label", "detector"]).aggregate(
-        [("document", "count"), ("document", "count_distinct"), ("individual", "count_distinct")]
+    import polars as pl
+
+    by = ["label", "detector"]
+    spans = pl.scan_parquet(path).select(
+        *by, "document", individual=pl.lit(pl.Series(individual)).gather(pl.col("document"))
     )
-    grouped = grouped.rename_columns(["label", "detector", "num_spans", "num_documents", "num_individuals"])
-    small = pc.less(grouped.column("num_individuals"), small_cell)
-    rows = grouped.filter(pc.invert(small)).to_pylist()
-    rest = table.join(grouped.filter(small).select(["label", "detector"]), ["label", "detector"], join_type="inner")
-    num_individuals = pc.count_distinct(rest.column("individual")).as_py()
-    if num_individuals and num_individuals >= small_cell:
-        other = {"num_spans": rest.num_rows, "num_documents": None, "num_individuals": num_individuals}
-        rows.append({"label": "other", "detector": "any", **other})
+    found = spans.group_by(by).agg(
+        num_spans=pl.len(), num_documents=pl.n_unique("document"), num_individuals=pl.n_unique("individual")
+    )
+    table = found.collect()
+    is_small = pl.col("num_individuals") < small_cell
+    rows = table.filter(~is_small).to_dicts()
+    if len(rows) < len(table):
+        small = table.lazy().filter(is_small).select(by)
+        rest = spans.join(small, on=by, how="semi").select(pl.len(), pl.n_unique("individual")).collect()
+        num_spans, num_individuals = rest.row(0)
+        if num_individuals >= small_cell:
+            other = {"num_spans": num_spans, "num_documents": None, "num_individuals": num_individuals}
+            rows.append({"label": "other", "detector": "any", **other})
     return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))
