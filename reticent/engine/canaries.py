@@ -3,7 +3,7 @@
 Four arms, as in definitions.md#extraction-and-canaries. ``protected``: a code that the detector found. ``missed``: a
 code that no detector found and that k individuals share, so that nothing protects it: the positive control.
 ``context``: a protected code with ordinary words after it, which are targets; can they be told from the code?
-``ngram``: a row of common words that nobody else uses together. Whether a canary is written at all is decided by a fair
+``ngram``: a row of common words that no individual uses together. Whether a canary is written at all is decided by a fair
 coin; those that are not are the control, and the coins are what a one-run audit guesses (Steinke et al. 2023).
 
 A model trained on canaries is for measuring only. All of it is made from the seed, and as secret as the documents: who
@@ -120,10 +120,9 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
     Raises
     ------
     CorpusError
-        There are fewer members (households) than canaries: two of one person would not be independent.
+        There are fewer members (households) than canaries: two of one individual would not be independent.
     """
-    people = individuals.mask(MEMBERS)
-    codes = np.flatnonzero(people)
+    codes = np.flatnonzero(individuals.mask(MEMBERS))
     random = generator(config.chosen_seed, 41)
     codes = random.permutation(codes)
     codes = codes[np.sort(np.unique(individuals.units[codes], return_index=True)[1])]  # one of a household

@@ -1,7 +1,7 @@
 """Deduplication: which documents repeat others, how much of the text is copied, and what that does to protection.
 
 Copies inside one individual's documents are repetition that a model learns by heart; copies between individuals raise
-support, so that what is one person's looks like two people's. Both are counted, apart. What is left out of later
+support, so that an n-gram of one individual seems to be one of two. Both are counted, apart. What is left out of later
 stages is by default a later copy of the same individual only: which of two individuals keeps a shared text is a
 decision of policy.
 

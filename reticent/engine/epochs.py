@@ -23,7 +23,7 @@ class EpochTokens:
     Parameters
     ----------
     folder : Path
-        Of nobody else; what an interrupted run left there is wiped.
+        Of this run alone; whatever an interrupted run left there is deleted.
     make : callable
         Writes the tokens of an epoch into a folder: the same ones whenever it is asked.
     num_epochs : int

@@ -2,7 +2,7 @@
 
 `WordStream` holds the words of a corpus as ids of an index. The kernels work on that stream: the support of the n-gram
 at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m words that
-many people use, taken together, are those of one person).
+many individuals use, taken together, are those of one).
 
 What must stay true: identity is exact. A word is its id in the index, an n-gram the pair of its two (n-1)-grams; a hash
 only finds the place where keys are compared. Kernels release the interpreter lock and none is parallel.

@@ -196,5 +196,5 @@ def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Call
 
 
 _CHOICES: Final = (
-    'corpus.ids = "fold" (--set corpus.ids=fold) joins them, and "exact" says that they are of different people'
+    'corpus.ids = "fold" (--set corpus.ids=fold) joins them, and "exact" says that they are of different individuals'
 )

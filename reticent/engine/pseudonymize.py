@@ -15,7 +15,7 @@ that a span cuts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,6 @@ import pyarrow.compute as pc
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
-
-if TYPE_CHECKING:
-    from reticent._rust import Words
 
 __all__ = [
     "OUTCOMES",
@@ -37,7 +34,6 @@ __all__ = [
     "SpanArrays",
     "Style",
     "category_codes",
-    "pseudonymise",
     "pseudonymise_batch",
     "span_arrays",
 ]
@@ -168,22 +164,6 @@ class Pseudonymised:
         return edits.offsets, edits.new_start.astype(np.int32), edits.new_end.astype(np.int32), self.labels
 
 
-def pseudonymise(
-    texts: pa.Array, words: Words, mask: np.ndarray, replacement: str = "X", *, num_threads: int = 0
-) -> pa.Array:
-    """Return the texts with each masked word replaced; everything between words stays.
-
-    Parameters
-    ----------
-    mask : uint8 array, shape (num_words,)
-        Nonzero for the words to replace.
-    """
-    from reticent import _rust
-
-    replaced, _ = _rust.replace_words(texts, words, mask, replacement, num_threads=num_threads)
-    return pa.record_batch(replaced).column("text")
-
-
 def pseudonymise_batch(
     batch: pa.RecordBatch,
     spans: SpanArrays,
@@ -225,11 +205,11 @@ def pseudonymise_batch(
     codes, categories = category_codes(labels)
     dates = dates or DateOptions()
     texts = batch.column("text")
-    nobody = pa.nulls(batch.num_rows, pa.string()).fill_null("")
+    no_ids = pa.nulls(batch.num_rows, pa.string()).fill_null("")
     documents, edits = _rust.scrub_texts(
         texts,
-        batch.column("individual_id") if style in ("surrogate", "rotate") else nobody,
-        batch.column("doc_id") if style == "rotate" else nobody,
+        batch.column("individual_id") if style in ("surrogate", "rotate") else no_ids,
+        batch.column("doc_id") if style == "rotate" else no_ids,
         offsets,
         starts,
         ends,

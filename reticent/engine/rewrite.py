@@ -50,7 +50,7 @@ def replace_words_by_x(
 ) -> Rewritten:
     """Return texts with X for direct words and for symbols in ``gaps``, and the flags and starts of what is left.
 
-    X is nobody's word: 0. So is the punctuation of an identifier, which stays.
+    X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
     from reticent import _rust
 

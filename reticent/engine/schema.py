@@ -47,7 +47,7 @@ REFERENCE: Final = "reference"
 SPLITS: Final = (MEMBERS, HELDOUT, REFERENCE)
 
 SPAN_TYPE: Final = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("label", pa.string())])
-#: A span that people marked, with what else they said of it: mentions of one entity share an ``entity_id``;
+#: A span that humans marked, with its other attributes: mentions of one entity share an ``entity_id``;
 #: ``identifier_type`` is DIRECT, QUASI or NO_MASK. Null where a corpus does not say.
 MENTION_TYPE: Final = pa.struct(
     [*SPAN_TYPE, *((name, pa.string()) for name in ("entity_id", "identifier_type", "annotator"))]

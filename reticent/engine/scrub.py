@@ -1,6 +1,6 @@
 """The stage scrub: documents and their spans in, the same documents without direct identifiers out.
 
-Two passes over the text, batch by batch: one that collects what is real (so that no surrogate is somebody by chance,
+Two passes over the text, batch by batch: one that collects real identifiers (so that no surrogate is a real individual by chance,
 and dates of documents that do not tell day from month are read as most others), one that replaces. Memory: a batch,
 and 8 bytes a distinct name or id of the corpus.
 """
@@ -95,7 +95,7 @@ class ScrubConfig:
 
 
 def new_key() -> bytes:
-    """Return a secret key that nobody can guess."""
+    """Return a new secret key, drawn at random."""
     return secrets.token_bytes(KEY_BYTES)
 
 
@@ -135,7 +135,7 @@ def scrub_corpus(
     """Write ``folder/documents/part-….parquet`` and ``folder/offsets.parquet``; returns counts.
 
     Documents keep their order and mapped columns; ``spans`` are where the replaced identifiers stand in the new text,
-    and ``mentions`` where what people marked does.
+    and ``mentions`` where the gold marks do.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 The side is a pure function of the seed and the unit's id (the household where there is one): a keyed hash against the
 shares. So an individual never changes side when others come or go, and no document decides anything. Which documents
-of an individual are *fresh*, held back from everything but one attack, is drawn on both sides by the same rule.
+of an individual are held out for the user-inference attack alone is drawn on both sides by the same rule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reticent.engine.sources.columns import sorted_codes
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
 
-__all__ = ["Individuals", "SplitConfig", "draw_fresh", "open_individuals", "split_individuals", "write_individuals"]
+__all__ = ["Individuals", "SplitConfig", "draw_user_inference_holdout", "open_individuals", "split_individuals", "write_individuals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +129,15 @@ def _households(ids: pa.Table, documents: np.ndarray, num: int, column: str) -> 
     return names, units
 
 
-def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
+def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
     """Say of each document whether it is held back from training; bool, shape (num_documents,).
 
     Of an individual with n documents they are the round(share * n), at least 1 and at most n - 1, of the lowest keyed
-    hash of their ids; of one with a single document there are none. Nobody else's documents matter. Held-out
+    hash of their ids; of one with a single document there are none. No other individual's documents matter. Held-out
     individuals are treated as members are: were all of their documents compared with a few of each member's, then the
-    means over few and over many would be told apart under a model that saw nobody.
+    means over few and over many would be distinguishable under a model that saw no individual.
 
-    A fresh document that repeats one that stays is no fresh one: leave copies out first (``[dedup]``).
+    A held-back document that repeats one that stays is not held back: leave copies out first (``[dedup]``).
 
     Raises
     ------
@@ -153,14 +153,14 @@ def draw_fresh(corpus: Corpus, share: float, seed: int = 0) -> np.ndarray:
     # Under a name of its own: the hash of an id that is also an individual's has decided that one's side.
     names = pc.binary_join_element_wise("fresh", ids.column("doc_id").combine_chunks().cast(pa.string()), "\n")
     num_documents = np.bincount(owners)
-    num_fresh = np.clip(np.floor(share * num_documents + 0.5), 1, num_documents - 1).astype(np.int64)
+    num_held_back = np.clip(np.floor(share * num_documents + 0.5), 1, num_documents - 1).astype(np.int64)
     order = np.lexsort((_rust.hash_units(names, seed=seed), owners))
     rank = np.empty(len(owners), dtype=np.int64)
     rank[order] = np.arange(len(owners)) - np.repeat(np.cumsum(num_documents) - num_documents, num_documents)
-    fresh = rank < num_fresh[owners]
-    if not fresh.any():
+    is_held_back = rank < num_held_back[owners]
+    if not is_held_back.any():
         raise CorpusError("split.fresh: no individual has two documents, one to train on and one to hold back")
-    return fresh
+    return is_held_back
 
 
 def write_individuals(individuals: Individuals, folder: Path | str) -> None:

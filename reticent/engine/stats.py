@@ -1,4 +1,4 @@
-"""Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or a person.
+"""Statistics of a corpus and its identifiers: counts and distributions, nothing that names a word or an individual.
 
 They are Figs. 5, 6 and 14 of [@boutet2025] (identifiers and words per individual, individuals per word, identifiers by
 n), the margin of support at k, retention by policy, and the unicity of shared words. They need documents, an index and,
@@ -81,7 +81,7 @@ def corpus_statistics(
     Returns
     -------
     dict
-        Words are told apart by the index's surface. Individuals are those with a document; the index may count
+        Words are distinct by the index's surface. Individuals are those with a document; the index may count
         households, and then ``unit`` says so and unicity is theirs.
 
         ``share_unspaced``: share of the words that are one letter of a script without spaces.
@@ -116,14 +116,14 @@ def corpus_statistics(
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
     marks = _marks(supports, flags, stream.offsets, k)
-    people, of_individual = np.unique(stream.individual, return_inverse=True)
-    per_individual = count_distinct(stream, of_individual, len(people), marks)
+    of_stream, of_individual = np.unique(stream.individual, return_inverse=True)
+    per_individual = count_distinct(stream, of_individual, len(of_stream), marks)
     units, of_unit = np.unique(stream.unit, return_inverse=True)
-    households = len(units) < len(people)
+    households = len(units) < len(of_stream)
     per_unit = count_distinct(stream, of_unit, len(units), marks) if households else per_individual
     shares = {"direct": flags & DIRECT, "indirect": flags & INDIRECT, "both": flags}
     parts = {"direct": DIRECT_WORD, "indirect": INDIRECT_WORD, "both": EITHER_WORD}
-    num_words = np.bincount(of_individual, weights=np.diff(stream.offsets), minlength=len(people))
+    num_words = np.bincount(of_individual, weights=np.diff(stream.offsets), minlength=len(of_stream))
     alone = per_unit[:, :, ALONE].sum(axis=1)
     return {
         "num_documents": len(stream.offsets) - 1,
@@ -168,7 +168,7 @@ def _read(
 ) -> tuple[WordStream, np.ndarray]:
     """The words of the documents as ids, and their flags, in one pass."""
     ids = WordIds(index)
-    words_of, flags_of, lengths, person, unit = [], [], [], [], []
+    words_of, flags_of, lengths, individual, unit = [], [], [], [], []
     flagged = FlaggedWords(
         corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
     )
@@ -176,14 +176,14 @@ def _read(
         words_of.append(ids.of(part.texts, words))
         flags_of.append(flags)
         lengths.append(np.diff(words.doc_offsets))
-        person.append(part.codes)
+        individual.append(part.codes)
         unit.append(part.units)
         if progress:
             progress(part.last_document)
     if not words_of:
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
-    stream = WordStream(np.concatenate(words_of), offsets, np.concatenate(person), np.concatenate(unit))
+    stream = WordStream(np.concatenate(words_of), offsets, np.concatenate(individual), np.concatenate(unit))
     return stream, np.concatenate(flags_of)
 
 

@@ -40,7 +40,7 @@ class SynthConfig:
         individuals and 735 words a document, words are spread as in the records of a real hospital: some 330,000
         distinct ones, of which 57 % belong to one individual and make up 0.9 % of what is written.
     public_documents : int
-        Documents of public text for a stand-in foundation model: the same language, nobody's identity.
+        Documents of public text for a stand-in foundation model: the same language, no individual's identity.
     languages : tuple of "en", "fr"
         Households take turns.
     """

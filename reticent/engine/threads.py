@@ -38,7 +38,7 @@ def in_threads(
 ) -> None:
     """Call ``work(row, batch)`` for every batch of every stream (number of its first row, batches).
 
-    Each thread takes the next stream that nobody reads; when none is left it takes turns at the one with the fewest
+    Each thread takes the next stream that no thread reads; when none is left it takes turns at the one with the fewest
     readers. The first error stops every thread and is raised; so does an interrupt.
     """
     waiting = [_Stream(*stream) for stream in reversed(streams)]

@@ -59,7 +59,7 @@ def write_tokens(
     Parameters
     ----------
     individuals : Individuals or None
-        None is for text that is nobody's: every document then counts as its own individual.
+        None is for text of no individual: every document then counts as its own individual.
     index, spans : optional
         What makes words indirect and direct; without them no word is.
     style : {"x", "tag", "lower"}, optional

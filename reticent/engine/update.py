@@ -1,4 +1,4 @@
-"""Updates of an index: documents that came, individuals who withdrew; nobody else is counted again.
+"""Updates of an index: documents that came, individuals who withdrew; no other individual is counted again.
 
 Support is a sum over units, so what some units had is taken away from the tables and what they have is added
 (``rust_ext/src/update.rs``). That needs tables that have forgotten nothing: an index built with ``min_support`` 1, from
@@ -130,18 +130,18 @@ def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]
 def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
     """Names of the units that are counted again, and the number of individuals in them.
 
-    A unit with an individual that changed is counted again, old and new, and with it everybody who is in it or was.
+    A unit with an individual that changed is counted again, old and new, and with it every individual who is in it or was.
     """
     what = ["doc_id", "individual_id", "unit_name", "kept"]
     both = pl.concat([old.select(what), new.select(what)])
     differ = both.filter(pl.len().over(what) == 1)["individual_id"]
-    people = pl.concat([differ, pl.Series(list(changed), dtype=pl.String)]).unique()
+    affected = pl.concat([differ, pl.Series(list(changed), dtype=pl.String)]).unique()
     while True:
-        units = both.filter(pl.col("individual_id").is_in(people.implode()))["unit_name"].unique()
+        units = both.filter(pl.col("individual_id").is_in(affected.implode()))["unit_name"].unique()
         grown = both.filter(pl.col("unit_name").is_in(units.implode()))["individual_id"].unique()
-        if len(grown) <= len(people):
+        if len(grown) <= len(affected):
             return units, len(grown)
-        people = grown
+        affected = grown
 
 
 def read_ids(file: Path | str, known: pa.ChunkedArray, choice: Ids = "stop") -> pa.Array:

@@ -7,7 +7,7 @@ support protects. Recipes mask by these flags, so a token that has them is no ta
 of their words and documents are those of the text is checked with it. Stored flags are read only to be compared.
 
 Tokens of a text that was rewritten (X, tags, surrogates, lower case) have no characters of the original: they are not
-checked here, and whoever prints a check says so. Nor are lengths of n-grams (``ngram_starts``), which protect nobody.
+checked here, and whoever prints a check says so. Nor are lengths of n-grams (``ngram_starts``), which protect no word.
 
 Cost over a whole corpus: about 3 us a token of one core (most of it the tokenizers library, which can use all), and
 130 bytes of memory a word where n-grams of three words count: 3 minutes of a core and 5.5 GB for 50,000 documents (212

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.word_rules import is_space
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.oracle.words import is_counted_symbol, word_bounds, words_of
@@ -59,11 +60,6 @@ texts = st.text(st.one_of(tricky, known), max_size=60)
 def words(text: str) -> list[str]:
     array = pa.array([text], pa.string())
     return pa.record_batch(_rust.segment(array).surfaces(array)).column("word").to_pylist()
-
-
-def is_space(c: str) -> bool:
-    """Unicode's White_Space; `str.isspace` also takes the separators U+001C to U+001F."""
-    return c.isspace() and c not in "\x1c\x1d\x1e\x1f"
 
 
 def is_digit(c: str) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from fixtures.tokenizers import Trained
 
+from benchmarks.word_rules import is_space
 from reticent import _rust
 
 
@@ -22,11 +23,6 @@ class Aligned:
     flags: list[int]
     starts: list[int]
     met: list[set[int]]
-
-
-def is_space(c: str) -> bool:
-    """Unicode's White_Space; `str.isspace` also takes the separators U+001C to U+001F."""
-    return c.isspace() and c not in "\x1c\x1d\x1e\x1f"
 
 
 def align(trained: Trained, text: str, flags: list[int], starts: list[int]) -> Aligned:

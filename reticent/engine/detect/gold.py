@@ -12,7 +12,7 @@ __all__ = ["GoldDetector"]
 
 
 class GoldDetector:
-    """Hands on what people marked; a document without a list has no span."""
+    """Hands on the marks that humans made; a document without a list has no span."""
 
     name = "gold"
     columns: tuple[str, ...] = ("spans",)

@@ -1,4 +1,4 @@
-"""Marks: what people marked and what detectors found, laid on one line of characters and words, as plain arrays.
+"""Marks: gold marks and the finds of detectors, laid on one line of characters and words, as plain arrays.
 
 Documents stand one after another on the line, so that a span is two numbers, and the words it touches are two more.
 Whoever compares spans (:mod:`reticent.audit.detection`) needs no text any more: names are here as hashes at most.
@@ -83,7 +83,7 @@ class Marks:
     categories: tuple[str, ...]
     identifier_types: tuple[str, ...]
     detectors: tuple[str, ...]
-    #: Documents whose gold spans are null, which nobody marked; they are in none of these arrays.
+    #: Documents whose gold spans are null, which were not annotated; they are in none of these arrays.
     num_unmarked: int
 
     @property

@@ -243,7 +243,7 @@ class RecordsDetector:
         parts = []
         if self._ids is not None:
             codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
-            units = pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: nobody's unit
+            units = pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: no unit
             parts.append(self._find(self._records, batch, units))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])

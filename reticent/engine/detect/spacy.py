@@ -62,7 +62,7 @@ class SpacyDetector:
 
     name = "spacy"
     columns: tuple[str, ...] = ()
-    #: Labels of the usual pipelines that say nothing of a person.
+    #: Labels of the usual pipelines that say nothing of an individual.
     IGNORED = frozenset(("CARDINAL", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME")) | frozenset(
         ("EVENT", "LANGUAGE", "LAW", "MISC", "PRODUCT", "WORK_OF_ART")
     )

@@ -56,7 +56,7 @@ def _normalised(words: list[str], form: Literal["NFC", "NFKC", "NFD"]) -> list[s
 
 
 def _casefold(word: str) -> str:
-    """Each character by itself: the sigma that ends a word is not told apart."""
+    """Each character by itself: the sigma that ends a word is no other letter."""
     return "".join(c.lower() for c in word.upper())
 
 

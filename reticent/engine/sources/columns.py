@@ -36,7 +36,7 @@ def canonical(
     fold: bool = False,
     null_texts: bool = False,
 ) -> pa.RecordBatch:
-    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of people in their folded form. A text
+    """Cast a batch to `DOCUMENTS`, checking every value; with ``fold``, ids of individuals in their folded form. A text
     may be null only with ``null_texts``.
     """
     arrays, fields = [], []

@@ -31,7 +31,7 @@ OTHERS: Final = "files of another format"
 SPECIAL: Final = "neither files nor folders"
 NOTHING: Final = "links to nothing"
 FOLDERS: Final = "folders where files are asked for"
-#: Where people put nothing that should be read; of the rest they are warned.
+#: Where users put nothing that should be read; of the rest they are warned.
 EXPECTED: Final = (HIDDEN, RESULTS)
 
 

@@ -145,7 +145,7 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Count
 
 
 def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
-    """The class of a record; None where nobody annotated it, as in the unannotated and the test files."""
+    """The class of a record; None where it is not annotated, as in the unannotated and the test files."""
     status = attributes.get("STATUS", "").strip()
     if status and status not in SMOKING_STATUS:
         raise CorpusError(f"{where}: attribute STATUS of a SMOKING is none of {', '.join(SMOKING_STATUS)}")

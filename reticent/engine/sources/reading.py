@@ -1,4 +1,4 @@
-"""What reading a corpus came upon beside its documents: for people as sentences, for records as counts.
+"""Findings of reading a corpus beside its documents: as sentences for users, as counts for records.
 
 It is known once the corpus was scanned, but for what was passed over, which is known once it was opened.
 """

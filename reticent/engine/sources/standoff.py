@@ -1,4 +1,4 @@
-"""Marked-up corpora: documents with the identifiers that people marked in them, read from the formats of the field.
+"""Marked-up corpora: documents with the identifiers that humans marked in them, read from the formats of the field.
 
 i2b2 2006 (inline XML), i2b2 2014 and MEDDOCAN (XML with standoff tags), BRAT (text and annotation files) and TAB
 (JSON). A file is held as a whole. Every mark is checked against the text that it quotes: what does not fit is an error
