@@ -22,7 +22,14 @@ from reticent.engine.sources.columns import sorted_codes
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
 
-__all__ = ["Individuals", "SplitConfig", "draw_user_inference_holdout", "open_individuals", "split_individuals", "write_individuals"]
+__all__ = [
+    "Individuals",
+    "SplitConfig",
+    "draw_user_inference_holdout",
+    "open_individuals",
+    "split_individuals",
+    "write_individuals",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,8 @@ def _documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]
 def _changed(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
     """Names of the units that are counted again, and the number of individuals in them.
 
-    A unit with an individual that changed is counted again, old and new, and with it every individual who is in it or was.
+    A unit with an individual that changed is counted again, old and new, and with it every individual who is or was in
+    it.
     """
     what = ["doc_id", "individual_id", "unit_name", "kept"]
     both = pl.concat([old.select(what), new.select(what)])

@@ -114,10 +114,10 @@ class Run:
     @property
     def _parted(self) -> tuple[Any, Any]:
         if "parted" not in self._opened:
-            from reticent.engine.split import draw_fresh
+            from reticent.engine.split import draw_user_inference_holdout
 
             corpus = self.deduplicated
-            fresh = draw_fresh(corpus, self.job.split.fresh, self.job.seed)
+            fresh = draw_user_inference_holdout(corpus, self.job.split.fresh, self.job.seed)
             self._opened["parted"] = tuple(corpus.without(rows.nonzero()[0]) for rows in (fresh, ~fresh))
         return self._opened["parted"]
 

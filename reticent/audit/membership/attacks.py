@@ -116,7 +116,7 @@ WINDOW_SIZES = np.array([2, 3, 4, 6, 9, 13, 18, 25, 32, 40])
 
 def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
     """Return the mean log p of the model minus that of the base model, in nats a token, of documents that were held
-    back: of both sides, drawn by one rule (`reticent.engine.split.draw_fresh`), and none was trained on.
+    back: of both sides, drawn by one rule (`reticent.engine.split.draw_user_inference_holdout`); none was trained on.
 
     So its mean over the documents of an individual asks whether the *person* took part, not the document (Kandpal et
     al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words in

@@ -1,5 +1,7 @@
-"""Fresh documents: those of members and of held-out individuals that no model was trained on, drawn by one rule on both
-sides (`reticent.engine.split.draw_fresh`). What a model says of them tells whether the *person* took part.
+"""User inference: does a model's loss on documents that it was not trained on tell whether the *individual* took part?
+
+The documents are of members and of held-out individuals, and are drawn by one rule on both sides
+(`reticent.engine.split.draw_user_inference_holdout`).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Markup(Section):
     """How a marked-up corpus (i2b2, MEDDOCAN, BRAT, TAB) is read.
 
     ``individual`` is by default the part of the id before the first ``-`` for i2b2 2014; elsewhere every document is an
-    individual of its own. Where people have several documents this must be said: what only one individual uses must
+    individual of its own. Where individuals have several documents this must be given: n-grams of one must
     not be counted as used by several.
     """
 

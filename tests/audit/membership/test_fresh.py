@@ -26,7 +26,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import Corpus, open_corpus
 from reticent.engine.scrub import ScrubConfig
-from reticent.engine.split import draw_fresh
+from reticent.engine.split import draw_user_inference_holdout
 from reticent.engine.store import open_tokens
 from reticent.job.config import parse_job
 from reticent.job.dependencies import privacy_of
@@ -56,7 +56,7 @@ def documents_of(*numbers: int) -> list[Document]:
 
 
 def drawn(folder: Path, documents: list[Document], share: float, seed: int = 0) -> set[str]:
-    fresh = draw_fresh(corpus(folder, documents), share, seed)
+    fresh = draw_user_inference_holdout(corpus(folder, documents), share, seed)
     return {doc_id for (doc_id, _), is_fresh in zip(documents, fresh, strict=True) if is_fresh}
 
 
@@ -114,7 +114,7 @@ def test_every_document_of_an_individual_is_as_often_the_fresh_one(tmp_path: Pat
 
 def test_a_corpus_of_one_document_each_has_none_to_hold_back(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no individual has two documents"):
-        draw_fresh(corpus(tmp_path, documents_of(1, 1, 1)), 0.5)
+        draw_user_inference_holdout(corpus(tmp_path, documents_of(1, 1, 1)), 0.5)
 
 
 # ----------------------------------------------------------------------------------------------------------- the attack
