@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("fixtures", "oracles")
+pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
+from fixtures.places import DATA, TESTS  # noqa: E402
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more than they bring
 
-TESTS = Path(__file__).parent
-ROOT = TESTS.parent
 # Programs that tests start find the fixtures as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-DATA = Path(os.environ.get("RETICENT_DATA", ROOT / ".." / "shared" / "data"))
 #: The folders with the longest tests come first: a long file that starts last leaves the other worker without work.
 ORDER = ("job", "trainer", "audit", "house", "cli", "engine", "detect", "benchmarks", "core")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import DATA
+from fixtures.places import DATA
 from fixtures.tokenizers import Trained, bytelevel, unigram, wordpiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
-from house_pages import blocks
+from fixtures.pages import blocks
 
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.trainer.export import write_model

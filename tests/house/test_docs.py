@@ -19,12 +19,15 @@ from typing import Any
 
 import pytest
 from fixtures.command import command
-from house_pages import ROOT, blocks
+from fixtures.pages import ROOT, blocks
 
 from reticent.job.config import Job, parse_job
 
 DOCS = ROOT / "docs"
-pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="needs the sources")
+pytestmark = [
+    pytest.mark.skipif(not DOCS.exists(), reason="needs the sources"),
+    pytest.mark.xdist_group("pages"),  # they share the run of the README\'s job
+]
 HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (DOCS / "how-to").glob("*.md"))
 #: Commands that end with another status than 0.
 STATUS = {("guard", "check"): 3}
@@ -75,6 +78,7 @@ def test_what_the_readmes_name_exists() -> None:
                     run_line(line)
 
 
+@pytest.mark.heavy
 def test_the_tutorial_works_from_the_first_line_to_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +97,7 @@ def test_the_tutorial_works_from_the_first_line_to_the_last(
     assert "protected.k" not in capsys.readouterr().err
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("page", HOW_TO)
 def test_every_command_of_a_guide_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
@@ -134,6 +139,7 @@ def test_every_setting_and_every_command_has_its_line(monkeypatch: pytest.Monkey
         assert str(ROOT) not in page()
 
 
+@pytest.mark.heavy
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="needs the packages of the group docs")
     pytest.importorskip("l2m4m", reason="needs the packages of the group docs")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.command import command
-from house_pages import ROOT, blocks
+from fixtures.pages import ROOT, blocks
 
 from reticent.audit.scoring.forward import TokenScores
 from reticent.engine.detect.rules import list_rules
@@ -26,7 +26,10 @@ from reticent.job.config import parse_job
 
 README = ROOT / "README.md"
 TREE = "docs/explanation/architecture.md"
-pytestmark = pytest.mark.skipif(not README.exists(), reason="needs the sources")
+pytestmark = [
+    pytest.mark.skipif(not README.exists(), reason="needs the sources"),
+    pytest.mark.xdist_group("pages"),  # they share the run of the README\'s job
+]
 
 
 def test_the_job_file_is_valid() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from fixtures.places import ROOT
 
 from benchmarks.faults import available
 
