@@ -212,23 +212,33 @@ def long_functions() -> list[str]:
     return found
 
 
-def _fields(node: ast.ClassDef) -> dict[str, str]:
+def _fields(node: ast.ClassDef) -> set[tuple[str, str]]:
+    """Return (name, default) of each field of a class."""
     return {
-        child.target.id: ast.unparse(child.value) if child.value is not None else ""
+        (child.target.id, ast.unparse(child.value) if child.value is not None else "")
         for child in node.body
-        if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name)
+        if isinstance(child, ast.AnnAssign)
+        and isinstance(child.target, ast.Name)
+        and not ast.unparse(child.annotation).startswith("ClassVar")
     }
 
 
+def _default_of(value: str) -> str:
+    """The default alone: a description in a ``Field`` may differ."""
+    found = re.match(r"Field\((?:default=)?([^,)]*)", value)
+    return found.group(1) if found else value
+
+
 def mirrors() -> list[str]:
-    """Return pairs of configuration classes that share four names of fields or more."""
+    """Return pairs of configuration classes that share four fields or more, each with its default."""
     classes = {}
     for name, module in modules().items():
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef) and re.search(r"(Config|Section|Settings|Options)$", node.name):
-                classes[f"{name}.{node.name}"] = set(_fields(node)) - SHARED
+                fields = {(field, _default_of(value)) for field, value in _fields(node)}
+                classes[f"{name}.{node.name}"] = {(f, value) for f, value in fields if f not in SHARED and value}
     pairs = combinations(classes.items(), 2)
-    return [f"{a} = {b}: {', '.join(sorted(x & y))}" for (a, x), (b, y) in pairs if len(x & y) >= 4]
+    return [f"{a} = {b}: {', '.join(sorted(name for name, _ in x & y))}" for (a, x), (b, y) in pairs if len(x & y) >= 4]
 
 
 def untyped_evidence() -> list[str]:
