@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,10 +13,9 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.sources import files, formats
 from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.config import Columns, CorpusConfig, Markup
 from reticent.engine.sources.formats import FORMATS, Format, document_suffix, format_names, format_of
 from reticent.engine.sources.source import Request
-from reticent.engine.sources.standoff import Markup
-from reticent.job.config import CorpusSection
 
 ROWS = [("d0", "anna", "seen today"), ("d1", "ben", "a letter, and more")]
 
@@ -34,7 +32,7 @@ def test_every_name_is_its_rows_and_suffixes_of_guessed_formats_tell_them_apart(
     )
     marked = [row for row in FORMATS.values() if row.is_marked]
     assert marked
-    assert all(row.options <= set(Markup.__slots__) and "individual" in row.options for row in marked)
+    assert all(row.options <= set(Markup.model_fields) and "individual" in row.options for row in marked)
     assert all(not row.options for row in FORMATS.values() if not row.is_marked)
 
 
@@ -55,14 +53,14 @@ def test_a_suffix_is_looked_for_under_a_compression_where_the_format_is_read_com
 
 @pytest.mark.parametrize("name", ["auto", *FORMATS])
 def test_the_job_takes_every_format_of_the_table(name: str) -> None:
-    section = CorpusSection(source="notes", format=name)
+    section = CorpusConfig(source="notes", format=name)
     assert section.marked == (name in FORMATS and FORMATS[name].is_marked)
 
 
 def test_another_format_is_refused_with_the_list_of_all() -> None:
     names = ", ".join(format_names())
     with pytest.raises(ValueError, match=f"expected one of {names}"):
-        CorpusSection(source="notes", format="parket")
+        CorpusConfig(source="notes", format="parket")
     with pytest.raises(PolicyError, match=f"^format: expected one of {names}, got 'parket'$"):
         open_corpus("notes", format="parket")
 
@@ -90,4 +88,4 @@ def test_one_file_and_one_row_add_a_format(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(PolicyError, match="means nothing for format lines"):
         open_corpus(tmp_path, format="lines", markup=Markup(individual="(.*)"))
     with pytest.raises(CorpusError, match="column ward is missing; it has doc_id, individual_id, text"):
-        next(open_corpus(tmp_path, columns=replace(corpus.columns, text="ward")).batches())
+        next(open_corpus(tmp_path, columns=Columns(text="ward")).batches())

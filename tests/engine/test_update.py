@@ -18,6 +18,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import IndexConfig, build_index
 from reticent.engine.ngrams import NgramIndex
+from reticent.engine.sources.source import Request
 from reticent.engine.split import Individuals, SplitConfig, split_individuals
 from reticent.engine.update import Update, update_index
 
@@ -147,7 +148,7 @@ def test_nothing_changed_nothing_counted(tmp_path: Path) -> None:
 
 
 def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reticent.engine import corpus as module
+    from reticent.engine.sources import files as module
 
     rows = [(f"d{i}", f"p{i}", f"h{i}", f"word{i} alpha beta") for i in range(5000)]
     before, after = write(tmp_path / "before", rows, 1000), write(tmp_path / "after", rows[:-1], 1000)
@@ -155,10 +156,10 @@ def test_row_groups_of_the_others_are_not_read(tmp_path: Path, monkeypatch: pyte
     read: list[object] = []
     original = module.read_batches
 
-    def spy(file: Path, format: str, columns: list[str], batch_rows: int, row_groups: object = None, *more: Any) -> Any:
-        if "text" in columns:
-            read.append(row_groups)
-        return original(file, format, columns, batch_rows, row_groups, *more)
+    def spy(file: Path, format: str, request: Request) -> Any:
+        if "text" in request.columns:
+            read.append(request.row_groups)
+        return original(file, format, request)
 
     monkeypatch.setattr(module, "read_batches", spy)
     update = update_index(index, *before, *after, splits=EVERYBODY)
