@@ -25,14 +25,14 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, one_id_each
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
-from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
+from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN
 from reticent.engine.sources.config import Columns, CorpusConfig, CsvDialect, Markup, OnNull
 from reticent.engine.sources.csv_rows import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
 from reticent.engine.sources.frames import Frame, is_frame, open_frame
-from reticent.engine.sources.nulls import count_nulls
+from reticent.engine.sources.reader import Reader
 from reticent.engine.sources.reading import Reading
-from reticent.engine.sources.source import LocalSource, Piece, Request
+from reticent.engine.sources.source import LocalSource
 from reticent.engine.threads import in_threads
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
     "open_configured",
     "open_corpus",
 ]
-
 
 #: Documents in a batch of `Corpus.for_each_batch`: about half a mebibyte of text.
 BATCH_ROWS = 128
@@ -70,8 +69,6 @@ class Corpus:
     #: Which of those rows are documents of this corpus (bool); None: all.
     _kept: np.ndarray | None = None
     _fingerprint: str | None = None
-    #: What is said of all nulls, once one was found.
-    _nulls: str | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -93,7 +90,10 @@ class Corpus:
             not valid UTF-8, a span does not fit its text.
         """
         self._skip_nulls()
-        streams: Iterator[Iterator[pa.RecordBatch]] = (self._read(piece, columns, batch_rows) for piece in self._pieces)
+        reader = self._reader
+        streams: Iterator[Iterator[pa.RecordBatch]] = (
+            reader.read(piece, columns, batch_rows) for piece in self.source.pieces
+        )
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
             scanned = map(as_scanned, streams, self._num_rows)
@@ -126,44 +126,9 @@ class Corpus:
         self._check_individuals(ids)
         return replace(self, _ids=ids, _kept=kept, _fingerprint=None)
 
-    def _read(
-        self,
-        piece: Piece,
-        columns: Sequence[str],
-        batch_rows: int,
-        row_groups: Sequence[int] | None = None,
-        row: int = 0,
-        mended: Counter[str] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        mapped = {name: self._mapped(name) for name in columns}
-        wanted = {name: column for name, column in mapped.items() if column is not None}
-        request = Request(
-            columns=list(dict.fromkeys(wanted.values())),
-            batch_rows=batch_rows,
-            row_groups=row_groups,
-            large=[wanted["text"]] if "text" in wanted else [],
-            mended=Counter() if mended is None else mended,
-        )
-        for batch in piece.read(request):
-            try:
-                checked = canonical(
-                    batch, wanted, piece.place, row, fold=self.ids == "fold", null_texts=self.on_null == "skip"
-                )
-            except NullError as error:
-                raise CorpusError(f"{error}{self._count_nulls()}") from None
-            yield checked
-            row += batch.num_rows
-
-    def _count_nulls(self) -> str:
-        if self._nulls is None:
-            columns = list(dict.fromkeys(getattr(self.columns, name) for name in REQUIRED))
-            batches = ((piece.place, piece.read(Request(columns=columns))) for piece in self._pieces)
-            self._nulls = count_nulls(batches, columns, self.columns.text)
-        return self._nulls
-
-    def _mapped(self, name: str) -> str | None:
-        is_of_source = name.startswith(SOURCE_COLUMN)
-        return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self.source, self.columns, fold=self.ids == "fold", null_texts=self.on_null == "skip")
 
     def for_each_batch(
         self,
@@ -187,8 +152,9 @@ class Corpus:
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
         self.scan()
+        reader = self._reader
         streams, document, first = [], 0, 0
-        for piece, num_rows in zip(self._pieces, self._num_rows, strict=True):
+        for piece, num_rows in zip(self.source.pieces, self._num_rows, strict=True):
             row_groups = piece.row_groups()
             if row_groups is not None and sum(row_groups) != num_rows:
                 raise changed()
@@ -197,7 +163,7 @@ class Corpus:
                 kept = None if self._kept is None else self._kept[document + row : document + row + length]
                 num_kept = length if kept is None else int(np.count_nonzero(kept))
                 if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                    batches = as_scanned(self._read(piece, columns, BATCH_ROWS, groups, row), length)
+                    batches = as_scanned(reader.read(piece, columns, BATCH_ROWS, groups, row), length)
                     streams.append((first, batches if kept is None else kept_rows(batches, kept)))
                 first += num_kept
             document += num_rows
@@ -228,11 +194,11 @@ class Corpus:
             mended: Counter[str] = Counter()
             skips = self.on_null == "skip"
             columns, batch_rows = (("doc_id", *FOLDED, "text"), 1024) if skips else (("doc_id", *FOLDED), 1 << 16)
-            as_spelt = replace(self, ids="exact")
+            as_spelt = replace(self._reader, fold=False)
             with memory_from(pa.system_memory_pool()):  # which gives back what reading took
-                for piece in self._pieces:
+                for piece in self.source.pieces:
                     num_rows.append(0)
-                    for batch in as_spelt._read(piece, columns, batch_rows, mended=mended):
+                    for batch in as_spelt.read(piece, columns, batch_rows, mended=mended):
                         num_rows[-1] += batch.num_rows
                         if skips:
                             kept.append(batch.column("text").is_valid().to_numpy(zero_copy_only=False))
@@ -244,7 +210,7 @@ class Corpus:
             place = partial(self._place, num_rows=num_rows)
             check_distinct(table.column("doc_id"), self.columns.doc_id, place)
             for name in [name for name in FOLDED if name in table.column_names]:
-                table, num_joined = one_id_each(table, name, str(self._mapped(name)), self.ids, place)
+                table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
                     mended[f"spellings of {name} joined with others"] = num_joined
             table = self._without_nulls(table, np.concatenate(kept)) if skips else table
@@ -307,10 +273,6 @@ class Corpus:
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
-    @property
-    def _pieces(self) -> Sequence[Piece]:
-        return self.source.pieces
-
     def _check_individuals(self, ids: pa.Table) -> None:
         num_individuals = _num_distinct(ids.column("individual_id"))
         if num_individuals < 2:
@@ -329,7 +291,7 @@ class Corpus:
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
         """File and row of a document number, of files of so many rows."""
-        for piece, length in zip(self._pieces, num_rows, strict=True):
+        for piece, length in zip(self.source.pieces, num_rows, strict=True):
             if row < length:
                 return f"{piece.place} row {row + 1}"
             row -= length
