@@ -84,7 +84,7 @@ class ColumnOptions:
         typer.Option(
             metavar="FORMAT",
             help="Such as parquet, csv or jsonl (these two also .gz, .zst, .bz2), or a format with marks of humans, "
-            "such as i2b2-2014 or brat; a wrong one lists all. auto, the default, goes by the suffix.",
+            "such as i2b2-2014 or brat; a wrong one lists all; by the suffix (default: auto).",
         ),
     ] = None
     doc_id: Annotated[str | None, typer.Option(help="Column of the document's id (default: doc_id).")] = None

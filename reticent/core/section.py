@@ -44,7 +44,12 @@ def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
 def explain(error: ValidationError, table: str = "") -> str:
     """Return every field that is wrong, and why; of the values only numbers are quoted: others may be text."""
     lines = []
-    for wrong in error.errors(include_url=False):
+    errors = error.errors(include_url=False)
+    for wrong in errors:
+        if wrong["type"] == "too_short" and any(
+            each["loc"][: len(wrong["loc"])] == wrong["loc"] for each in errors if each is not wrong
+        ):
+            continue  # of a list whose wrong members do not count
         said = wrong["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
         if wrong["type"] == "extra_forbidden":
             said = "unknown field"

@@ -120,7 +120,7 @@ class CanaryConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> CanaryConfig:
         if len(set(self.arms)) != len(self.arms):
-            raise ValueError("an arm stands twice")
+            raise ValueError("arms: an arm stands twice")
         return self
 
     @property

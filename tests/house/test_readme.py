@@ -37,7 +37,7 @@ def test_the_job_file_is_valid() -> None:
     options, training, attacks, private = (
         tomllib.loads(blocks(f"docs/how-to/{page}.md", "toml")[0]) for page in ("detect", "train", "audit", "dp-sgd")
     )
-    assert parse_job(job).model[0].recipes == ["mlm", "ppmlm"]
+    assert parse_job(job).model[0].recipes == ("mlm", "ppmlm")
     causal = [{"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["ppclm-surrogates", "dp-clm"]}]
     trained = parse_job(
         job | training | {"model": causal, "train": job["train"] | training["train"] | private["train"]}
