@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from reticent.audit.gates import GATES
 from reticent.audit.membership.names import DEFAULT_ATTACKS, DEFAULT_SHADOW_ATTACKS
@@ -110,12 +110,15 @@ class ShadowConfig(Section):
     )
     keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
 
-    def _check_complete(self) -> None:
-        if self.attacks != DEFAULT_SHADOW_ATTACKS:
-            from reticent.audit.membership.shadow import SHADOW_ATTACKS  # compiles kernels: not to read a job
+    @field_validator("attacks")
+    @classmethod
+    def _known(cls, attacks: tuple[str, ...]) -> tuple[str, ...]:
+        if attacks != DEFAULT_SHADOW_ATTACKS:
+            from reticent.audit.membership.shadow import SHADOW_ATTACKS  # loads compiled kernels: not where not needed
             from reticent.audit.membership.table import require_attacks
 
-            require_attacks(self.attacks, SHADOW_ATTACKS)
+            require_attacks(attacks, SHADOW_ATTACKS)
+        return attacks
 
 
 class AuditConfig(Section):
@@ -149,7 +152,7 @@ class AuditConfig(Section):
     device: Annotated[str, of_job("train.device")] = "auto"
     bf16: Annotated[Bf16, of_job("train.bf16")] = "auto"
 
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         if self.attacks != DEFAULT_ATTACKS:
             from reticent.audit.membership.attacks import ATTACKS  # compiles kernels: not to read a job
             from reticent.audit.membership.table import require_attacks

@@ -80,12 +80,12 @@ class Section(BaseModel):
                 self.__pydantic_validator__.validate_python(values, self_instance=self)
             except ValidationError as error:
                 raise PolicyError(explain(error, self.table)) from None
-            self._check_complete()
+            self.check_complete()
 
         #: A table inside another is checked with it: the error of the whole then says where each part of it stands.
         __init__.__pydantic_base_init__ = True
 
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         """Refuse what is wrong of settings that are complete, as a user of the library gives them; to those of a job
         the run adds what they lack.
         """

@@ -100,5 +100,6 @@ def _require_audit(run: Run) -> None:
     """Raise `PolicyError` for what the audit would find out after the training: a misspelt attack, say."""
     from reticent.job.probes import check_probes
 
+    run.job.audit.check_complete()
     if run.job.probe is not None:
         check_probes(run.job)

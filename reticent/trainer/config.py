@@ -111,7 +111,7 @@ class PrivacyConfig(Section):
             raise ValueError("give either target_epsilon or noise_multiplier")
         return self
 
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         if (self.budget_file is None) != (self.corpus is None):
             raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
         if self.budget_epsilon is not None and self.budget_file is None:

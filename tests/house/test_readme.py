@@ -49,7 +49,9 @@ def test_the_job_file_is_valid() -> None:
     attacked = parse_job(job | attacks | {"model": plain})
     assert attacked.audit.shadow is not None
     assert attacked.gate[0].attack in attacked.audit.shadow.attacks
-    assert parse_job(job | options).detect.options.keys() == {"rules", "records", "gazetteer", "spacy"}
+    detect = parse_job(job | options).detect
+    assert set(detect.detectors) == {"rules", "records", "gazetteer", "spacy"}
+    assert detect.options.keys() == {"records", "gazetteer", "spacy"}
 
 
 def test_the_readme_has_at_most_900_words() -> None:

@@ -41,7 +41,7 @@ POLICIES_ABOUT = {
 }
 #: Modules that make the page, this one among them.
 MODULES = (
-    "config", "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
+    "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
     "evidence/leakage", "evidence/membership", "evidence/probe", "evidence/rules", "evidence/settings",
     "gates", "membership/attacks", "membership/names",
     "membership/shadow", "membership/table", "membership/validity", "report/corpus_plots",
