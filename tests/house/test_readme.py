@@ -28,7 +28,7 @@ README = ROOT / "README.md"
 TREE = "docs/explanation/architecture.md"
 pytestmark = [
     pytest.mark.skipif(not README.exists(), reason="needs the sources"),
-    pytest.mark.xdist_group("pages"),  # they share the run of the README\'s job
+    pytest.mark.xdist_group("pages"),  # they share the run of the README's job
 ]
 
 

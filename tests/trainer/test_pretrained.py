@@ -81,6 +81,7 @@ def notes(folder: Path, num_individuals: int) -> Path:
     return folder / "notes.parquet"
 
 
+@pytest.mark.heavy
 def test_local_folders_are_bases_of_a_job(tmp_path: Path) -> None:
     models = []
     for kind, objective in (("bert", "mlm"), ("gpt2", "clm")):

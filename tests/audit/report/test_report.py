@@ -37,6 +37,8 @@ from reticent.audit.report.summary import guarantee_lines, last_checkpoints, led
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
 
+pytestmark = pytest.mark.heavy
+
 Page = ElementTree.Element
 
 
