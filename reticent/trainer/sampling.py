@@ -7,7 +7,10 @@ step with probability ``sample_rate``, independently of everything: batches diff
 An individual with more than G documents takes part with G of them, **drawn afresh in each step**: a step's
 contribution is clipped whatever the documents are, so a fixed choice would protect no better and teach less.
 
-The seed must be secret: who knows it knows the sample, and epsilon counts on nobody knowing it.
+Opacus' `UniformWithReplacementSampler` draws rows, so a unit of several rows could not be one, and draws from a
+generator that a resumed run cannot set back. `python -m benchmarks.dp_baseline` trains with these units.
+
+The seed must be secret: epsilon counts on a sample that no observer knows, and the seed gives it away.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """Areas under the ROC curve of documents, and the best of several attacks.
 
 Documents of one individual are not independent: a resample draws individuals, with all their documents. It draws the
-same individuals for every attack on them, so areas of several attacks can be compared draw by draw.
+same individuals for every attack on them, so areas of several attacks can be compared draw by draw. A loop over
+scikit-learn's `roc_auc_score` takes five times as long (2,000 documents, 1,000 draws: 2.3 s and 0.5 s); documents taken
+as independent give intervals that cover too rarely
+(`test_interval_covers_the_truth_when_documents_of_an_individual_are_alike`).
 """
 
 from __future__ import annotations
