@@ -1,4 +1,4 @@
-"""What the files of a model folder say of themselves, compared before a library believes one of them.
+"""The claims that the files of a model folder make, compared before a library believes one of them.
 
 A ``config.json`` that promises another vocabulary than the weights have ends deep in torch, or in all the memory there
 is. What is code, or names code, is known here too: none of it travels into a checkpoint.
@@ -25,7 +25,7 @@ READ = (
     "added_tokens.json",
     "model.safetensors.index.json",
 )
-#: Keys that name code, hold a template that is run as code, or say where on a machine a file came from.
+#: Keys that name code, hold a template that is run as code, or name the place on a machine that a file came from.
 FOREIGN_KEYS = frozenset(
     {"auto_map", "custom_pipelines", "custom_generate", "chat_template", "_name_or_path", "name_or_path"}
 )
@@ -34,7 +34,7 @@ FOREIGN_KEYS = frozenset(
 def check_base(folder: Path | str, *, tokenizer: str | None = None) -> None:
     """Raise `ArtifactError` unless the files of a model folder can be read and agree on the size of the vocabulary.
 
-    A folder without ``config.json`` is left to who loads it. Cost: the headers of the weights, no weight.
+    A folder without ``config.json`` is left to its loader. Cost: the headers of the weights, no weight.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""The privacy budget: what all private runs on one corpus have spent together, kept in one private JSON file.
+"""The privacy budget: the epsilon spent by all private runs on one corpus, in one private JSON file.
 
 A run reserves its whole cost before its first step and settles after its last. A run that was killed never settles and
 counts in full: its checkpoints may have been seen. Runs of one unit of privacy add up; a cost per document says nothing
-about a person with several, so a limit is refused where the file holds runs per both.
+about an individual with several, so a limit is refused where the file holds runs per both.
 
-Two bounds are kept and the smaller holds. People look at one run's results before they choose the next one's epsilon,
+Two bounds are kept and the smaller holds. The results of one run are seen before the next one's epsilon is chosen,
 and the usual theorem of advanced composition is for epsilons that were fixed before the first run; so:
 
 - basic: sum of epsilons at sum of deltas, however they were chosen (Rogers et al. 2016);
@@ -12,7 +12,7 @@ and the usual theorem of advanced composition is for epsilons that were fixed be
   were chosen one after the other as long as a limit was fixed beforehand that it never passes, with one s (Whitehouse
   et al. 2023): a limit sets half of its delta aside for s.
 
-The corpus is told by its fingerprint: a corpus with one document more is another one, and nobody here can know.
+The corpus is recognised by its fingerprint: with one document more it is another corpus, and no budget notices.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BUDGET_FILE = "privacy-budget.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """What one run cost, or may still cost: ``settled`` says that it ended."""
+    """The cost of one run, settled once it ended."""
 
     run: str
     corpus: str
@@ -64,7 +64,7 @@ class Total:
 
 
 def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
-    """Return what runs cost together; ``slack`` is what advanced composition may add to delta.
+    """Return the cost of several runs together; ``slack`` is what advanced composition may add to delta.
 
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0
@@ -80,7 +80,7 @@ def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A budget file and what the runs on one corpus may spend together.
+    """A budget file and the epsilon that the runs on one corpus may spend together.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Budget:
     max_delta: float | None = None
 
     def reserve(self, run: str, guarantee: Guarantee, num_units: int, about: dict[str, Any] | None = None) -> None:
-        """Note what a run may cost, before it starts; a run that goes on (the same name) is noted once.
+        """Note the most that a run may cost, before it starts; a run that goes on (the same name) is noted once.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Budget:
             spendings[:] = [*others, asked]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
-        """Note what a run that ended did cost."""
+        """Note the cost of a run that ended."""
         with _changing(self.path) as spendings:
             for place, each in enumerate(spendings):
                 if each.run == run:
@@ -155,12 +155,12 @@ class Budget:
 
 
 def read_budget(path: Path | str) -> list[Spending]:
-    """Return what is noted in a budget file, in the order of the runs; nothing where there is none.
+    """Return the entries of a budget file, in the order of the runs; none where there is no file.
 
     Raises
     ------
     ArtifactError
-        It cannot be read: a budget nobody can read is not an empty one.
+        It cannot be read: a budget that is not readable is not an empty one.
     """
     try:
         content = parse_json(Path(path).read_bytes())
@@ -174,10 +174,10 @@ def read_budget(path: Path | str) -> list[Spending]:
 
 
 def totals(spendings: Sequence[Spending]) -> list[dict[str, Any]]:
-    """Return what the runs on each corpus cost together, for each unit; None where one has no epsilon.
+    """Return the cost of all runs on each corpus together, for each unit; None where one has no epsilon.
 
     Advanced composition may add as much to delta as the runs' own together; without a limit that was fixed beforehand
-    it holds only for epsilons that were, and says so.
+    it holds only for epsilons that were; ``bound`` names that premise.
     """
     groups: dict[tuple[str, str], list[Guarantee]] = {}
     for each in spendings:

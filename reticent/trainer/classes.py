@@ -53,8 +53,8 @@ def label_documents(
         Names of classes.
     is_train : bool array, shape (store.num_documents,)
     min_individuals : int, optional
-        Leave out classes that fewer individuals have on either side. Default: a class that nobody has on one of the
-        sides is refused. So every class that is used belongs to two individuals at least.
+        Leave out classes that fewer individuals have on either side. Default: a class that is missing on a side is
+        refused. So every class that is used belongs to two individuals at least.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Which classes are used, bool (C,); an error that says what is missing."""
+    """Which classes are used, bool (C,); an error that names the missing classes."""
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)
     if at_least is None and num_classes > 1:

@@ -2,8 +2,8 @@
 
 As in [@boutet2025] §5.5, which follows [@sun2019]: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
 
-Everything else is frozen, so that what the checkpoint knows of people does not grow. Every start gets the same fresh
-head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal part of
+Everything else is frozen, so that the checkpoint learns nothing more about individuals. Every start gets the same
+new head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal part of
 the document's weight, and its predicted class has the highest log-probability, averaged over its windows; with
 ``windows="first"`` the rest of it is cut off, as most of the field does. Classes are not weighted.
 
@@ -47,7 +47,7 @@ names are in `config.json`. It was not shown to be safe to share by being here: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """What a classifier said, and how it was made.
+    """The predictions of a classifier, and how it was made.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _fit(
 def _new_classifier(
     folder: Path | str, class_names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
-    """The checkpoint under a fresh head, and what its windows are dressed with.
+    """The checkpoint under a new head, and the special tokens of its windows.
 
     A pooler is a part of the head and is fresh too: masked language modelling leaves none to start from.
     """
@@ -215,7 +215,7 @@ def _objective_of(folder: Path | str) -> str:
 
 
 def _freeze(model: PreTrainedModel) -> list[torch.nn.Parameter]:
-    """Freeze all but the last layer, a pooler and what is no part of the base model; returns what is trained."""
+    """Freeze all but the last layer, a pooler and everything outside of the base model; returns the trained weights."""
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
     stacks = [part for part in base.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]

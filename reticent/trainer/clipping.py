@@ -109,7 +109,7 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 class _PerUnit:
-    """What both modes share; stands before a class of Opacus' hooks.
+    """The part that both modes share; stands before a class of Opacus' hooks.
 
     ``rows`` says whose the rows of the batch at hand are; set it before each forward pass.
     """
@@ -202,7 +202,7 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
         return GhostClipping(model, loss_reduction="sum", max_grad_norm=max_grad_norm)
     except NotImplementedError:
         raise TrainingError(
-            "DP-SGD: a trained layer of this model keeps buffers, so rows cannot be told apart"
+            "DP-SGD: a trained layer of this model keeps buffers, so rows cannot be separated"
         ) from None
 
 
@@ -222,7 +222,7 @@ def unit_losses(
 ) -> torch.Tensor:
     """Return each row's share of its unit's loss, float32 (B,); over a unit they sum to the mean over its targets.
 
-    The divisor is the unit's own number of targets, never the batch's: one unit's gradient then depends on nobody
+    The divisor is the unit's own number of targets, never the batch's: one unit's gradient then depends on no other
     else's documents, and a clip to C is a sensitivity of C. A unit without a target has loss 0 and gradient 0.
     """
     device = rows.units_B.device

@@ -1,4 +1,4 @@
-"""The processes of one training, as torchrun starts them: RANK, WORLD_SIZE and LOCAL_RANK say who is who.
+"""The processes of one training, as torchrun starts them: known by RANK, WORLD_SIZE and LOCAL_RANK.
 
 Counts are summed on the CPU over gloo, so that asking for them never waits for the GPU; gradients go over NCCL where
 there is CUDA. A program that is started alone is a world of one and starts no communication.
@@ -46,7 +46,7 @@ class World:
         return totals.tolist()
 
     def broadcast_from_main(self, value: bool) -> bool:
-        """What the main process says; the others' own values are ignored. Waits for every process."""
+        """The value of the main process; the others' own values are ignored. Waits for every process."""
         return bool(self.sum(value and self.is_main)[0])
 
     def barrier(self) -> None:

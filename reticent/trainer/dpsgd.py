@@ -131,8 +131,8 @@ class NoisyGradient:
                 batch = windows.gather(part.windows)
                 parts.append(Part(batch, make(batch, ledger), part.units))
             if not parts:
-                nobody = dummy_batch(windows)
-                parts.append(Part(nobody, make(nobody, ledger), np.zeros(1, dtype=np.int64)))
+                dummy = dummy_batch(windows)
+                parts.append(Part(dummy, make(dummy, ledger), np.zeros(1, dtype=np.int64)))
             yield PhysicalBatches(parts, copy.deepcopy(ledger))
 
     def add_gradients(self, parts: list[Part], step: int) -> list[torch.Tensor]:
@@ -177,7 +177,7 @@ class NoisyGradient:
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
-        """Noise of a step is a function of (seed, step): a resumed run adds what an uninterrupted one would have."""
+        """Noise of a step is a function of (seed, step): a resumed run adds the noise of an uninterrupted one."""
         self._noise.manual_seed(self._seed_of(step, 1))
         if self.device.type == "cpu":  # whose generator takes 32 bits of a seed, which can all be tried
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
@@ -186,7 +186,7 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
-        """Compare what the hooks say of one unit with a plain backward pass: a layer they miss would not be private."""
+        """Compare the hooks' norms of one unit with a plain backward pass: a layer they miss would not be private."""
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []), _quiet():
             self._losses(part).sum().backward()
         for name, weight in self.model.named_parameters():

@@ -1,4 +1,4 @@
-"""What leaves the building: a model folder, by an allow-list of files.
+"""Model folders that may leave the building, by an allow-list of files.
 
 Protected tokens, spans, indexes and ledgers never stand in a model folder; :func:`export_model` makes sure of it.
 """
@@ -73,7 +73,7 @@ def write_model(
     """
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # our own progress says what is being done
+    logging.disable_progress_bar()  # the run shows its own
     temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex[:12]}"
     aside = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
     try:
@@ -99,7 +99,7 @@ def write_model(
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: str) -> None:
-    """Write the card of a model, with what the hub reads of it (``tags`` and ``data``) as YAML at its head."""
+    """Write the card of a model, ``tags`` and ``data``, which the hub reads, stand as YAML at its head."""
     from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
 
     about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: str
 
 
 def keep_allowed(folder: Path) -> None:
-    """Delete what libraries wrote beside the files of `ALLOWED`, and take code, templates and paths out of the JSON.
+    """Delete every file but those of `ALLOWED`, and take code, templates and paths out of the JSON.
 
     A base model may bring code (``auto_map``) or a template that is run as code (``chat_template.jinja``): neither was
     looked at here, and whoever loads the checkpoint would take it for ours.
@@ -123,21 +123,23 @@ def keep_allowed(folder: Path) -> None:
 
 
 def _meaning(recipe: Recipe, guarantee: Guarantee | None) -> str:
-    said = []
+    sentences = []
     if recipe.never_target or recipe.context != "keep":
-        said.append(MEANINGS["protected"])
+        sentences.append(MEANINGS["protected"])
     if recipe.text == "pseudonymised":
-        said.append(MEANINGS["pseudonymised"])
+        sentences.append(MEANINGS["pseudonymised"])
     if recipe.private or guarantee is not None:
-        said.append(MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run"))
-    return "\n".join(said or [MEANINGS["plain"]])
+        sentences.append(
+            MEANINGS["private"].format(guarantee=guarantee or "its epsilon stands in the record of its run")
+        )
+    return "\n".join(sentences or [MEANINGS["plain"]])
 
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
     """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
-    their JSON; returns what was left behind.
+    their JSON; returns the names of files left behind.
 
-    Links are not followed: what they lead to may not be a part of the model.
+    Links are not followed: their targets may not belong to the model.
 
     Raises
     ------

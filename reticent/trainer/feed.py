@@ -1,4 +1,4 @@
-"""From window numbers to tensors on the device: what one thread prepares while the model works.
+"""From window numbers to tensors on the device: prepared by one thread while the model works.
 
 The plan of an epoch is a list of steps, a step a list of micro-batches, a micro-batch an array of window numbers. It is
 a function of (seed, epoch): every process makes the same plan and takes its own micro-batches of each step.
@@ -28,7 +28,7 @@ __all__ = ["MicroBatch", "MicroBatches", "Part", "iter_steps", "micro_batch", "o
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward pass needs, on the device once :func:`on_device` put it there.
+    """The inputs of one forward pass, on the device once :func:`on_device` put them there.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class MicroBatch:
 
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
-        """What the model is called with, in its order."""
+        """The arguments of the model, in its order."""
         return self.input_ids, self.attention, self.positions, self.segments, self.at, self.labels
 
     @property
@@ -135,8 +135,9 @@ def iter_steps(
 ) -> Iterator[MicroBatches]:
     """Yield the steps of a plan, their tensors on the device; meant for a thread of its own.
 
-    ``ledger`` counts what was made; each step carries a copy as it was after that step, for what is made ahead is not
-    trained on yet. A process without a micro-batch in a step gets one without targets: it takes part in every sum.
+    ``ledger`` counts targets as they are made; each step carries a copy of it as of that step, since batches that were
+    made ahead are not trained on yet. A process without a micro-batch in a step gets one without targets: it takes part
+    in every sum.
     """
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None
     for parts in plan:

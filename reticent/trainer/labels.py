@@ -43,7 +43,7 @@ class Ledger:
 
     eligible: tokens that could be a target; protected: tokens that must not; targets: tokens that were one;
     violations: protected tokens that were. The run stops at the first. ``epochs`` holds the same four for each epoch,
-    the digest of its targets (`hash_targets`), and the fingerprint of what was protected in it.
+    the digest of its targets (`hash_targets`), and the fingerprint of its protection.
     """
 
     eligible: int = 0
@@ -87,7 +87,7 @@ class Ledger:
         return total
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
-        """Keep the fingerprint of what is protected in an epoch (`fingerprint_protection`)."""
+        """Keep the fingerprint of an epoch's protection (`fingerprint_protection`)."""
         self._row(epoch)["protection"] = protection
 
     def check(
@@ -116,7 +116,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the model reads and what it must predict, both int64 (B, T); a label stands at the position of its token."""
+    """Inputs of the model and labels to predict, both int64 (B, T); a label stands at the position of its token."""
 
     input_ids: np.ndarray
     labels: np.ndarray
@@ -141,12 +141,12 @@ def make_targets(
 
     CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected.
     MLM ([@boutet2025] §5.5): ``mask_share`` of the eligible words are drawn afresh each epoch, all their tokens are the
-    targets, and the mask token stands in their place (or what ``recipe.mask_split`` says).
+    targets, and the mask token stands in their place (or another, by ``recipe.mask_split``).
 
     Parameters
     ----------
     random_ids : int64 array, optional
-        What random tokens are drawn from, where the recipe has some: see `replacement_ids`.
+        The pool that random tokens are drawn from, where the recipe has some: see `replacement_ids`.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def draw_targets(
 class ProtectedStore:
     """Tokens as a recipe trains on them: the goldfish's drops are flagged too.
 
-    ``random_ids`` is what `make_targets` wants; ``fingerprint`` is that of the protection before the drops.
+    ``random_ids`` goes to `make_targets`; ``fingerprint`` is that of the protection before the drops.
     """
 
     store: TokenStore
@@ -210,7 +210,7 @@ def protect_store(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_
     Raises
     ------
     ArtifactError
-        The store holds values that nobody wrote.
+        The store holds values that no writer puts there.
     TrainingError
         The recipe protects something and no token is flagged with it; or `replacement_ids` finds none.
     """
@@ -260,7 +260,7 @@ def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, voca
 
 
 def fingerprint_protection(store: TokenStore, recipe: Recipe) -> str:
-    """Return the SHA-256 of what is protected: the tokens, their words, and the flags that the recipe protects.
+    """Return the SHA-256 of the protection: the tokens, their words, and the flags that the recipe protects.
 
     Cost: one pass over 7 or 9 bytes a token.
     """

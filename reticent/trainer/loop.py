@@ -1,7 +1,7 @@
 """The training loop, plain or private, in one process or several: read `train` from top to bottom.
 
-The loop knows nothing of how a gradient comes about: that is the :class:`~reticent.trainer.step.Step`'s. What holds for
-every step: on the CPU two runs give the same bits, and a run that was stopped and resumed gives those of one that was
+The loop knows nothing of how a gradient comes about: that is the :class:`~reticent.trainer.step.Step`'s. For every kind
+of step: on the CPU two runs give the same bits, and a run that was stopped and resumed gives those of one that was
 not, because everything that is drawn is a function of (seed, epoch, step).
 
 On CUDA nothing waits for the device but the reading of losses, once in ``logging_steps`` steps: a step whose gradient
@@ -50,8 +50,8 @@ __all__ = ["TrainResult", "train"]
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a training left: checkpoint folders by epoch, the ledger, its mean loss per epoch, and the share of each
-    epoch's time in which the loop waited for data; of DP-SGD what it guarantees.
+    """The results of a training: checkpoint folders by epoch, the ledger, its mean loss per epoch, and the share of
+    each epoch's time in which the loop waited for data; of DP-SGD its guarantee.
     """
 
     checkpoints: dict[int, Path]
@@ -97,7 +97,7 @@ def train(
         Gives the tokens of each epoch where they change, always the same for the same epoch. The learning rate falls
         to 0 over as many steps as there would be if all later epochs were as long as the one at hand.
     privacy : PrivacyConfig, optional
-        Makes it DP-SGD, and ``ledger.json`` says with which epsilon, per what. Epochs are then 1 / sample rate steps of
+        Makes it DP-SGD, and ``ledger.json`` has its epsilon and unit. Epochs are then 1 / sample rate steps of
         Poisson samples, and a loss is a mean over the units drawn.
     resume : bool
         False begins anew, whatever state is there.
@@ -179,7 +179,7 @@ def train(
 
 @dataclass(slots=True)
 class _Run:
-    """Everything that changes while a training runs, or is told to change."""
+    """Everything that changes while a training runs, or makes it change."""
 
     model: PreTrainedModel
     optimizer: torch.optim.Optimizer
@@ -225,7 +225,7 @@ def _take_steps(
                 norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), step.max_grad_norm)
                 reader.add(num_targets, losses, norm, float(schedule.get_last_lr()[0]))
                 if norm.device.type == "cpu":
-                    reader.read()  # raises at what is not finite, before it reaches the weights
+                    reader.read()  # raises at a value that is not finite, before it reaches the weights
                 else:
                     optimizer.found_inf = reader.found_inf  # type: ignore[attr-defined]
                 optimizer.step()
@@ -273,7 +273,7 @@ def _choose_step(
     recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device, *,
     changes: bool,
 ) -> Step:  # fmt: skip
-    """The kind of step that is asked for; ``changes`` says that the text changes with the epoch."""
+    """The kind of step that is asked for; ``changes``: the text changes with the epoch."""
     if privacy is None:
         if recipe.private:
             raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")

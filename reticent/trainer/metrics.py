@@ -1,8 +1,8 @@
-"""What a training says about itself while it runs, private: numbers of the model, and apart from them times.
+"""Metrics of a training while it runs, private: numbers of the model, and apart from them times.
 
-``metrics.jsonl`` holds what another run of the same seed repeats: a line each ``logging_steps`` steps and one an
-epoch. ``timings.jsonl`` holds what it does not: seconds, and the share of them in which the loop waited for data. A
-resumed run cuts both back to where its state was saved.
+``metrics.jsonl`` holds the numbers that another run of the same seed repeats: a line each ``logging_steps`` steps
+and one an epoch. ``timings.jsonl`` holds the others: seconds, and the share of them in which the loop waited for data.
+A resumed run cuts both back to where its state was saved.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Metrics:
 
 @contextmanager
 def open_metrics(out: Path, state: State, report_to: tuple[str, ...], *, write: bool) -> Iterator[Metrics]:
-    """Open the files of ``out``, cut back to what they held when the state was saved; with ``write`` False nothing."""
+    """Open the files of ``out``, cut back to their length when the state was saved; with ``write`` False nothing."""
     files: dict[str, Any] = {}
     board = None
     try:
@@ -90,14 +90,14 @@ class LossReader:
         self._pending: list[tuple[int, float, list[torch.Tensor], torch.Tensor, float]] = []
 
     def add(self, num_targets: float, losses: list[torch.Tensor], norm: torch.Tensor, rate: float) -> None:
-        """Take what the step about to be taken gave: losses of its micro-batches (sums) and its gradient's norm."""
+        """Take the losses of a step's micro-batches (sums) and its gradient's norm, before the step is taken."""
         self._pending.append((self.state.step + 1, num_targets, losses, norm, rate))
         if norm.device.type != "cpu":
             bad = (~torch.isfinite(norm)).float()
             self.found_inf = bad if self.found_inf is None else torch.maximum(self.found_inf, bad)
 
     def read(self) -> None:
-        """Add what is pending to the state, log it, and raise `TrainingError` at a value that is not finite."""
+        """Add the pending losses to the state, log them, and raise `TrainingError` at a value that is not finite."""
         if not self._pending:
             return
         pending, self._pending = self._pending, []
@@ -128,7 +128,7 @@ class LossReader:
 class Clock:
     """How long an epoch takes, and how much of that the loop waits for data: no less than the device waits.
 
-    With SOURCE_DATE_EPOCH, by which who needs the same bytes twice holds the clock, every time is 0.
+    With SOURCE_DATE_EPOCH, by which a build is reproduced byte for byte, every time is 0.
     """
 
     def __init__(self) -> None:

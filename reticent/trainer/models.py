@@ -1,7 +1,7 @@
 """Models and tokenizers, by local folder or hub name: always safetensors, never code from the hub.
 
 Also the one way a model is asked for logits: at chosen positions only, so that a vocabulary of 50,000 is never spread
-over tokens nobody looks at.
+over tokens that are not read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # our own progress says what is being done
+    logging.disable_progress_bar()  # the run shows its own
     if folder := _folder_of(name_or_path):
         check_base(folder)
     auto = AutoModelForMaskedLM if objective == "mlm" else AutoModelForCausalLM
@@ -90,7 +90,7 @@ def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
 
     try:
         config = AutoConfig.from_pretrained(str(name_or_path), trust_remote_code=False)
-    except Exception:  # whatever is wrong with it is told by the caller
+    except Exception:  # the caller names the fault
         return None
     return config.model_type if type(config) not in auto._model_mapping else None
 
@@ -191,7 +191,7 @@ def _wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:
-    """Return what windows are dressed with: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM."""
+    """Return the special tokens of a window: [CLS] … [SEP] for MLM, the beginning-of-text token for CLM."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     pad = pad if pad is not None else eos if eos is not None else 0
     if objective == "mlm":
@@ -223,7 +223,7 @@ def check_fit(
         )
     if store.path is not None:
         if not store.tokenizer_path.is_file():
-            raise ArtifactError(f"{store.tokenizer_path}: missing, so nobody knows what the tokens are tokens of")
+            raise ArtifactError(f"{store.tokenizer_path}: missing, so the tokenizer of the tokens is not known")
         made_with = read_json(store.tokenizer_path)["model"].get("vocab")
         own = parse_json(tokenizer.backend_tokenizer.to_str())["model"].get("vocab")
         if made_with != own:
@@ -246,7 +246,7 @@ def freeze_embeddings(model: PreTrainedModel) -> None:
 
     With tied weights the first two are one matrix, so the output layer is frozen by the same stroke and only the layers
     between learn; without, the output matrix is frozen too, or words that are never a target would be pushed down in
-    it. What is frozen has no gradient and is not decayed. Embeddings of positions still learn.
+    it. A frozen weight has no gradient and is not decayed. Embeddings of positions still learn.
     """
     for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
         for parameter in layer.parameters() if layer is not None else ():
@@ -267,7 +267,7 @@ def logits_at(
 
     Parameters
     ----------
-    attention_BT : bool tensor, shape (B, T), or (B, 1, T, T) for who sees whom
+    attention_BT : bool tensor, shape (B, T), or (B, 1, T, T), a block-diagonal mask
         None means no padding matters (causal models padded on the right).
     wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
         Cells, or their numbers in the flattened batch; by number a GPU need not tell the host how many there are.
@@ -294,7 +294,7 @@ def logits_of(
     return at if head is None else head(at)
 
 
-#: What some architectures do to logits after the head; a model whose config sets one is asked for its own logits.
+#: Settings by which some architectures change logits after the head: a model with one is asked for its own logits.
 _AFTER_THE_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 _heads: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 

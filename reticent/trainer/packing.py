@@ -1,9 +1,9 @@
 """Packing: several windows in one row, none of which sees another.
 
 Windows are gathered, masked and counted one a row as ever, and laid side by side after that: loss and ledger are those
-of unpacked training. What keeps them apart is a mask of who sees whom, True where two cells are of one window, and
+of unpacked training. A block-diagonal mask keeps them apart, True where two cells are of one window, and
 positions that begin anew with each window. Attention must be ``sdpa``: eager attention takes such a mask for another
-thing, and says nothing. So a model shows by a pass over two windows, before its training, that they stay apart.
+thing, without an error. So a model shows by a pass over two windows, before its training, that they stay apart.
 
 Shapes: W windows, B rows, T tokens a row.
 """
@@ -124,7 +124,7 @@ def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
         )  # fmt: skip
     except (TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
-            f"train.packing: {config.model_type} takes no mask of who sees whom ({type(error).__name__})"
+            f"train.packing: {config.model_type} takes no block-diagonal mask ({type(error).__name__})"
         ) from None
     finally:
         model.train(training)

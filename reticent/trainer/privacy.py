@@ -1,4 +1,4 @@
-"""What DP-SGD promises: settings, the noise they need, and an epsilon that never stands without its unit.
+"""The guarantee of DP-SGD: settings, the noise they need, and an epsilon that never stands without its unit.
 
 The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
 the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
@@ -7,8 +7,8 @@ covers every checkpoint of the run together. It does not cover what is private a
 nor models that were trained on the same documents without noise. How many units there are is taken for public: the
 sample rate, the number of steps and the default delta are functions of it.
 
-Epsilon is withheld where something else looked at everybody's documents before the training (protection, deduplication,
-pseudonyms): that is not accounted, and the noise does not hide it.
+Epsilon is withheld where something else looked at every individual's documents before the training (protection,
+deduplication, pseudonyms): that is not accounted, and the noise does not hide it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-#: More steps than anybody trains: a sample rate that asks for them is a slip, and would run for days.
+#: More steps than any training takes: a sample rate that asks for them is a slip, and would run for days.
 MAX_STEPS = 1_000_000
 
 
@@ -46,7 +46,7 @@ MAX_STEPS = 1_000_000
 class Guarantee:
     """An epsilon with everything without which it means nothing; prints as one sentence.
 
-    ``unaccounted`` names steps that looked at everybody's documents; with one, ``epsilon`` is None.
+    ``unaccounted`` names steps that looked at every individual's documents; with one, ``epsilon`` is None.
 
     >>> print(Guarantee(epsilon=7.992, delta=1e-5, unit="individual", max_documents=4))
     epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)
@@ -69,7 +69,7 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a private run will do and what that costs, fixed before it starts."""
+    """The steps of a private run and their cost, fixed before it starts."""
 
     guarantee: Guarantee
     num_units: int
@@ -81,11 +81,11 @@ class Plan:
 
     @property
     def expected_units(self) -> float:
-        """Expected number of units a step: what the noisy sum is divided by."""
+        """Expected number of units a step, by which the noisy sum is divided."""
         return self.sample_rate * self.num_units
 
     def after(self, num_steps: int) -> Guarantee:
-        """Return what the first ``num_steps`` steps cost."""
+        """Return the cost of the first ``num_steps`` steps."""
         if self.guarantee.epsilon is None:
             return self.guarantee
         spent = epsilon_of(self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta, self.accountant)
@@ -145,7 +145,8 @@ def plan_privacy(
     if unaccounted and config.target_epsilon is not None:
         raise PolicyError(
             f"train.dp.target_epsilon: no epsilon can be promised, since {' and '.join(unaccounted)} looked at "
-            "everybody's documents and is not accounted; leave it out, or give noise_multiplier and get no epsilon"
+            "every individual's documents and is not accounted; leave it out, or give noise_multiplier and "
+            "get no epsilon"
         )
     sigma = config.noise_multiplier
     if sigma is None:
@@ -165,7 +166,7 @@ def plan_privacy(
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return what a recipe does that depends on everybody's documents and that no accountant counts."""
+    """Return the steps of a recipe that depend on every individual's documents and that no accountant counts."""
     found = []
     if recipe.never_target:
         found.append("the choice of protected words")
@@ -230,7 +231,7 @@ def _noise_for(epsilon: float, delta: float, sample_rate: float, num_steps: int,
 
 
 def show_epsilon(epsilon: float) -> str:
-    """Return it to two places, rounded up: what is printed is still a bound."""
+    """Return it to two places, rounded up, so that it is still a bound."""
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 

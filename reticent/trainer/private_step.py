@@ -2,7 +2,7 @@
 
 The seed of samples, masks and noise is drawn from the system and stands in two places: in memory, and in the private
 state file that a stopped run goes on from, which is deleted when the run ends. Epsilon counts on a secret sample, so
-nobody may know it.
+no observer may know it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class PrivateStep:
     steps.
     """
 
-    #: Noise alone is a step too: a sample that is empty would show otherwise, and with it who might have been in it.
+    #: Noise alone is a step too: a sample that is empty would show otherwise, and with it an individual's absence.
     takes_empty = True
-    #: Gradients are clipped per unit, before the noise; a second clip of their sum would change what noise is added to.
+    #: Gradients are clipped per unit, before the noise; a second clip would change the sum after the noise.
     max_grad_norm = math.inf
 
     units: Units
@@ -61,7 +61,7 @@ class PrivateStep:
     @property
     def mask_seed(self) -> int:
         """Seed of the masks. Secret too: masks of a window depend on its number, so on the individuals before it. Under
-        a known seed, one unit more would change everybody's masks, and not its own gradient alone.
+        a known seed, one unit more would change the masks of all others, and not its own gradient alone.
         """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 

@@ -25,7 +25,7 @@ FLAGS: Final = {"direct": DIRECT, "indirect": INDIRECT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a model is trained to predict, on which text, and what is never a target.
+    """The task a model is trained on: its targets, its text, and the tokens that are never a target.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Recipe:
     never_target : int
         Flag bits (`DIRECT`, `INDIRECT`) of tokens that are context only.
     context : {"keep", "surrogate", "tag"}
-        What stands in the text for a direct identifier: itself, a random surrogate of its category drawn afresh each
-        epoch, or ``[NAME]``. What replaces one is never a target either.
+        The text in the place of a direct identifier: itself, a random surrogate of its category drawn afresh each
+        epoch, or ``[NAME]``. A replacement is never a target either.
     freeze_embeddings : bool
         Every row of the vocabulary stays that of the base model: input embeddings, output embeddings (with tied weights
         they are the same matrix) and the bias of the output.
@@ -88,7 +88,7 @@ class Recipe:
 
     @property
     def protected_flags(self) -> int:
-        """Flag bits of every token that is no target: also of what replaces identifiers, and of what is dropped."""
+        """Flag bits of every token that is no target: also of replacements of identifiers, and of dropped tokens."""
         replaced = DIRECT if self.context != "keep" else 0
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
 
@@ -103,26 +103,26 @@ class Recipe:
 
     @property
     def about(self) -> str:
-        """What it is, in one line of plain words."""
-        said = ["masked" if self.objective == "mlm" else "causal"]
+        """A description in one line of plain words."""
+        parts = ["masked" if self.objective == "mlm" else "causal"]
         if self.text == "pseudonymised":
-            said.append("X for direct identifiers")
+            parts.append("X for direct identifiers")
         if self.context != "keep":
-            said.append(
+            parts.append(
                 {"tag": "a tag for direct identifiers", "surrogate": "a new surrogate each epoch"}[self.context]
             )
         hidden = [name for name, bit in FLAGS.items() if self.never_target & bit]
         if hidden:
-            said.append(f"{' and '.join(hidden)} identifiers never a target")
+            parts.append(f"{' and '.join(hidden)} identifiers never a target")
         if self.goldfish_k is not None:
-            said.append(f"one token in {self.goldfish_k} dropped by a hash of the {self.goldfish_h} before it")
+            parts.append(f"one token in {self.goldfish_k} dropped by a hash of the {self.goldfish_h} before it")
         if self.mask_split[0] != 1:
-            said.append("split " + "/".join(f"{100 * share:g}" for share in self.mask_split))
+            parts.append("split " + "/".join(f"{100 * share:g}" for share in self.mask_split))
         if self.freeze_embeddings:
-            said.append("embeddings frozen")
+            parts.append("embeddings frozen")
         if self.private:
-            said.append("DP-SGD")
-        return ", ".join(said) if len(said) > 1 else f"{said[0]}, no protection"
+            parts.append("DP-SGD")
+        return ", ".join(parts) if len(parts) > 1 else f"{parts[0]}, no protection"
 
     def to_dict(self) -> dict[str, Any]:
         """Return its fields as they stand in JSON."""
@@ -186,8 +186,8 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
     except KeyError:
         known = sorted([*RECIPES, *also])
         near = " or ".join(get_close_matches(name, known, n=2))
-        said = f" (did you mean {near}?)" if near else ""
-        raise PolicyError(f"unknown recipe {name!r}{said}; expected one of {', '.join(known)}") from None
+        hint = f" (did you mean {near}?)" if near else ""
+        raise PolicyError(f"unknown recipe {name!r}{hint}; expected one of {', '.join(known)}") from None
 
 
 def custom_recipe(name: str, base: str, changes: Mapping[str, Any]) -> Recipe:

@@ -1,8 +1,8 @@
-"""The state of a training: one private safetensors file that is replaced whole, bound to what it is the state of.
+"""The state of a training: one private safetensors file that is replaced whole, bound to settings, tokens and model.
 
-It holds what the next step depends on and cannot be made again: weights that are trained, the optimizer's moments,
-and, as JSON in the file's header, the place in the epoch, the ledger and the losses so far. Data order, masks, dropout
-and learning rate are functions of (seed, epoch, step), so no generator's state is in it.
+It holds everything that the next step needs and that cannot be made again: weights that are trained, the optimizer's
+moments, and, as JSON in the file's header, the place in the epoch, the ledger and the losses so far. Data order, masks,
+dropout and learning rate are functions of (seed, epoch, step), so no generator's state is in it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Poisson samples of units of privacy: who takes part in a step, with which documents, in which physical batches.
+"""Poisson samples of units of privacy: the units that take part in a step, their documents, in which physical batches.
 
-Every draw is a function of (secret seed, step) alone, so a resumed run draws what an uninterrupted one would have, and
+Every draw is a function of (secret seed, step) alone, so a resumed run draws the samples of an uninterrupted one, and
 ranks of a distributed run agree on a sample without speaking: each takes its share of the same one. Each unit is in a
 step with probability ``sample_rate``, independently of everything: batches differ in size and may be empty.
 
@@ -112,7 +112,7 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 
 
 def dummy_batch(windows: Windows) -> Batch:
-    """Return one row of padding: what an empty sample is trained on, so that its step is made and its noise added."""
+    """Return one row of padding: an empty sample is trained on it, so that its step is made and its noise added."""
     shape = (1, windows.pad_to_multiple_of)
     nothing = np.zeros(shape, dtype=np.bool_)
     return Batch(

@@ -40,7 +40,7 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger as it is once this step is taken: what is prepared ahead is not trained on yet."""
+        """The ledger as it is once this step is taken: batches prepared ahead are not trained on yet."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -95,14 +95,14 @@ class Step(Protocol):
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Bind to a model in train mode, on its device, adapters in place.
 
-        ``kept`` is what the saved state holds for this step; it is filled where it is empty.
+        ``kept`` is this step's part of the saved state; it is filled where it is empty.
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
         """Bind to the optimizer, made of the weights of the prepared model that are trained."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, ledger: Ledger, state: State) -> EpochPlan:
-        """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts what is made."""
+        """Return the steps of ``state.epoch`` after the first ``state.done``; ``ledger`` counts the targets made."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
         """Leave the gradient of a step in ``.grad``, the same in every process.

@@ -20,7 +20,7 @@ SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @dataclass(slots=True)
 class Stop:
-    """What was asked of this process."""
+    """The signals that came to this process."""
 
     came: list[int] = field(default_factory=list)
 
@@ -31,7 +31,7 @@ class Stop:
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    """Yield what signals ask for while the block runs; only the main thread gets them, elsewhere nothing is kept."""
+    """Yield the signals that come while the block runs; only the main thread gets them, elsewhere nothing is kept."""
     stop = Stop()
     before: dict[int, Any] = {}
 

@@ -3,7 +3,7 @@
 A name's first token is labelled B-PER, its others I-PER, all else O; tokens are a name's by character offsets. A tagger
 must be shown names to learn what names look like, so to drop them from the loss would leave nothing to learn. What
 protects them is that the examples may be drawn anew each epoch: surrogates in the place of names teach the category
-and nobody's name.
+and no individual's name.
 """
 
 from __future__ import annotations

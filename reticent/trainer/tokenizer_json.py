@@ -51,7 +51,7 @@ def checked_tokenizer_json(text: str, where: str) -> str:
 
 @lru_cache(maxsize=4)
 def _fault_of(text: str) -> str | None:
-    """What is wrong with a tokenizer; each is tried once, though many models of a run share it.
+    """The faults of a tokenizer; each is tried once, though many models of a run share it.
 
     A machine that only trains may have no core: its tokenizers were tried where the tokens were made.
     """

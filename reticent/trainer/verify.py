@@ -77,11 +77,11 @@ def read_ledger(path: Path | str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a ledger says that is not so, as sentences; none where it holds.
+    """The claims of a ledger that do not hold, as sentences; none where all hold.
 
     ``counts`` are those drawn again; None for DP-SGD, whose samples are random and are not drawn twice: there the
     tokens, their protection, the recipe, the settings and epsilon's arithmetic are compared, and that no violation was
-    counted. ``flags`` says how far the flags were held to the text, which this does not see.
+    counted. ``flags`` tells how far the flags were held to the text, which this does not see.
     """
 
     mismatches: list[str]
@@ -107,9 +107,9 @@ def verify_ledger(
     ----------
     content : of `read_ledger`
     tokens : TokenStore, or a function that gives an epoch's
-        What the run is said to have been trained on.
+        The tokens that the run was trained on.
     recipe : Recipe
-        What it is said to have been trained with.
+        Its settings.
     settings : mapping, optional
         What the training's settings should be; of these `DRAWN` are compared.
     progress : callable, optional

@@ -46,6 +46,8 @@ def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     columns, batch_rows, row_groups = list(request.columns), request.batch_rows, request.row_groups
     large = [name in request.large for name in columns]
     num_done = 0
+    # One row group of 60 MB of text raises the peak by 20 MiB, through pyarrow by 104; the peak of a whole index is in
+    # `python -m benchmarks.engine` (part "memory").
     parquet = _rust.ParquetFile.open(file)
     if parquet and (rows := parquet.read(columns, large=large, row_groups=row_groups)):
         with suppress(CorpusError):
