@@ -3,8 +3,8 @@
 As in [@boutet2025] §5.5, which follows [@sun2019]: rate 2e-5, a tenth of warm-up; the four epochs are theirs.
 
 Everything else is frozen, so that the checkpoint learns nothing more about individuals. Every start gets the same
-new head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal part of
-the document's weight, and its predicted class has the highest log-probability, averaged over its windows; with
+new head for its seed. A document longer than a window: all its windows are trained on its class, each with an equal
+part of the document's weight, and its predicted class has the highest log-probability, averaged over its windows; with
 ``windows="first"`` the rest of it is cut off, as most of the field does. Classes are not weighted.
 
 Shapes: B windows of a batch, T tokens, C classes, D documents.

@@ -62,9 +62,9 @@ class LoraSettings(Section):
 class PrivacyConfig(Section):
     """DP-SGD of the recipes that are private (dp-mlm, dp-clm); names follow Opacus.
 
-    ``seed`` is of samples and noise, for tests: by default it is drawn from the system and told to nobody, as epsilon
-    needs. ``unaccounted`` names what was done to the documents by looking at everybody's; with any of it no epsilon is
-    given. ``corpus`` is the fingerprint of the documents that the cost is noted for (:mod:`reticent.trainer.budget`).
+    ``seed`` is of samples and noise, for tests: by default it is drawn from the system and kept secret, as epsilon
+    needs. ``unaccounted`` names steps that looked at every individual's documents; with any of them no epsilon is
+    given. ``corpus`` is the fingerprint of the documents of the cost (:mod:`reticent.trainer.budget`).
     """
 
     table: ClassVar[str] = "train.dp"
@@ -229,7 +229,7 @@ class ClassifyConfig(Section):
         default="all", description="of a document longer than a window: all, their answers averaged, or the first"
     )
     min_individuals: int | None = Field(
-        default=None, ge=1, description="leave out classes that fewer people have on a side; default: refuse them"
+        default=None, ge=1, description="leave out classes that fewer individuals have on a side; default: refuse them"
     )
     save_model: bool = False
     window_length: Annotated[int, of_job("train.window_length"), Field(ge=1)] = 512

@@ -40,6 +40,8 @@ class Adapter:
         path = folder / "adapter_config.json"
         about = read_json(path)
         about["base_model_name_or_path"] = None
+        if isinstance(about["target_modules"], list):  # of a set, whose order changes with the hash seed of the process
+            about["target_modules"].sort()
         path.write_text(json.dumps(about, indent=1, sort_keys=True), encoding="utf-8")
 
     def merge(self) -> None:
