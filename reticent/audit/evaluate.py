@@ -66,7 +66,7 @@ def audit_models(
     bases: Mapping[str, Path],
     config: AuditConfig,
     lowercase_store: TokenStore | None = None,
-    fresh_store: TokenStore | None = None,
+    user_inference_holdout: TokenStore | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -81,15 +81,15 @@ def audit_models(
     bases : objective -> the model before fine-tuning; it is the reference of the attacks, their negative control, and
         the floor of the leak rates
     lowercase_store : tokens of the same documents in lower case, which the attack of that name needs
-    fresh_store : tokens of other documents of the same individuals, which ``user_inference`` needs
+    user_inference_holdout : tokens of other documents of the same individuals, which ``user_inference`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to look for the worst group in
 
     Raises
     ------
     ArtifactError
-        The two stores do not hold the same member documents, an individual is on both sides, a fresh document is one of
-        them, or an attack needs the sizes of the texts, their tokens in lower case, or fresh documents, and they were
-        not written.
+        The two stores do not hold the same member documents, an individual is on both sides, one of the holdout is
+        one of them, or an attack needs the sizes of the texts, their tokens in lower case, or the holdout, and they
+        were not written.
     PolicyError
         A model has no base of its objective.
     TrainingError
@@ -100,7 +100,7 @@ def audit_models(
         raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
-        lowercase=lowercase_store, fresh=fresh_store, groups=groups,
+        lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, groups=groups,
     )  # fmt: skip
     results: list[dict[str, Any]] = []
     for objective, base_path in bases.items():
@@ -126,7 +126,7 @@ class Auditor:
         config: AuditConfig,
         *,
         lowercase: TokenStore | None = None,
-        fresh: TokenStore | None = None,
+        user_inference_holdout: TokenStore | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
     ):
@@ -147,7 +147,15 @@ class Auditor:
         self.word_member = members[self.words.documents]
         self.train_words = words_of(train)
         self.membership = MembershipAudit(
-            audit, members, self.words, self.true, self.table, config, lowercase=lowercase, fresh=fresh, groups=groups
+            audit,
+            members,
+            self.words,
+            self.true,
+            self.table,
+            config,
+            lowercase=lowercase,
+            user_inference_holdout=user_inference_holdout,
+            groups=groups,
         )
         self.categories = None
         if categories is not None:
@@ -188,10 +196,10 @@ class Auditor:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
         compared = base() if callable(base) else base
         further, about = more_attacks(scores, compared.documents) if more_attacks and compared else ({}, {})
-        fresh = self.score_fresh(entry)
-        if fresh and compared:
-            assert compared.fresh is not None  # the settings are the same
-            further[USER_INFERENCE], fresh = user_inference_score(fresh, compared.fresh), None
+        holdout = self.score_holdout(entry)
+        if holdout and compared:
+            assert compared.holdout is not None  # the settings are the same
+            further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
         measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
         for name, said in about.items():
             measured["membership"][name] |= said
@@ -205,7 +213,7 @@ class Auditor:
         if self.config.inversion is not None:
             with task("inversion") as advance:
                 measured["inversion"], candidates = self.invert(entry, compared, advance)
-        return measured, None if compared else BaseModelScores(entry.path, scores, fresh, candidates)
+        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates)
 
     def score(
         self,
@@ -225,9 +233,9 @@ class Auditor:
         own = self.membership.lowercase
         return None if own is None else self._score(entry, own)
 
-    def score_fresh(self, entry: ModelEntry) -> TokenScores | None:
-        """Run a model over the fresh documents; None where no attack asks for it."""
-        own = self.membership.fresh
+    def score_holdout(self, entry: ModelEntry) -> TokenScores | None:
+        """Run a model over the holdout of user inference; None where no attack asks for it."""
+        own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
     def _score(
@@ -299,7 +307,7 @@ class Auditor:
         """Return an entry of "models" in report.json; ``base`` None for the base itself.
 
         ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked;
-        those of ``user_inference`` are of the fresh documents.
+        those of ``user_inference`` are of the holdout of user inference.
         """
         options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         predicted = self.table.surfaces(scores.argmax, self.words)

@@ -105,7 +105,7 @@ def attack(
     else:
         attack_set = _of_files(train or [], names, strangers, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
-    from reticent.audit.report.tagger_plots import tagger_panels
+    from reticent.audit.tagger.plots import tagger_panels
     from reticent.audit.tagger.result import evaluate_attack, score_table, write_tagger_audit
     from reticent.audit.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
 

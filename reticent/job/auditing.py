@@ -15,6 +15,8 @@ __all__ = ["audit_config", "open_auditor", "own_tokens"]
 
 #: Attacks that need tokens of their own, and the names of these.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "fresh"}
+#: Tokens that the audit calls otherwise than their folder.
+KEYWORDS = {"fresh": "user_inference_holdout"}
 
 
 def own_tokens(run: Run) -> list[str]:
@@ -35,7 +37,9 @@ def open_auditor(run: Run, model: str) -> Auditor:
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)}
+    own: dict[str, Any] = {
+        KEYWORDS.get(name, name): open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)
+    }
     return Auditor(
         open_tokens(run.folder / f"tokens/{model}/train"),
         audit_store,

@@ -15,7 +15,7 @@ import pytest
 from fixtures.command import command
 
 from benchmarks.taggers import PUBLIC, generated
-from reticent.audit.report.tagger_plots import tagger_panels
+from reticent.audit.tagger.plots import tagger_panels
 from reticent.audit.tagger.prompts import PROMPTS
 from reticent.audit.tagger.result import evaluate_attack, score_table
 from reticent.audit.tagger.scores import score_names

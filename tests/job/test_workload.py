@@ -201,7 +201,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         bases={objective: Path(run.base_of(measurement.model))},
         config=replace(audit_config(run), inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
-        fresh_store=stores["fresh"],
+        user_inference_holdout=stores["fresh"],
     )
     for mine, theirs in zip((base, measurement), json.loads(json.dumps(found["models"])), strict=True):
         measured = json.loads((run.folder / mine.name / "measures.json").read_text())

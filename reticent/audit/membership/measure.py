@@ -24,7 +24,7 @@ from reticent.audit.membership.attacks import (
 from reticent.audit.membership.blind import blind_baseline
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.table import Need
-from reticent.audit.membership.user_inference import FreshDocuments
+from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
 from reticent.core.errors import ArtifactError
@@ -44,7 +44,8 @@ class MembershipAudit:
     store : tokens of both sides
     members : bool array, shape (store.num_documents,)
     words, surfaces, table : of ``store``
-    lowercase, fresh, groups : as `audit_models` takes them; only what an attack of ``config`` needs is looked at
+    lowercase, user_inference_holdout, groups : as `audit_models` takes them; only what an attack of ``config`` needs
+        is looked at
 
     Raises
     ------
@@ -62,14 +63,18 @@ class MembershipAudit:
         config: AuditConfig,
         *,
         lowercase: TokenStore | None = None,
-        fresh: TokenStore | None = None,
+        user_inference_holdout: TokenStore | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
     ):
         self.store, self.members, self.config = store, members, config
         self.words, self.surfaces, self.table = words, surfaces, table
         attacks = config.attacks
         self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
-        self.fresh = FreshDocuments.beside(store, members, fresh) if needing(Need.HOLDOUT, attacks) else None
+        self.holdout = (
+            UserInferenceHoldout.beside(store, members, user_inference_holdout)
+            if needing(Need.HOLDOUT, attacks)
+            else None
+        )
         self.zlib_bytes = _zlib_bytes(store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
@@ -96,7 +101,7 @@ class MembershipAudit:
         results: dict[str, Any] = {}
         by_code: dict[str, np.ndarray] = {}
         for name, attacked in document_scores.items():
-            asked = self.fresh if name == USER_INFERENCE and self.fresh else self
+            asked = self.holdout if name == USER_INFERENCE and self.holdout else self
             codes, means = individual_scores(attacked, asked.store.individual)
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
@@ -105,8 +110,8 @@ class MembershipAudit:
         blind = {}
         if base is None and results:
             blind["blind"] = blind_baseline(self.words, self.surfaces, self.members, seed=self.config.seed)
-        if base is None and self.fresh is not None:
-            blind["blind_fresh"] = self.fresh.blind(self.table, seed=self.config.seed)
+        if base is None and self.holdout is not None:
+            blind["blind_fresh"] = self.holdout.blind(self.table, seed=self.config.seed)
         return {
             "membership": results,
             "best_attack": best_attack(by_code, self.codes, self.code_member, **options),

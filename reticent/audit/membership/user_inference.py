@@ -17,19 +17,19 @@ from reticent.audit.membership.blind import blind_baseline
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
-__all__ = ["FreshDocuments"]
+__all__ = ["UserInferenceHoldout"]
 
 
 @dataclass(frozen=True, slots=True)
-class FreshDocuments:
-    """Tokens of fresh documents, and which of them are of members (bool, shape (store.num_documents,))."""
+class UserInferenceHoldout:
+    """Tokens of documents, and which of them are of members (bool, shape (store.num_documents,))."""
 
     store: TokenStore
     members: np.ndarray
 
     @classmethod
-    def beside(cls, audit: TokenStore, members: np.ndarray, fresh: TokenStore | None) -> FreshDocuments:
-        """Return the fresh documents of the individuals of an audit; who is left with no other document was not
+    def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
+        """Return the documents of the individuals of an audit; who is left with no other document was not
         trained on, and is left out.
 
         Parameters
@@ -41,13 +41,15 @@ class FreshDocuments:
         ArtifactError
             There are none, or one of them is a document of the audit.
         """
-        if fresh is None:
+        if holdout is None:
             raise ArtifactError("the attack user_inference needs the tokens of documents that training never sees")
-        seen = int(pc.sum(pc.is_in(fresh.doc_ids, value_set=audit.doc_ids)).as_py() or 0)
+        seen = int(pc.sum(pc.is_in(holdout.doc_ids, value_set=audit.doc_ids)).as_py() or 0)
         if seen:
-            raise ArtifactError(f"{seen} fresh documents are documents of the audit: members were trained on theirs")
-        fresh = fresh.select(np.flatnonzero(np.isin(fresh.individual, audit.individual)))
-        return cls(fresh, np.isin(fresh.individual, audit.individual[members]))
+            raise ArtifactError(
+                f"{seen} documents of the holdout are documents of the audit: members were trained on theirs"
+            )
+        holdout = holdout.select(np.flatnonzero(np.isin(holdout.individual, audit.individual)))
+        return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, seed: int) -> dict[str, Any]:
         """Return the blind baseline of these documents: what their words alone tell."""

@@ -19,7 +19,7 @@ from reticent.audit.propile.scores import encode_pairs, generate_texts, score_ca
 from reticent.audit.propile.string_metrics import contains
 from reticent.audit.propile.subjects import NAME_PARTS, Subjects, subjects_from_rows
 from reticent.audit.propile.templates import LEVELS, builtin_templates, pii_type, templates_for
-from reticent.audit.report.environment import template_environment
+from reticent.audit.report.self_page import self_html
 from reticent.core.errors import CorpusError, PolicyError
 
 if TYPE_CHECKING:
@@ -147,32 +147,11 @@ def _ask(
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
     """Return the page, without any item in it."""
-
     require_language(language)
-    environment = template_environment()
-    environment.filters.update(
-        called=lambda target: pii_type(target).label(language),
-        heading=lambda target: _heading(pii_type(target).label(language)),
-        one_in=lambda likelihood: _one_in(likelihood, "plus de" if language == "fr" else "more than"),
-        hundred=_within_hundred,
+    return self_html(
+        findings,
+        label=lambda target: pii_type(target).label(language),
+        within_hundred=lambda likelihood: float(within_queries(np.array([likelihood]), 100)[0]),
+        french=language == "fr",
+        invented=invented,
     )
-    return environment.get_template("self.html.j2").render(findings=findings, fr=language == "fr", invented=invented)
-
-
-def _heading(text: str) -> str:
-    """With a capital, and those that are there: ZIP code."""
-    return text[:1].upper() + text[1:]
-
-
-def _one_in(likelihood: float, over: str) -> str:
-    """A likelihood as 1 in so many, two digits."""
-    if likelihood <= 0 or 1 / likelihood > 1e12:
-        return f"{over} 10¹²"
-    number = 1 / likelihood
-    step = 10 ** max(0, len(str(int(number))) - 2)
-    return f"{max(1, round(number / step)) * step:,}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def _within_hundred(likelihood: float) -> str:
-    share = 100 * float(within_queries(np.array([likelihood]), 100)[0])
-    return "< 0.1" if share < 0.1 else f"{share:.1f}"

@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseModelScores", "load_candidates"]
 
-DOCUMENTS, FRESH, CANDIDATES = "scores.parquet", "fresh.parquet", "candidates.npz"
+DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "fresh.parquet", "candidates.npz"
 
 
 @dataclass(frozen=True, slots=True)
 class BaseModelScores:
-    """Scores of the documents, of the fresh ones, and sums of the candidates of the inversion by kind of identifiers
-    (or "association"); None where nothing asks for them. ``path`` is the model's.
+    """Scores of the documents and of the holdout of user inference, and sums of the candidates of the inversion by kind
+    of identifiers (or "association"); None where nothing asks for them. ``path`` is the model's.
     """
 
     path: Path
     documents: TokenScores
-    fresh: TokenScores | None
+    holdout: TokenScores | None
     candidates: dict[str, np.ndarray] | None
 
     def save(self, folder: Path) -> None:
         """Write a file of each that is there; they are secret like the tokens."""
         self.documents.to_parquet(folder / DOCUMENTS)
-        if self.fresh is not None:
-            self.fresh.to_parquet(folder / FRESH)
+        if self.holdout is not None:
+            self.holdout.to_parquet(folder / HOLDOUT)
         if self.candidates is not None:
             np.savez(folder / CANDIDATES, **self.candidates)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseModelScores:
         """Read what an audit with these settings saved; `ArtifactError` where it cannot be."""
-        fresh = TokenScores.from_parquet(folder / FRESH) if USER_INFERENCE in config.attacks else None
+        holdout = TokenScores.from_parquet(folder / HOLDOUT) if USER_INFERENCE in config.attacks else None
         candidates = None if config.inversion is None else load_candidates(folder / CANDIDATES)
-        return cls(path, TokenScores.from_parquet(folder / DOCUMENTS), fresh, candidates)
+        return cls(path, TokenScores.from_parquet(folder / DOCUMENTS), holdout, candidates)
 
 
 def load_candidates(path: Path) -> dict[str, np.ndarray]:

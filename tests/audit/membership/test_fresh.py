@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
-from reticent.audit.membership.user_inference import FreshDocuments
+from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -168,17 +168,17 @@ def fresh_store(doc_ids: list[str], individuals: list[int]) -> Any:
 
 def test_who_is_left_with_fresh_documents_only_is_not_asked_for() -> None:
     audit = fresh_store(["a", "b", "c"], [1, 1, 2])
-    fresh = FreshDocuments.beside(audit, np.array([True, True, False]), fresh_store(["x", "y", "z"], [2, 1, 9]))
+    fresh = UserInferenceHoldout.beside(audit, np.array([True, True, False]), fresh_store(["x", "y", "z"], [2, 1, 9]))
     assert fresh.store.doc_ids.to_pylist() == ["x", "y"]
     assert fresh.members.tolist() == [False, True]
 
 
 def test_a_document_that_was_trained_on_is_no_fresh_one() -> None:
     audit = fresh_store(["a", "b"], [1, 2])
-    with pytest.raises(ArtifactError, match="1 fresh documents are documents of the audit"):
-        FreshDocuments.beside(audit, np.array([True, False]), fresh_store(["x", "a"], [1, 1]))
+    with pytest.raises(ArtifactError, match="1 documents of the holdout are documents of the audit"):
+        UserInferenceHoldout.beside(audit, np.array([True, False]), fresh_store(["x", "a"], [1, 1]))
     with pytest.raises(ArtifactError, match="user_inference needs"):
-        FreshDocuments.beside(audit, np.array([True, False]), None)
+        UserInferenceHoldout.beside(audit, np.array([True, False]), None)
 
 
 @pytest.mark.parametrize(("low", "verdict"), [(0.4, DISTINGUISHABLE), (0.6, INVALID)])
