@@ -10,17 +10,13 @@ import os
 import re
 import shlex
 import shutil
-import textwrap
 import tomllib
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from fixtures.command import command
 from fixtures.pages import ROOT, blocks
 
-from reticent.audit.scoring.forward import TokenScores
 from reticent.engine.detect.rules import list_rules
 from reticent.job.config import parse_job
 
@@ -63,6 +59,7 @@ def test_the_rules_are_as_many_as_it_says() -> None:
     assert f"| {len(list_rules())} forms in" in page
 
 
+@pytest.mark.heavy
 @pytest.mark.heavy
 def test_the_commands_run_in_order_and_the_model_loads(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -124,14 +121,3 @@ def test_the_pages_of_the_benchmarks_are_those_of_the_records() -> None:
     for path, text in found.items():
         assert path.read_text(encoding="utf-8") == text, path.name
         assert path.suffix == ".svg" or text.count(END) == 1
-
-
-def test_the_attack_of_contributing_scores_documents() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
-    names: dict[str, Any] = {"np": np, "TokenScores": TokenScores}
-    exec(textwrap.dedent(code), names)
-    log_probs = np.array([-1, -7, np.nan, -2, np.nan], dtype=np.float32)
-    argmax = np.where(np.isnan(log_probs), -1, 0)
-    scores = TokenScores(log_probs, log_probs, log_probs, argmax, argmax, np.array([0, 3, 4, 5]))
-    assert names["max_loss_score"](scores, None, None).tolist()[:2] == [-7, -2]
-    assert np.isnan(names["max_loss_score"](scores, None, None)[2])

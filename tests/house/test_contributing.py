@@ -1,0 +1,195 @@
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the package, to the end of a run.
+
+A recipe is sentences and blocks: "Write `FILE`:" makes a file; "In `FILE`, above the line `START`, write:" puts a block
+above the one line that begins so; "In `FILE`, as a row of `TABLE`, write:" puts it first in a table; "A job asks for
+it:" is a part of a job; Python after any other sentence runs at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from fixtures.models import toy_model, toy_tokenizer
+from fixtures.pages import ROOT
+
+from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+
+PAGE = ROOT / "CONTRIBUTING.md"
+pytestmark = [pytest.mark.skipif(not PAGE.exists(), reason="needs the sources"), pytest.mark.heavy]
+STEP = re.compile(r"^([^\n`#][^\n]*(?:\n[^\n`#][^\n]*)*:)\n\n```(\w+)\n(.*?)```", re.MULTILINE | re.DOTALL)
+WRITE = re.compile(r"Write `([^`]+)`:$")
+ABOVE = re.compile(r"In `([^`]+)`, above the line `([^`]+)`, write:$")
+ROW = re.compile(r"In `([^`]+)`, as a row of `([^`]+)`, write:$")
+JOB = {
+    "out": "run",
+    "model": [{"name": "bert", "base": "models/bert", "objective": "mlm", "recipes": ["mlm"]}],
+    "train": {"num_epochs": 1, "window_length": 32, "device": "cpu"},
+    "audit": {"num_bootstrap": 100},
+}
+
+
+def recipes() -> dict[str, str]:
+    """The recipes by heading."""
+    text = PAGE.read_text(encoding="utf-8").partition("## Recipes\n")[2]
+    return dict(re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL))
+
+
+def steps(recipe: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (sentence, language, block) in the order of the page."""
+    yield from STEP.findall(recipe)
+
+
+def put_above(text: str, start: str, block: str) -> str:
+    lines = text.splitlines(keepends=True)
+    (at,) = (number for number, line in enumerate(lines) if line.startswith(start))
+    return "".join([*lines[:at], block, *lines[at:]])
+
+
+def put_row(text: str, table: str, block: str) -> str:
+    """Put a row above the first one of a table, as deep as that is."""
+    lines = text.splitlines(keepends=True)
+    (begin,) = (number for number, line in enumerate(lines) if re.match(rf"{table}\b[^=]*=", line))
+    kind = re.match(r"\w+\(", block)
+    assert kind
+    at = next(n for n, line in enumerate(lines) if n > begin and line.lstrip().startswith(kind[0]))
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    return "".join([*lines[:at], textwrap.indent(block.rstrip() + ",\n", indent), *lines[at:]])
+
+
+def has_table(recipe: str, package: Path) -> bool:
+    """Whether the tables of a recipe have come to have rows as the page writes them."""
+    rows = [(found[1], block) for sentence, _, block in steps(recipe) if (found := ROW.search(sentence))]
+    return all(block.partition("(")[0] + "(" in (package / path).read_text(encoding="utf-8") for path, block in rows)
+
+
+def follow(recipe: str, package: Path) -> tuple[dict[str, Any], str]:
+    """Do what a recipe says; returns its part of a job, and the Python that uses it."""
+    job: dict[str, Any] = {}
+    program, edits = "", 0
+    for sentence, language, block in steps(recipe):
+        if found := WRITE.search(sentence):
+            path = package / found[1]
+            assert not path.exists()
+            path.write_text(block, encoding="utf-8")
+        elif found := ABOVE.search(sentence):
+            path = package / found[1]
+            path.write_text(put_above(path.read_text(encoding="utf-8"), found[2], block), encoding="utf-8")
+        elif found := ROW.search(sentence):
+            path = package / found[1]
+            path.write_text(put_row(path.read_text(encoding="utf-8"), found[2], block), encoding="utf-8")
+        elif language == "toml":
+            job |= tomllib.loads(block)
+        else:
+            program += block
+        edits += 1
+    assert edits >= 2
+    return job, program
+
+
+def toml(values: dict[str, Any], where: str = "") -> str:
+    """Return values as TOML: plain ones first, then tables."""
+    plain = [f"{key} = {json.dumps(value)}\n" for key, value in values.items() if not _is_table(value)]
+    parts = [f"[{where}]\n" if where else "", *plain]
+    for key, value in values.items():
+        name = f"{where}.{key}".lstrip(".")
+        if isinstance(value, dict):
+            parts.append(toml(value, name))
+        elif _is_table(value):
+            parts += [f"[[{name}]]\n" + toml(each) for each in value]
+    return "".join(parts)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the package, documents in several forms, and a base model."""
+    desk = tmp_path_factory.mktemp("desk")
+    shutil.copytree(ROOT / "reticent", desk / "code" / "reticent", ignore=shutil.ignore_patterns("__pycache__"))
+    synthesize(desk, SynthConfig(num_individuals=30, languages=("en",), words_per_document=40))
+    notes = pl.read_parquet(desk / "documents" / "*.parquet").select("doc_id", "individual_id", "text")
+    notes = notes.with_columns(
+        pl.col("text").str.replace_all(r"\s+", " ") + " Seen by C-" + pl.col("doc_id").hash().cast(str)
+    )
+    notes.write_parquet(desk / "notes.parquet")
+    lines = ("|".join(row) for row in notes.iter_rows())
+    (desk / "notes.bars").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with sqlite3.connect(desk / "notes.db") as connection:
+        connection.execute("CREATE TABLE notes (doc_id TEXT, individual_id TEXT, text TEXT)")
+        connection.executemany("INSERT INTO notes VALUES (?, ?, ?)", notes.iter_rows())
+    connection.close()
+    network = toy_model("bert", hidden_size=8)
+    tokenizer = load_tokenizer(toy_tokenizer("bert"))
+    write_model(network, tokenizer, desk / "models" / "bert", recipe=get_recipe("mlm"), epoch=0)
+    return desk
+
+
+def test_recipes_are_those_that_the_page_promises() -> None:
+    assert {"An attack on membership", "A detector", "A format of files", "A source"} <= set(recipes())
+
+
+def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> None:
+    code = desk / "code"
+    job, program = {"corpus": {"source": "notes.parquet"}, **JOB}, ""
+    followed = {name: recipe for name, recipe in recipes().items() if has_table(recipe, code)}
+    assert len(followed) >= 2
+    for recipe in followed.values():
+        part, more = follow(recipe, code)
+        job |= {key: {**job.get(key, {}), **value} if isinstance(value, dict) else value for key, value in part.items()}
+        program += more
+    (desk / "job.toml").write_text(toml(job), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def python(*arguments: str) -> str:
+        run = subprocess.run(
+            [sys.executable, *arguments], cwd=desk, env=environment, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    python("-m", "reticent", "run", "job.toml")
+    report = json.loads((desk / "run" / "report" / "report.json").read_text())
+    trained = next(model for model in report["models"] if model["recipe"] == "mlm")
+    if "An attack on membership" in followed:
+        assert {"loss", "max_loss"} <= set(trained["membership"])
+        assert trained["membership"]["max_loss"]["auc"]["value"] is not None
+        assert "Largest loss" in (desk / "run" / "report" / "report.html").read_text(encoding="utf-8")
+    spans = pl.read_parquet(desk / "run" / "spans" / "*.parquet")
+    num_documents = pl.read_parquet(desk / "notes.parquet").height
+    assert spans.height
+    if "A detector" in followed:
+        assert spans.filter(pl.col("detector") == "badge").height == num_documents
+    said = python("-c", program + "\nprint(index.num_words)")
+    assert int(said) > 50
+
+
+def test_the_attack_of_the_page_scores_documents() -> None:
+    from reticent.audit.scoring.forward import TokenScores
+
+    code = next(block for _, _, block in steps(recipes()["An attack on membership"]) if "def max_loss_score" in block)
+    names: dict[str, Any] = {"np": np, "TokenScores": TokenScores, "Any": Any}
+    exec(code, names)
+    log_probs = np.array([-1, -7, np.nan, -2, np.nan], dtype=np.float32)
+    argmax = np.where(np.isnan(log_probs), -1, 0)
+    scores = TokenScores(log_probs, log_probs, log_probs, argmax, argmax, np.array([0, 3, 4, 5]))
+    assert names["max_loss_score"](scores, None, None).tolist()[:2] == [-7, -2]
+    assert np.isnan(names["max_loss_score"](scores, None, None)[2])
