@@ -33,7 +33,7 @@ def test_the_job_file_is_valid() -> None:
     options, training, attacks, private = (
         tomllib.loads(blocks(f"docs/how-to/{page}.md", "toml")[0]) for page in ("detect", "train", "audit", "dp-sgd")
     )
-    assert parse_job(job).model[0].recipes == ("mlm", "ppmlm")
+    assert list(parse_job(job).model[0].recipes) == ["mlm", "ppmlm"]
     causal = [{"name": "gpt2", "base": "models/gpt2", "objective": "clm", "recipes": ["ppclm-surrogates", "dp-clm"]}]
     trained = parse_job(
         job | training | {"model": causal, "train": job["train"] | training["train"] | private["train"]}
@@ -47,7 +47,7 @@ def test_the_job_file_is_valid() -> None:
     assert attacked.gate[0].attack in attacked.audit.shadow.attacks
     detect = parse_job(job | options).detect
     assert set(detect.detectors) == {"rules", "records", "gazetteer", "spacy"}
-    assert detect.options.keys() == {"records", "gazetteer", "spacy"}
+    assert {"records", "gazetteer", "spacy"} <= detect.options.keys()
 
 
 def test_the_readme_has_at_most_900_words() -> None:
