@@ -39,7 +39,7 @@ ABOVE = re.compile(r"In `([^`]+)`, above the line `([^`]+)`, write:$")
 ROW = re.compile(r"In `([^`]+)`, as a row of `([^`]+)`, write:$")
 JOB = {
     "out": "run",
-    "model": [{"name": "bert", "base": "models/bert", "objective": "mlm", "recipes": ["mlm"]}],
+    "model": [{"name": "bert", "base": "models/bert", "objective": "mlm", "recipes": ["mlm", "ppmlm"]}],
     "train": {"num_epochs": 1, "window_length": 32, "device": "cpu"},
     "audit": {"num_bootstrap": 100},
 }
@@ -138,7 +138,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_recipes_are_those_that_the_page_promises() -> None:
-    assert {"An attack on membership", "A detector", "A format of files", "A source"} <= set(recipes())
+    assert {"An attack on membership", "A gate", "A detector", "A format of files", "A source"} <= set(recipes())
 
 
 def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> None:
@@ -164,6 +164,9 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> Non
     assert {"loss", "max_loss"} <= set(trained["membership"])
     assert trained["membership"]["max_loss"]["auc"]["value"] is not None
     assert "Largest loss" in (desk / "run" / "report" / "report.html").read_text(encoding="utf-8")
+    (judged,) = report["verdict"]["results"]
+    assert judged["measure"] == "low_cost_recall"
+    assert judged["outcome"] in ("pass", "no power")
     spans = pl.read_parquet(desk / "run" / "spans" / "*.parquet")
     num_documents = pl.read_parquet(desk / "notes.parquet").height
     assert spans.filter(pl.col("detector") == "badge").height == num_documents
