@@ -148,8 +148,8 @@ def real_set(name: str, num_documents: int) -> tuple[Examples, AttackSet, list[s
         pq.write_table(documents, Path(folder) / "documents.parquet")
         corpus = open_corpus(Path(folder) / "documents.parquet", columns=Columns(spans="spans"))
         individuals = split_individuals(corpus, SplitConfig(heldout=0.4, reference=0.15))
-        training, strangers = names_of_corpus(corpus, individuals)
-        attack_set = build_attack_set(training, strangers, fewer=True, unit="pairs of individuals")
+        training, heldout = names_of_corpus(corpus, individuals)
+        attack_set = build_attack_set(training, heldout, fewer=True, unit="pairs of individuals")
         codes = individuals.individual_codes(documents.column("individual_id").combine_chunks())
     texts, spans, public = [], [], []
     for code, row in zip(codes.tolist(), documents.to_pylist(), strict=True):

@@ -112,7 +112,7 @@ class Guard:
         ]
 
     def stream(self, policy: Policy = "block", *, notice: str = NOTICE) -> GuardStream:
-        """Return a reader of one text that comes piece by piece."""
+        """Return a reader of one text that comes in chunks."""
         return GuardStream(self, policy, notice)
 
     def _shown(self, text: str, findings: Sequence[Finding], policy: Policy, notice: str) -> str:
@@ -142,7 +142,7 @@ class Guard:
 
 
 class GuardStream:
-    """One text that comes piece by piece: what is returned may be shown at once.
+    """One text that comes in chunks: what is returned may be shown at once.
 
     Held back is what may still become part of a match: at most one character less than its length, and from
     `HELD_BACK` to twice that where there are detectors.
@@ -159,12 +159,12 @@ class GuardStream:
         self._text, self._first, self._next = "", 0, 0
         self._matches: list[tuple[int, int]] = []
 
-    def push(self, piece: str) -> str:
+    def push(self, chunk: str) -> str:
         """Read on; returns what may be shown now."""
         if self.ended:
             return ""
-        self._matches += self._verbatim.push(piece)
-        self._text += piece
+        self._matches += self._verbatim.push(chunk)
+        self._text += chunk
         limit = self._verbatim.pending
         if self.policy != "redact" and (self._matches or self._verbatim.open):
             return self._show(limit)
@@ -278,7 +278,7 @@ class GuardedModel:
             self._setting(name, options) != 1 for name in ("num_beams", "num_return_sequences")
         ):
             raise PolicyError("guard: a stream is of one text, of one beam")
-        pieces = TextIteratorStreamer(self.tokenizer, skip_prompt=True, **self._decoding())
+        chunks = TextIteratorStreamer(self.tokenizer, skip_prompt=True, **self._decoding())
         reader = self.guard.stream(self.policy, notice=self.notice)
         ended = _Ended()
         options["stopping_criteria"] = _criteria_list(ended, options.get("stopping_criteria"))
@@ -286,16 +286,16 @@ class GuardedModel:
 
         def work() -> None:
             try:
-                self.model.generate(input_ids, streamer=pieces, **options)
+                self.model.generate(input_ids, streamer=chunks, **options)
             except BaseException as error:
                 failed.append(error)
-                pieces.end()
+                chunks.end()
 
         thread = threading.Thread(target=work, name="reticent-generate", daemon=True)
         thread.start()
         try:
-            for piece in pieces:
-                if shown := reader.push(piece):
+            for chunk in chunks:
+                if shown := reader.push(chunk):
                     yield shown
                 if reader.ended:
                     break

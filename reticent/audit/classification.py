@@ -53,7 +53,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
     ----------
     predicted : int64 array, shape (D,), a class for each held-out document
     small_cell : int
-        Counts of fewer people become None, as in the report.
+        Counts of fewer individuals become None, as in the report.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
     micro = ratio_estimate(right, np.bincount(row, minlength=len(codes)), num_bootstrap=num_bootstrap, seed=seed)
     tops, bottoms = truth.counts(predicted)
     by_class, draws = ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)
-    confusion, people = _confusion(truth, predicted)
+    confusion, individuals_per_cell = _confusion(truth, predicted)
     individuals = np.count_nonzero(
         np.bincount(truth.classes * len(codes) + row, minlength=truth.num_classes * len(codes)).reshape(-1, len(codes)),
         axis=1,
@@ -82,7 +82,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
             }
             for number, estimate in enumerate(by_class)
         ],
-        "confusion": _close_cells(confusion, people, small_cell),
+        "confusion": _close_cells(confusion, individuals_per_cell, small_cell),
         "documents": len(truth.classes),
         "individuals": len(codes),
     }
@@ -123,10 +123,10 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
     return documents, np.bincount(pairs[:, 0], minlength=num * num).reshape(num, num)
 
 
-def _close_cells(documents: np.ndarray, people: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Counts of fewer people become None; a row never has one such alone, which its sum would give away."""
+def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
+    """Counts of fewer individuals become None; a row never has one such alone, which its sum would give away."""
     rows: list[list[int | None]] = []
-    for counts, individuals in zip(documents.tolist(), people.tolist(), strict=True):
+    for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
         closed = [0 < found < cell for found in individuals]
         if sum(closed) == 1:
             open_cells = [number for number, found in enumerate(individuals) if found >= cell]

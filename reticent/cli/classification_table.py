@@ -14,7 +14,7 @@ __all__ = ["classification_table"]
 
 def classification_table(result: dict[str, Any]) -> Table:
     """Return the table of one model's results (`reticent.job.classification`); it fits 80 columns."""
-    documents, people = result["documents"], result["individuals"]
+    documents, individuals = result["documents"], result["individuals"]
     left_out = [
         f"{documents[key]:,} {what}"
         for key, what in (
@@ -30,9 +30,9 @@ def classification_table(result: dict[str, Any]) -> Table:
         show_edge=False,
         title=f"{result['model']}: {len(result['classes'])} classes" if result["model"] else None,
         title_justify="left",
-        caption=f"Trained on {documents['train']:,} documents of {people['train']:,} people, measured on "
-        f"{documents['heldout']:,} of {people['heldout']:,} held out. In brackets: 95 % intervals over individuals."
-        + (f" Left out: {', '.join(left_out)}." if left_out else ""),
+        caption=f"Trained on {documents['train']:,} documents of {individuals['train']:,} people, measured "
+        f"on {documents['heldout']:,} of {individuals['heldout']:,} held out. In brackets: 95 % intervals over "
+        "individuals." + (f" Left out: {', '.join(left_out)}." if left_out else ""),
         caption_justify="left",
     )
     table.add_column("start", no_wrap=True)

@@ -152,9 +152,9 @@ def probe(
     how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
     study = _study(said(how), sweep, seed) if soft_prompt else None
     own = read_templates(templates) if templates is not None else None
-    people, source = _people(subjects, documents)
-    require_questions(people, config, own)
-    _run(_entries(models), people, source, config, study, own, templates, out, quiet, as_json)
+    table, source = _subjects_of(subjects, documents)
+    require_questions(table, config, own)
+    _run(_entries(models), table, source, config, study, own, templates, out, quiet, as_json)
 
 
 def _entries(models: list[str]) -> list[ProbeModel]:
@@ -186,7 +186,7 @@ def _study(how: dict[str, Any], sweep: bool, seed: int) -> SoftPromptStudy:
     )
 
 
-def _people(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
+def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -204,7 +204,7 @@ def _people(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Pa
 
 
 def _run(
-    entries: list[ProbeModel], people: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
+    entries: list[ProbeModel], table: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from reticent.audit.evidence.audit import published_probe
@@ -213,7 +213,7 @@ def _run(
     from reticent.core.names import require_name
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
-        for name in (*(entry.name for entry in entries), *(config.targets or people.types)):
+        for name in (*(entry.name for entry in entries), *(config.targets or table.types)):
             require_name(name, "probe --soft-prompt")
     progress = new_progress(quiet)
     inputs = {"subjects": fingerprint(source)}
@@ -222,10 +222,10 @@ def _run(
         inputs["templates"] = fingerprint(templates)
     with progress.task("probe", None, "rows") as advance:
         section, answers, learned = probe_models(
-            entries, people, config, templates=own, study=study,
+            entries, table, config, templates=own, study=study,
             progress=lambda what, done, total: advance(done, total, what),
         )  # fmt: skip
-    page = write_probe(out, section, answers, learned, people, study=study, inputs=inputs) if out else None
+    page = write_probe(out, section, answers, learned, table, study=study, inputs=inputs) if out else None
     if as_json:
         print(json.dumps(published_probe(section, config.small_cell)))  # as in probe.json
         return

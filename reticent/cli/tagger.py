@@ -41,7 +41,7 @@ def attack(
         Path | None,
         typer.Option(metavar="LIST", help="Names that are not in it: one a line, or a folder of US Census lists."),
     ] = None,
-    strangers: Annotated[
+    heldout: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Names that are not in it: a CoNLL file the tagger was not trained on."),
     ] = None,
@@ -96,14 +96,14 @@ def attack(
     if (known := _labels_of(model)) is not None:
         person_labels(known, labels)
     progress = new_progress(quiet)
-    files = [*(train or []), *(file for file in (names, strangers) if file is not None)]
+    files = [*(train or []), *(file for file in (names, heldout) if file is not None)]
     choice: dict[str, Any] = {"max_pairs": max_pairs, "fewer": fewer, "listed": listed, "match": match, "seed": seed}
     if run is not None:
         if files:
-            raise PolicyError("--run: the names come from its documents; leave out --train, --names and --strangers")
+            raise PolicyError("--run: the names come from its documents; leave out --train, --names and --heldout")
         attack_set, inputs = _of_run(run, choice)
     else:
-        attack_set = _of_files(train or [], names, strangers, labels, encoding, choice)
+        attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
     from reticent.audit.tagger.plots import tagger_panels
     from reticent.audit.tagger.result import evaluate_attack, score_table, write_tagger_audit
@@ -216,20 +216,20 @@ def _key(file: Path | None) -> bytes | None:
 
 
 def _of_files(
-    train: list[Path], names: Path | None, strangers: Path | None, labels: list[str], encoding: str, choice: Any
+    train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Any
 ) -> AttackSet:
     from reticent.audit.tagger.sets import Mentions, build_attack_set, read_conll, read_names
     from reticent.core.errors import PolicyError
 
-    if not train or (names is None) == (strangers is None):
-        raise PolicyError("tagger attack: give --train FILE and either --names LIST or --strangers FILE, or --run RUN")
+    if not train or (names is None) == (heldout is None):
+        raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
     training = Mentions([n for part in read for n in part.names], [t for part in read for t in part.texts])
     if names is not None:
         candidates = read_names(names, seed=choice["seed"])
     else:
-        assert strangers is not None
-        candidates = list(dict.fromkeys(read_conll(strangers, labels=labels, encoding=encoding).names))
+        assert heldout is not None
+        candidates = list(dict.fromkeys(read_conll(heldout, labels=labels, encoding=encoding).names))
     return build_attack_set(training, candidates, **choice)
 
 

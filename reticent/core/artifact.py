@@ -174,7 +174,7 @@ def _write_whole(
             _finish(temporary, kind, config, inputs, writer.counts)
             _replace(path, temporary)
         except BaseException:
-            with _undisturbed(), suppress(OSError):  # what cannot be wiped now is when the next one starts
+            with _signals_deferred(), suppress(OSError):  # the next writer deletes what this one cannot
                 _recover(path)
                 if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
                     _delete(temporary)
@@ -311,11 +311,11 @@ def nest_artifact(path: Path, name: str) -> None:
     if not (path / MANIFEST).exists():
         return
     with _locked(path):
-        aside, nested = _backup_of(path), _temporary(path)
+        backup, nested = _backup_of(path), _temporary(path)
         nested.mkdir(mode=0o700)
-        path.rename(aside)  # from where `_recover` brings it back
+        path.rename(backup)  # from where `_recover` brings it back
         nested.rename(path)
-        aside.rename(path / name)
+        backup.rename(path / name)
         _sync(path.parent)
 
 
@@ -331,14 +331,14 @@ def write_private(path: Path, content: bytes) -> None:
             temporary.replace(path)
             _sync(path.parent)
         except BaseException:
-            with _undisturbed(), suppress(OSError):
+            with _signals_deferred(), suppress(OSError):
                 _recover(path)
             raise
 
 
 def recover_folder(folder: Path) -> None:
-    """Mend every artefact of a run folder, also those that the job at hand has no stage for: no text of a document may
-    lie around because nobody looks at that place. What another process is writing is left alone.
+    """Recover every artefact of a run folder, also those that the job at hand has no stage for, so that no text of a
+    document lies in a forgotten place. Artefacts that another process is writing are left alone.
 
     Raises
     ------
@@ -451,11 +451,11 @@ def _versions() -> dict[str, str]:
 
 
 def _replace(path: Path, temporary: Path) -> None:
-    """Put ``temporary`` at ``path``. A crash between two renames is mended by `_recover`."""
-    aside = _backup_of(path)
+    """Put ``temporary`` at ``path``. A crash between two renames is recovered by `_recover`."""
+    backup = _backup_of(path)
     replaces = path.exists()
     if replaces:
-        path.rename(aside)
+        path.rename(backup)
     try:
         temporary.rename(path)
         _sync(path.parent)
@@ -464,7 +464,7 @@ def _replace(path: Path, temporary: Path) -> None:
             path.rename(temporary)
         raise
     if replaces:
-        _delete(aside)
+        _delete(backup)
 
 
 def _backup_of(path: Path) -> Path:
@@ -485,7 +485,7 @@ def _parts(path: Path) -> list[Path]:
 def _leftovers(path: Path) -> list[Path]:
     """What an interrupted writer of ``path`` left beside it."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
-    return [*found, aside] if (aside := _backup_of(path)).exists() else found
+    return [*found, backup] if (backup := _backup_of(path)).exists() else found
 
 
 def _interrupted(folder: Path) -> list[Path]:
@@ -509,7 +509,7 @@ def _interrupted(folder: Path) -> list[Path]:
 
 
 def _recover(path: Path) -> None:
-    """Bring back an old result that a crash left aside, and wipe what an interrupted writer left."""
+    """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
     for leftover in _leftovers(path):
         if leftover == _backup_of(path) and not path.exists() and (leftover / MANIFEST).exists():
             leftover.rename(path)
@@ -527,7 +527,7 @@ def _delete(path: Path) -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _signals_deferred() -> Iterator[None]:
     """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
     came: list[int] = []
     handlers: dict[signal.Signals, Any] = {}

@@ -69,13 +69,13 @@ def write_model(
     A model with an ``adapter`` in it is saved merged, and the adapter beside it in ``adapter/``. The card of one that
     was trained privately names its ``guarantee``.
 
-    An old model there is set aside until the new one is in its place: at no moment does ``folder`` hold half a model.
+    An old model there is kept as a backup until the new one is in its place: ``folder`` never holds half a model.
     """
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # the run shows its own
     temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex[:12]}"
-    aside = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
+    backup = temporary.with_name(f".{folder.name}.old-{uuid.uuid4().hex[:12]}")
     try:
         temporary.mkdir(mode=0o700, parents=True)
         (model if adapter is None else adapter.merged()).save_pretrained(temporary, safe_serialization=True)
@@ -88,14 +88,14 @@ def write_model(
         for file in temporary.rglob("*"):
             file.chmod(0o700 if file.is_dir() else 0o600)
         if folder.exists():
-            folder.rename(aside)
+            folder.rename(backup)
         temporary.rename(folder)
     except BaseException:
-        if aside.exists() and not folder.exists():
-            aside.rename(folder)
+        if backup.exists() and not folder.exists():
+            backup.rename(folder)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: str) -> None:

@@ -81,15 +81,15 @@ def _wordpieces(texts: Iterable[list[str]], vocab_size: int) -> dict[str, int]:
     learner.train_from_iterator(texts, trainer)
     numbers = learner.get_vocab()
     learned = sorted(numbers, key=numbers.__getitem__)
-    letters = dict.fromkeys([*ALPHABET, *(piece for piece in learned if len(piece) == 1 and piece != WORD_START)])
+    letters = dict.fromkeys([*ALPHABET, *(token for token in learned if len(token) == 1 and token != WORD_START)])
     base = [*BERT_SPECIALS, *letters, *(f"##{letter}" for letter in letters if letter not in PUNCTUATION)]
     merged = (
-        piece.removeprefix(WORD_START) if piece.startswith(WORD_START) else f"##{piece}"
-        for piece in learned
-        if len(piece) > 1
+        token.removeprefix(WORD_START) if token.startswith(WORD_START) else f"##{token}"
+        for token in learned
+        if len(token) > 1
     )
     pieces = list(dict.fromkeys([*base, *merged]))
-    return {piece: number for number, piece in enumerate(pieces[: max(vocab_size, len(base))])}
+    return {token: number for number, token in enumerate(pieces[: max(vocab_size, len(base))])}
 
 
 def new_model(

@@ -88,7 +88,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*ATTACK, "--key", "none.key"), 2, "none.key: cannot be read"),
     ((*ATTACK, "--encoding", "klingon"), 1, "cannot be read as klingon"),
     ((*ATTACK, "--label", "DOG"), 2, "DOG"),
-    ((*ATTACK, "--strangers", "train.conll"), 2, "give --train FILE"),
+    ((*ATTACK, "--heldout", "train.conll"), 2, "give --train FILE"),
     ((*ATTACK, "--run", "nowhere"), 2, "--run: the names come from its documents"),
     ((*ATTACK[:5], "--run", "nowhere", "--encoding", "cp1252"), 2, "--encoding has no effect with --run"),
     (("tagger", "attack", "base", "--out", "out", "--run", "nowhere"), 1, "not a run folder"),

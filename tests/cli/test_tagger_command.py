@@ -177,16 +177,16 @@ def test_names_of_a_run_are_those_of_members_and_held_out_individuals(
     assert result["names"]["pairs"] == min(split["members"], split["heldout"])
 
 
-def test_strangers_may_come_from_a_second_file(trained: dict[str, Any], tmp_path: Path) -> None:
+def test_heldout_names_may_come_from_a_second_file(trained: dict[str, Any], tmp_path: Path) -> None:
     names = trained["set"].names
-    for file, own in (("train", names[:4]), ("strangers", [*names[40:50], names[0]])):
+    for file, own in (("train", names[:4]), ("heldout", [*names[40:50], names[0]])):
         lines = ["\n".join(f"{word} I-PER" for word in name.split()) for name in own]
         (tmp_path / file).write_text("\n\n".join(lines) + "\n")
     options = [
         "--train",
         tmp_path / "train",
-        "--strangers",
-        tmp_path / "strangers",
+        "--heldout",
+        tmp_path / "heldout",
         "--prompts",
         "fr",
         "--max-pairs",
@@ -214,7 +214,7 @@ def test_hashes_need_the_key(trained: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        ([], 2, "give --train FILE and either --names LIST or --strangers FILE"),
+        ([], 2, "give --train FILE and either --names LIST or --heldout FILE"),
         (["--train", "train.conll"], 2, "give --train FILE"),
         (["--train", "train.conll", "--names", "few.txt"], 1, "1 of the others are absent"),
         (["--train", "bad.conll", "--names", "few.txt"], 1, "bad.conll:2: expected 2 columns, got 3"),

@@ -107,23 +107,23 @@ def draw_pairs(
     uses, first = np.unique(words.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
     who, word = np.divmod(uses, width)
     support = np.bincount(word, minlength=width)
-    # At least two people: a word of one person alone is an identifier, not a term.
+    # At least two individuals: a word of one individual alone is an identifier, not a term.
     usable = (support[word] >= max(low, 2)) & (support[word] <= high) & (name_of[who] >= 0)
     who, word, spot = who[usable], word[usable], plain[first[usable]]
     order = np.lexsort((random.random(len(who)), who))
     bounds = np.flatnonzero(np.diff(who[order], prepend=-1, append=-1))
     order = order[document_ranks(np.zeros(len(order)), bounds) < config.terms_per_individual]
     who, word, spot = who[order], word[order], spot[order]
-    people = np.flatnonzero(name_of >= 0)
-    of = name_of[people]
+    named = np.flatnonzero(name_of >= 0)
+    of = name_of[named]
     names = np.full((len(who), config.num_decoys + 1), -1, dtype=np.int64)
-    traits = np.stack([is_member[people], runs.lengths[of], runs.shapes[of]])
+    traits = np.stack([is_member[named], runs.lengths[of], runs.shapes[of]])
     _, group = np.unique(traits, axis=1, return_inverse=True)
     group = group.reshape(-1)
-    mine_of = group[np.searchsorted(people, who)]
+    mine_of = group[np.searchsorted(named, who)]
     for number in np.unique(mine_of).tolist():
         mine = np.flatnonzero(mine_of == number)
-        pool = people[group == number]
+        pool = named[group == number]
         if len(pool) < config.num_decoys:
             continue
         allowed = runs.surfaces[name_of[who[mine]]][:, None] != runs.surfaces[name_of[pool]]

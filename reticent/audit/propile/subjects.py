@@ -246,10 +246,10 @@ def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> n
     draws = (generator(seed, _STREAM_NULL).random((len(values), num_nulls)) * others[:, None]).astype(np.int64)
     # Places after one's own run of equal items move behind it.
     places = np.where(draws < starts[:, None], draws, draws + (ends - starts)[:, None])
-    nobody = others == 0
-    places[nobody] = 0
+    alone = others == 0
+    places[alone] = 0
     chosen = order[places] if len(values) else places
-    chosen[nobody] = -1
+    chosen[alone] = -1
     return chosen
 
 

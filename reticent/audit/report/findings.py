@@ -157,8 +157,8 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
     if leaky:
         yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
     if len(leaky) < len(trained):
-        nobody = "No model was found to have learned identifiers of the people it was trained on"
-        opening = "No such learning was found in the other models" if leaky else nobody
+        none_found = "No model was found to have learned identifiers of the people it was trained on"
+        opening = "No such learning was found in the other models" if leaky else none_found
         if silent:
             opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
@@ -285,8 +285,8 @@ def _useful(model: Model, plain: Model | None) -> str:
 
 
 def _individuals_sentence(audit: dict[str, Any]) -> str:
-    people = audit["corpus"].get("num_individuals", {})
-    members, heldout = (_count(people.get(side), audit["small_cell"]) for side in ("members", "heldout"))
+    individuals = audit["corpus"].get("num_individuals", {})
+    members, heldout = (_count(individuals.get(side), audit["small_cell"]) for side in ("members", "heldout"))
     return (
         f"Asked about {members} people who were trained on (members) and {heldout} who never were (strangers), dealt "
         "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."

@@ -177,8 +177,8 @@ def _labels(detected: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _call_everybody(corpus: dict[str, Any]) -> float | None:
     """F1 of calling everyone a member: 2p / (1 + p) at a member share of p."""
-    people = corpus.get("num_individuals", {})
-    members, heldout = people.get("members"), people.get("heldout")
+    individuals = corpus.get("num_individuals", {})
+    members, heldout = individuals.get("members"), individuals.get("heldout")
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 

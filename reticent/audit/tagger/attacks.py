@@ -88,31 +88,31 @@ def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
     """B3: share of a list, half of it members, that random labels get right (Listing 3.3, drawn as there).
 
-    The default seed is the published one. The list alternates, a stranger first: that comes closest to the published
-    0.497 and 0.498.
+    The default seed is the published one. The list alternates, a held-out name first: that comes closest to the
+    published 0.497 and 0.498.
     """
     labels = np.random.RandomState(seed).choice([0, 1], size=num_names, p=[0.5, 0.5])
     return float(np.mean(labels == np.arange(num_names) % 2))
 
 
-def average_precision(members: np.ndarray, strangers: np.ndarray) -> float:
+def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
     """B1: sum over the ranking of (recall_i - recall_{i-1}) · precision_i (Eq. 3.5); a step for each distinct score.
 
     >>> round(average_precision(np.array([0.9, 0.4]), np.array([0.6, 0.1])), 4)   # 1/2 · 1/1 + 1/2 · 2/3
     0.8333
     """
-    return float(_average_precisions(members, strangers, np.ones((1, len(members))))[0])
+    return float(_average_precisions(members, heldout, np.ones((1, len(members))))[0])
 
 
-def average_precision_draws(members: np.ndarray, strangers: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
+def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
     """Return the average precision of resampled pairs, float64, shape (num_bootstrap,); equal seeds, equal pairs."""
     blocks = iter_resamples(len(members), num_bootstrap, seed)
-    return np.concatenate([_average_precisions(members, strangers, weights) for weights in blocks])
+    return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
 
-def _average_precisions(members: np.ndarray, strangers: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """For pairs that count so often each; strangers are as many as members."""
-    scores = np.concatenate([members, strangers])
+def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
+    """For pairs that count so often each; held-out names are as many as members."""
+    scores = np.concatenate([members, heldout])
     order = np.argsort(-scores, kind="stable")
     last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     weights = np.concatenate([weights_BP, weights_BP], axis=1)[:, order]
@@ -123,15 +123,15 @@ def _average_precisions(members: np.ndarray, strangers: np.ndarray, weights_BP: 
     return (gained * precision).sum(axis=1) / relevant[:, -1]
 
 
-def area(members: np.ndarray, strangers: np.ndarray) -> float:
-    """Return the share of all (member, stranger) couples, not only the pairs, in which the member is higher."""
-    ordered = np.sort(strangers)
+def area(members: np.ndarray, heldout: np.ndarray) -> float:
+    """Return the share of all (member, held-out) couples, not only the pairs, in which the member is higher."""
+    ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
-    return float((below + up_to).mean() / (2 * len(strangers)))
+    return float((below + up_to).mean() / (2 * len(heldout)))
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """B2 as published: (1 - accuracy) · strangers + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
+    """B2 as published: (1 - accuracy) · held-out + 0.5 · members (Eq. 3.6), accuracy that of the pairs.
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -140,16 +140,16 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """B2: the mean rank of a member in the whole list, (1 - AUC) · strangers + (members + 1) / 2."""
+    """B2: the mean rank of a member in the whole list, (1 - AUC) · held-out + (members + 1) / 2."""
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 
-def best_threshold(members: np.ndarray, strangers: np.ndarray) -> float:
+def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
     """Return the lowest score at which calling a name a member gains most: true- less false-positive rate."""
-    thresholds = np.unique(np.concatenate([members, strangers]))
+    thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
-    at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, strangers)]
-    gained = at_or_above[0] * len(strangers) - at_or_above[1] * len(members)
+    at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]
+    gained = at_or_above[0] * len(heldout) - at_or_above[1] * len(members)
     return float(thresholds[int(np.argmax(gained))])
 
 

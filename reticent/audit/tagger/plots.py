@@ -16,7 +16,7 @@ from reticent.audit.tagger.attacks import ranked
 
 __all__ = ["tagger_panels"]
 
-MEMBER, STRANGER = LOOKS["plain"], LOOKS["base"]
+MEMBER, HELDOUT = LOOKS["plain"], LOOKS["base"]
 #: Log-odds beyond these are drawn at the edge: probabilities within 1e-6 of 0 or 1.
 EDGE = 6
 TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
@@ -56,7 +56,7 @@ def _densities(scores: np.ndarray) -> str:
     bins = np.linspace(low - 0.05, high + 0.05, 31)
     figure, axis = new_panel("Scores", "filled: in the training data, line: not", height=3.5)
     axis.hist(odds[0], bins, color=MEMBER.light, alpha=0.45, density=True)
-    axis.hist(odds[1], bins, color=STRANGER.light, histtype="step", linewidth=1.6, density=True)
+    axis.hist(odds[1], bins, color=HELDOUT.light, histtype="step", linewidth=1.6, density=True)
     ticks = [p for p in TICKS if bins[0] <= _log_odds(p) <= bins[-1]]
     ticks = ticks[:: -(-len(ticks) // 6) or 1]
     axis.set_xticks([_log_odds(p) for p in ticks], [f"{p:g}" for p in ticks])

@@ -103,7 +103,7 @@ class _Evaluator:
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
         low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
         method = f"bootstrap over {self.unit}"
-        if np.ptp(draws) == 0:  # all members above all strangers, in every resample
+        if np.ptp(draws) == 0:  # all members above all held-out names, in every resample
             low, high, method = value - clopper_pearson(0, n, one_sided=True)[1] * value, value, EXACT
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method).to_dict()
 

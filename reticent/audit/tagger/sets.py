@@ -199,7 +199,7 @@ def names_of_corpus(
     owners = Counter(key for names in names_of.values() for key in {_key(name) for name in names})
     random = generator(seed, 32)
     members: list[str] = []
-    strangers: list[str] = []
+    heldout: list[str] = []
     for code in sorted(names_of):
         own = sorted(name for name in names_of[code] if owners[_key(name)] == 1 and _why_not(name) is None)
         if own:
@@ -207,8 +207,8 @@ def names_of_corpus(
             if is_member[code]:
                 members += [name] * names_of[code][name]
             else:
-                strangers.append(name)
-    return Mentions(members, texts), strangers
+                heldout.append(name)
+    return Mentions(members, texts), heldout
 
 
 def build_attack_set(

@@ -319,7 +319,7 @@ def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ran
 
 
 def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> list[Table]:
-    """A.1 to A.3: strangers tried before a member is found, (1 - AUC) · n; A.4: average precision on the test side."""
+    """A.1 to A.3: held-out names tried before a member, (1 - AUC) · n; A.4: average precision on the test side."""
 
     def tried(pair: np.ndarray) -> str:
         return _whole((1 - area(*pair)) * pair.shape[-1])

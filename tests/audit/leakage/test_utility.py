@@ -20,13 +20,13 @@ from reticent.engine.store import TokenStore
 OUTSIDE = -1
 
 #: (individual, documents), a document of (word number, true id, argmax or -1, log-probability, flags).
-MEMBER, STRANGER, OTHER = 0, 1, 2
+MEMBER, HELDOUT, OTHER = 0, 1, 2
 CORPUS = [
     # A member who is always right: must not be seen among the held-out.
     (MEMBER, [(0, 10, 10, -0.1, 0), (1, 11, 11, -0.1, INDIRECT)]),
     # Words: 10-11 right, 12-13 half right, 14 (a name) right, 15 wrong; a full stop that is right.
     (
-        STRANGER,
+        HELDOUT,
         [
             (0, 10, 10, -1.0, 0),
             (0, 11, 11, -1.0, 0),
@@ -71,7 +71,7 @@ def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any
 
 
 def test_causal_utility_of_a_hand_worked_corpus() -> None:
-    measured = measure("clm", CORPUS, {STRANGER, OTHER})
+    measured = measure("clm", CORPUS, {HELDOUT, OTHER})
     assert set(measured) == {"ordinary_token_accuracy", "token_accuracy", "ordinary_perplexity", "perplexity"}
     assert measured["token_accuracy"]["value"] == pytest.approx(6 / 9)
     assert measured["ordinary_token_accuracy"]["value"] == pytest.approx(5 / 7)
@@ -90,7 +90,7 @@ def masked(corpus: list[Any]) -> list[Any]:
 
 
 def test_masked_utility_of_a_hand_worked_corpus() -> None:
-    measured = measure("mlm", masked(CORPUS), {STRANGER, OTHER})
+    measured = measure("mlm", masked(CORPUS), {HELDOUT, OTHER})
     assert set(measured) == {"ordinary_word_accuracy", "masked_word_accuracy", "masked_token_accuracy"}
     # Six words were scored: 10-11, 14 and 16 are right. A word with one wrong token is wrong.
     assert measured["masked_word_accuracy"]["value"] == pytest.approx(3 / 6)
@@ -101,8 +101,8 @@ def test_masked_utility_of_a_hand_worked_corpus() -> None:
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
 def test_only_the_chosen_individuals_count(objective: str) -> None:
     corpus = masked(CORPUS)
-    alone = measure(objective, corpus[1:], {STRANGER, OTHER})
-    assert measure(objective, corpus, {STRANGER, OTHER}) == alone
+    alone = measure(objective, corpus[1:], {HELDOUT, OTHER})
+    assert measure(objective, corpus, {HELDOUT, OTHER}) == alone
     member = measure(objective, corpus, {MEMBER})
     for name, estimate in member.items():
         assert estimate["value"] == pytest.approx(math.exp(0.1) if "perplexity" in name else 1.0)

@@ -67,7 +67,7 @@ def test_nd_ranks_below_every_score() -> None:
     assert wins(scores[:1], scores[:1]).tolist() == [0.5]  # two names without a tag tie
 
 
-#: (members, strangers, AP worked by hand)
+#: (members, heldout, AP worked by hand)
 PRECISIONS = [
     ([0.9, 0.8], [0.2, 0.1], 1.0),
     ([0.2, 0.1], [0.9, 0.8], (1 / 3 + 2 / 4) / 2),
@@ -79,9 +79,9 @@ PRECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("members", "strangers", "expected"), PRECISIONS)
-def test_average_precision_worked_by_hand(members: list[float], strangers: list[float], expected: float) -> None:
-    assert average_precision(np.array(members), np.array(strangers)) == pytest.approx(expected)
+@pytest.mark.parametrize(("members", "heldout", "expected"), PRECISIONS)
+def test_average_precision_worked_by_hand(members: list[float], heldout: list[float], expected: float) -> None:
+    assert average_precision(np.array(members), np.array(heldout)) == pytest.approx(expected)
 
 
 sides = st.integers(1, 12).flatmap(
@@ -91,25 +91,25 @@ sides = st.integers(1, 12).flatmap(
 
 @given(sides)
 def test_average_precision_matches_scikit_learn(drawn: tuple[list[float], list[float]]) -> None:
-    members, strangers = map(np.array, drawn)
+    members, heldout = map(np.array, drawn)
     labels = np.repeat([1, 0], len(members))
-    assert average_precision(members, strangers) == pytest.approx(
-        average_precision_score(labels, np.concatenate([members, strangers]))
+    assert average_precision(members, heldout) == pytest.approx(
+        average_precision_score(labels, np.concatenate([members, heldout]))
     )
 
 
 @given(sides)
 def test_expected_rank_is_the_mean_rank_of_a_member(drawn: tuple[list[float], list[float]]) -> None:
-    members, strangers = map(np.array, drawn)
+    members, heldout = map(np.array, drawn)
     n = len(members)
-    ranks = stats.rankdata(-np.concatenate([members, strangers]))  # ties: the middle rank
-    assert expected_rank_exact(area(members, strangers), n, n) == pytest.approx(ranks[:n].mean())
+    ranks = stats.rankdata(-np.concatenate([members, heldout]))  # ties: the middle rank
+    assert expected_rank_exact(area(members, heldout), n, n) == pytest.approx(ranks[:n].mean())
 
 
 def test_expected_rank_worked_by_hand() -> None:
     # Ranking: 0.9 member, 0.6 stranger, 0.4 member, 0.1 stranger: members stand at 1 and 3.
-    members, strangers = np.array([0.9, 0.4]), np.array([0.6, 0.1])
-    assert area(members, strangers) == 0.75
+    members, heldout = np.array([0.9, 0.4]), np.array([0.6, 0.1])
+    assert area(members, heldout) == 0.75
     assert expected_rank_exact(0.75, 2, 2) == 2.0
     # Eq. 3.6 with the accuracy of the pairs, 0.9 > 0.6 and 0.4 > 0.1: all right.
     assert expected_rank(1.0, 2, 2) == 1.0
@@ -181,9 +181,9 @@ def test_an_interval_does_not_change_with_the_order_of_the_pairs(seed: int) -> N
 
 def test_draws_of_average_precision_surround_it() -> None:
     random = generator(2, 0)
-    members, strangers = random.normal(0.5, 1, 200), random.normal(0, 1, 200)
-    draws = average_precision_draws(members, strangers, num_bootstrap=500, seed=0)
+    members, heldout = random.normal(0.5, 1, 200), random.normal(0, 1, 200)
+    draws = average_precision_draws(members, heldout, num_bootstrap=500, seed=0)
     low, high = np.quantile(draws, [0.025, 0.975])
     assert draws.shape == (500,)
-    assert low < average_precision(members, strangers) < high
+    assert low < average_precision(members, heldout) < high
     assert 0.03 < high - low < 0.2

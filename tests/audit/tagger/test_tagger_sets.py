@@ -248,13 +248,13 @@ def test_names_of_a_corpus_are_one_an_individual_and_nobody_elses(tmp_path: Path
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "documents.parquet")
     corpus = open_corpus(tmp_path / "documents.parquet", columns=Columns(spans="spans"))
     individuals = split_individuals(corpus, SplitConfig())
-    training, strangers = names_of_corpus(corpus, individuals)
-    assert len(strangers) == individuals.mask("heldout").sum()
+    training, heldout = names_of_corpus(corpus, individuals)
+    assert len(heldout) == individuals.mask("heldout").sum()
     assert len(training.names) == 2 * individuals.mask("members").sum()  # each is mentioned twice
-    assert not set(strangers) & set(training.names)
-    assert "Doctor Shared" not in {*strangers, *training.names}
-    found = build_attack_set(training, strangers, fewer=True, unit="pairs of individuals")
-    assert len(found.positives) == min(len(strangers), len(set(training.names)))
+    assert not set(heldout) & set(training.names)
+    assert "Doctor Shared" not in {*heldout, *training.names}
+    found = build_attack_set(training, heldout, fewer=True, unit="pairs of individuals")
+    assert len(found.positives) == min(len(heldout), len(set(training.names)))
 
 
 def test_names_of_documents_without_marks_are_an_error(tmp_path: Path) -> None:
