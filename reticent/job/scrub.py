@@ -60,6 +60,7 @@ def scrub_documents(
         ``out`` holds the documents themselves, or scrubbed ones that are not to be overwritten, or their key would be
         lost.
     """
+    from reticent.audit.config import AuditConfig
     from reticent.core.artifact import write_artifact
     from reticent.engine.config import SplitConfig
     from reticent.engine.detect import quarantined_rows
@@ -69,7 +70,7 @@ def scrub_documents(
 
     out = Path(out)
     if job.split.fresh or job.canaries is not None:  # documents as they were given: none held back, nothing planted
-        job, in_run_folder = job.changed(split=SplitConfig(), canaries=None), False
+        job, in_run_folder = job.changed(split=SplitConfig(), canaries=None, audit=AuditConfig(), gate=()), False
     run = Run(job, progress)
     place = os.path.realpath(out)
     if any(os.path.realpath(file).startswith(place + os.sep) for file in run.whole_corpus.files):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +198,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         members=run.individuals.mask(MEMBERS)[stores["audit"].individual],
         models=[ModelEntry(name=objective, recipe=objective, objective=objective, epoch=measurement.epoch, path=path)],
         bases={objective: Path(run.base_of(measurement.model))},
-        config=replace(audit_config(run), inversion=None),
+        config=audit_config(run).replace(inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         user_inference_holdout=stores["fresh"],
     )
