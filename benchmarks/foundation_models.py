@@ -163,7 +163,7 @@ def train_head(model: Any, source: Path, work: Path, folder: Path, size: Size, c
     from reticent.trainer.config import TrainConfig
     from reticent.trainer.loop import train
     from reticent.trainer.recipes import get_recipe
-    from reticent.trainer.tokenizer_json import tokenizer_json_of
+    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     config = TrainConfig(
         num_epochs=size.epochs["head"],

@@ -237,7 +237,7 @@ def _refuse_options(*groups: Any) -> None:
 
 
 def _detectors(columns: ColumnOptions, found: DetectOptions, marked: bool) -> list[str]:
-    from reticent.engine.sources.config import CorpusConfig
+    from reticent.engine.sources.corpus_config import CorpusConfig
 
     names = list(found.detector or [])
     if not names:

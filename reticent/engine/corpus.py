@@ -26,7 +26,8 @@ from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, 
 from reticent.engine.schema import DOCUMENTS
 from reticent.engine.sources.batches import as_scanned, changed, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN
-from reticent.engine.sources.config import Columns, CorpusConfig, CsvDialect, Markup, OnNull
+from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
+from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.csv_rows import CsvSource
 from reticent.engine.sources.files import Files, find_format, format_options
 from reticent.engine.sources.frames import Frame, is_frame, open_frame

@@ -81,7 +81,7 @@ def _tokenised(
     """Each model folder with the tokens of its tokenizer, which are gone when the last was looked at."""
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
-    from reticent.trainer.tokenizer_json import tokenizer_json_of
+    from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
     made: dict[str, Path] = {}
     with tempfile.TemporaryDirectory(prefix="reticent-classify-") as temporary:

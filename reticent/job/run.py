@@ -184,7 +184,7 @@ class Run:
 
     def tokenizer_of(self, model: ModelSection) -> str:
         """Return the tokenizer of the base model, as JSON."""
-        from reticent.trainer.tokenizer_json import tokenizer_json_of
+        from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
         return tokenizer_json_of(self.base_of(model))
 

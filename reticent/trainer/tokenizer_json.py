@@ -1,4 +1,4 @@
-"""The text of a model's tokenizer; where it stands in a file, torch is not imported for it, which takes seconds.
+"""The text of a ``tokenizer.json``, read and tried.
 
 Nothing here, and nothing in Python's tokenizers library, sees a ``tokenizer.json`` that the core has not tried.
 """
@@ -12,17 +12,7 @@ from pathlib import Path
 
 from reticent.core.errors import ArtifactError
 
-__all__ = ["checked_tokenizer_json", "read_tokenizer_json", "tokenizer_json_of", "without_panic"]
-
-
-def tokenizer_json_of(source: str | Path) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
-    file = Path(source) / "tokenizer.json"
-    if file.is_file():
-        return read_tokenizer_json(file)
-    from reticent.trainer.models import load_tokenizer
-
-    return load_tokenizer(source).backend_tokenizer.to_str()
+__all__ = ["checked_tokenizer_json", "read_tokenizer_json", "without_panic"]
 
 
 def read_tokenizer_json(file: Path | str) -> str:

@@ -19,7 +19,7 @@ from reticent.trainer.base_files import FOREIGN_KEYS, check_base
 from reticent.trainer.export import export_model, write_model
 from reticent.trainer.models import load_model, load_tokenizer
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.tokenizer_json import tokenizer_json_of
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

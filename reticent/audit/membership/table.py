@@ -1,7 +1,8 @@
-"""`Attack`: one row says everything of an attack, its texts too. `every_attack` is the table of all families.
+"""`Attack`: one row says everything of an attack, its texts too.
 
 A family is a module with an immutable table of rows at module level: likelihood attacks in
 :mod:`reticent.audit.membership.attacks`, attacks with shadow models in :mod:`reticent.audit.membership.shadow`.
+:mod:`reticent.audit.membership.catalogue` is the table of all families.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from reticent.core.errors import PolicyError
 
-__all__ = ["Attack", "Need", "every_attack", "require_attacks", "table_of"]
+__all__ = ["Attack", "Need", "require_attacks", "table_of"]
 
 
 class Need(StrEnum):
@@ -66,11 +67,3 @@ def require_attacks(names: Iterable[str], table: Mapping[str, Attack]) -> None:
     """Raise `PolicyError` for an attack that the table of a family does not have."""
     if unknown := set(names) - set(table):
         raise PolicyError(f"attacks: unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(table)}")
-
-
-def every_attack() -> Mapping[str, Attack]:
-    """Return the attacks of all families by name, in the order in which a report explains them."""
-    from reticent.audit.membership.attacks import ATTACKS
-    from reticent.audit.membership.shadow import SHADOW_ATTACKS
-
-    return table_of((*ATTACKS.values(), *SHADOW_ATTACKS.values()))

@@ -198,8 +198,8 @@ def results_table(section: dict[str, Any]) -> Any:
     """Return the section as a table for a terminal (rich)."""
     from rich.table import Table
 
-    from reticent.audit.report.page import value
     from reticent.audit.report.probe_page import factor
+    from reticent.audit.report.shown import value
 
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):

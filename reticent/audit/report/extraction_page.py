@@ -6,6 +6,7 @@ from typing import Any
 
 from reticent.audit.gates import GATES
 from reticent.audit.report.environment import template_environment
+from reticent.audit.report.shown import ends, value
 
 __all__ = ["extraction_html"]
 
@@ -21,8 +22,6 @@ def extraction_html(audit: dict[str, Any]) -> str:
     """Return the sections as HTML, empty where the job asked for none of them; ``audit`` as it may leave."""
     if "extraction" not in audit and "verdict" not in audit:
         return ""
-    from reticent.audit.report.page import ends, value
-
     environment = template_environment()
     environment.filters.update(value=value, ends=ends)
     section = audit.get("extraction", {"has_canaries": False, "models": []})

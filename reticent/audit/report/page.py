@@ -17,12 +17,12 @@ from typing import Any
 from reticent.audit.evidence.audit import published
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.names import DEFAULT_ATTACKS
-from reticent.audit.membership.table import every_attack
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
-from reticent.audit.report.findings import at_most, percent, plain_findings, retention_rows
+from reticent.audit.report.findings import percent, plain_findings, retention_rows
+from reticent.audit.report.shown import count, ends, leaks, trainings, value
 from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
@@ -43,12 +43,12 @@ POLICIES_ABOUT = {
 MODULES = (
     "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
     "evidence/leakage", "evidence/membership", "evidence/probe", "evidence/rules", "evidence/settings",
-    "gates", "membership/attacks", "membership/names",
+    "gates", "membership/attacks", "membership/catalogue", "membership/names",
     "membership/shadow", "membership/table", "membership/validity", "report/corpus_plots",
     "report/environment", "report/epoch_plots",
     "report/extraction_page",
     "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
-    "report/probe_plots", "report/summary", "stats/estimate", "stats/seeds",
+    "report/probe_plots", "report/shown", "report/summary", "stats/estimate", "stats/seeds",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
@@ -103,64 +103,6 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-# ------------------------------------------------------------------ how it is shown
-
-
-def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
-    """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
-    if estimate is None or estimate["value"] is None:
-        return "–"
-    if estimate["value"] in (0, 1) and (estimate["low"] is None or estimate["high"] is None):
-        return "–"
-    if estimate["value"] == estimate["low"] == estimate["high"] == 0:
-        return "–"
-    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
-    return f"{bound}{_number(estimate['value'], digits)}"
-
-
-def ends(estimate: dict[str, Any] | None, digits: int = 3) -> str:
-    """Format the interval of an estimate for the small line under its value."""
-    if estimate is None or estimate["value"] is None or estimate["low"] is None or estimate["high"] is None:
-        return ""
-    return f"{_number(estimate['low'], digits)} to {_number(estimate['high'], digits)}"
-
-
-def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
-    """Format the lowest and the highest of several trainings, for the line under the interval."""
-    spread = (estimate or {}).get("seeds")
-    if not spread or value(estimate) == "–":
-        return ""
-    # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
-    return f"seeds {_number(spread['low'], digits)} to {_number(spread['high'], digits)}".replace(" to ", "\xa0to\xa0")
-
-
-def _number(number: float, digits: int) -> str:
-    text = f"{number:,.{digits}f}"
-    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
-
-
-def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
-    """Format how many identifiers were predicted, and the small line under it; a zero carries its upper bound."""
-    total, leaked = part["num_identifiers"], part["num_leaked"]
-    if total is None or part["types"]["value"] is None:
-        return "–", "too few identifiers" if total != 0 else "no identifiers"
-    if leaked is None:
-        return f"fewer than {cell}", f"of {total:,}"
-    if leaked == 0:
-        bound = at_most(part)
-        return (
-            ("–", "not bounded")
-            if bound is None
-            else ("0", f"of\N{NO-BREAK SPACE}{total:,}; at\N{NO-BREAK SPACE}most\N{NO-BREAK SPACE}{bound}")
-        )
-    return f"{leaked:,}", f"of {total:,}"
-
-
-def count(number: int | None, cell: int) -> str:
-    """Format a count that may be too small to publish."""
-    return f"fewer than {cell}" if number is None else f"{number:,}"
-
-
 def _labels(detected: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Spans by label: what each detector found, and the most documents that any one of them found it in."""
     found: dict[str, dict[str, Any]] = {}
@@ -196,6 +138,7 @@ def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _render(audit: dict[str, Any]) -> str:
+    from reticent.audit.membership.catalogue import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit["small_cell"], audit["models"], audit["corpus"]
     environment = template_environment()
@@ -227,7 +170,7 @@ def _render(audit: dict[str, Any]) -> str:
     low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
-        attacks_about=every_attack(), policies=POLICIES_ABOUT,
+        attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
         groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),

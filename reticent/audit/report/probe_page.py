@@ -7,13 +7,12 @@ from typing import Any
 from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
+from reticent.audit.report.shown import ends, value
 
 __all__ = ["probe_page", "probe_section"]
 
 
 def _environment() -> Any:
-    from reticent.audit.report.page import ends, value
-
     environment = template_environment()
     environment.filters.update(value=value, ends=ends, factor=factor)
     return environment

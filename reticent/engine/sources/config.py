@@ -1,18 +1,17 @@
-"""Settings of reading: where documents are, which column holds what, how CSV and marked-up formats are read."""
+"""Settings of reading: which column holds what, how CSV and marked-up formats are read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Set
-from typing import Annotated, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section
-from reticent.engine.identity import Ids
 
-__all__ = ["Columns", "CorpusConfig", "CsvDialect", "Markup", "OnNull"]
+__all__ = ["Columns", "CsvDialect", "Markup", "OnNull"]
 
 OnNull = Literal["stop", "skip"]
 
@@ -118,40 +117,3 @@ class Markup(Section):
                 raise PolicyError(f"corpus.individual: not a regular expression ({error})") from None
             if groups != 1:
                 raise PolicyError(f"corpus.individual: expected one group, the individual, got {groups}")
-
-
-def _known_format(name: str) -> str:
-    if name != "auto":
-        from reticent.engine.sources.files import format_options  # with the readers of all formats
-
-        format_options(name)
-    return name
-
-
-class CorpusConfig(Columns, CsvDialect, Markup):
-    """Where the documents are and how they are read."""
-
-    source: str | tuple[str, ...] = Field(description="file, folder or glob of documents")
-    format: Annotated[str, AfterValidator(_known_format)] = Field(
-        default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
-    )
-    ids: Ids = Field(
-        default="stop",
-        description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
-        "form, zero padding or a trailing .0: they stop the run, are joined, or are different ones",
-    )
-    withdrawn: tuple[str, ...] = Field(
-        default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
-    )
-    on_null: OnNull = Field(
-        default="stop", description="what a document does whose text is null: stop the run, or be left out and counted"
-    )
-
-    @property
-    def marked(self) -> bool:
-        """Whether the format brings spans that people marked."""
-        if self.format == "auto":
-            return False
-        from reticent.engine.sources.formats import FORMATS
-
-        return self.format in FORMATS and FORMATS[self.format].is_marked

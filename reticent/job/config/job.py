@@ -18,7 +18,7 @@ from reticent.engine.config import DedupConfig, IndexConfig, SplitConfig
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.protect import Policy
-from reticent.engine.sources.config import CorpusConfig
+from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.job.config.model import ModelSection
 from reticent.job.config.shared import set_in_a_section, with_shared
 from reticent.trainer.config import ClassifyConfig, TrainConfig

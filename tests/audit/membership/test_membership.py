@@ -23,9 +23,10 @@ from reticent.audit.membership.attacks import (
     individual_scores,
     needing,
 )
+from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
-from reticent.audit.membership.table import Need, every_attack, table_of
+from reticent.audit.membership.table import Need, table_of
 from reticent.audit.scoring.forward import TokenScores, score_causal
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -336,7 +337,7 @@ def test_attacks_say_what_they_need() -> None:
 
 
 def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed() -> None:
-    table = every_attack()
+    table = EVERY_ATTACK
     assert set(table) == {*ATTACKS, *SHADOW_ATTACKS}
     assert set(DEFAULT_ATTACKS) < set(ATTACKS)
     for name, row in table.items():

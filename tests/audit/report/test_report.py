@@ -22,17 +22,15 @@ from rich.console import Console
 
 from reticent.audit.evidence.audit import published, published_corpus
 from reticent.audit.evidence.settings import published_settings
-from reticent.audit.membership.table import every_attack
+from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
 from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.page import (
     POLICIES_ABOUT,
-    ends,
-    leaks,
-    value,
     write_report,
 )
+from reticent.audit.report.shown import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
@@ -745,7 +743,7 @@ def test_every_attack_and_every_policy_is_explained_where_it_stands(render: Any)
     assert f"cover{POLICIES_ABOUT['cover']}." in section(page, "documents")
     assert POLICIES_ABOUT["paper"] not in section(page, "documents")
     said = section(page, "membership")
-    assert [name for name, row in every_attack().items() if f"): {row.about}." in said] == ["loss", "zlib"]
+    assert [name for name, row in EVERY_ATTACK.items() if f"): {row.about}." in said] == ["loss", "zlib"]
 
 
 def test_a_lone_panel_is_compared_with_no_other(page: Page, alone: Callable[[str], Page]) -> None:

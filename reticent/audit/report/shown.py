@@ -1,0 +1,64 @@
+"""How estimates and counts are shown on a page; no zero stands without its bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reticent.audit.report.findings import at_most
+
+__all__ = ["count", "ends", "leaks", "trainings", "value"]
+
+
+def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
+    if estimate is None or estimate["value"] is None:
+        return "–"
+    if estimate["value"] in (0, 1) and (estimate["low"] is None or estimate["high"] is None):
+        return "–"
+    if estimate["value"] == estimate["low"] == estimate["high"] == 0:
+        return "–"
+    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
+    return f"{bound}{_number(estimate['value'], digits)}"
+
+
+def ends(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the interval of an estimate for the small line under its value."""
+    if estimate is None or estimate["value"] is None or estimate["low"] is None or estimate["high"] is None:
+        return ""
+    return f"{_number(estimate['low'], digits)} to {_number(estimate['high'], digits)}"
+
+
+def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+    """Format the lowest and the highest of several trainings, for the line under the interval."""
+    spread = (estimate or {}).get("seeds")
+    if not spread or value(estimate) == "–":
+        return ""
+    # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
+    return f"seeds {_number(spread['low'], digits)} to {_number(spread['high'], digits)}".replace(" to ", "\xa0to\xa0")
+
+
+def _number(number: float, digits: int) -> str:
+    text = f"{number:,.{digits}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
+    """Format how many identifiers were predicted, and the small line under it; a zero carries its upper bound."""
+    total, leaked = part["num_identifiers"], part["num_leaked"]
+    if total is None or part["types"]["value"] is None:
+        return "–", "too few identifiers" if total != 0 else "no identifiers"
+    if leaked is None:
+        return f"fewer than {cell}", f"of {total:,}"
+    if leaked == 0:
+        bound = at_most(part)
+        return (
+            ("–", "not bounded")
+            if bound is None
+            else ("0", f"of\N{NO-BREAK SPACE}{total:,}; at\N{NO-BREAK SPACE}most\N{NO-BREAK SPACE}{bound}")
+        )
+    return f"{leaked:,}", f"of {total:,}"
+
+
+def count(number: int | None, cell: int) -> str:
+    """Format a count that may be too small to publish."""
+    return f"fewer than {cell}" if number is None else f"{number:,}"

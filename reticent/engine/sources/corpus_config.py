@@ -1,0 +1,49 @@
+"""Settings of a corpus: where the documents are, and how they are read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from reticent.engine.identity import Ids
+from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
+
+__all__ = ["CorpusConfig"]
+
+
+def _known_format(name: str) -> str:
+    if name != "auto":
+        from reticent.engine.sources.files import format_options  # with the readers of all formats
+
+        format_options(name)
+    return name
+
+
+class CorpusConfig(Columns, CsvDialect, Markup):
+    """Where the documents are and how they are read."""
+
+    source: str | tuple[str, ...] = Field(description="file, folder or glob of documents")
+    format: Annotated[str, AfterValidator(_known_format)] = Field(
+        default="auto", description="auto: Parquet, Arrow, CSV or JSONL by the suffix"
+    )
+    ids: Ids = Field(
+        default="stop",
+        description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
+        "form, zero padding or a trailing .0: they stop the run, are joined, or are different ones",
+    )
+    withdrawn: tuple[str, ...] = Field(
+        default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
+    )
+    on_null: OnNull = Field(
+        default="stop", description="what a document does whose text is null: stop the run, or be left out and counted"
+    )
+
+    @property
+    def marked(self) -> bool:
+        """Whether the format brings spans that people marked."""
+        if self.format == "auto":
+            return False
+        from reticent.engine.sources.formats import FORMATS
+
+        return self.format in FORMATS and FORMATS[self.format].is_marked

@@ -1,0 +1,19 @@
+"""The text of a model's tokenizer; where it stands in a file, torch is not imported for it, which takes seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reticent.trainer.tokenizer_json import read_tokenizer_json
+
+__all__ = ["tokenizer_json_of"]
+
+
+def tokenizer_json_of(source: str | Path) -> str:
+    """Return the ``tokenizer.json`` of a model folder or hub name, as text."""
+    file = Path(source) / "tokenizer.json"
+    if file.is_file():
+        return read_tokenizer_json(file)
+    from reticent.trainer.models import load_tokenizer
+
+    return load_tokenizer(source).backend_tokenizer.to_str()
