@@ -1,4 +1,4 @@
-"""Guard: what a model says is read before anybody else does.
+"""Guard: generated text is checked before it is shown.
 
 Two things must not get out: a stretch of training text of 50 characters or more, and a direct identifier that the
 detectors know. :class:`Guard` finds both in finished texts; :class:`GuardStream` reads text as it comes and lets none
@@ -48,7 +48,7 @@ VERBATIM = "VERBATIM"
 OWN = ("gold", "records")
 #: Characters that a stream holds back for the detectors: the longest identifier that is found whole.
 HELD_BACK = 200
-#: Detectors that read marks of people, or must know whose document a text is.
+#: Detectors that read annotations, or must know the individual of a document.
 _NEED_MORE = frozenset({"gold", "records"})
 
 
@@ -88,8 +88,8 @@ class Guard:
             raise PolicyError(f"guard: generated text has no {', '.join(sorted(needed))}, which a detector needs")
         if any(detector.name in OWN for detector in self.detectors):
             raise PolicyError(
-                "guard: generated text is nobody's document, so a detector of what is known of its individual would "
-                "find nothing in it; list the names for a gazetteer"
+                "guard: generated text is a document of no individual, so a detector of known records would find "
+                "nothing in it; list the names for a gazetteer"
             )
 
     def find(self, texts: Sequence[str]) -> list[list[Finding]]:
@@ -252,7 +252,7 @@ class GuardedModel:
         Raises
         ------
         PolicyError
-            A streamer is given: it would show text that nobody has checked.
+            A streamer is given: it would show text before the check.
         """
         num_prompt = self._num_prompt(input_ids, options)
         if self.policy != "redact" and self._setting("num_beams", options) == 1:
@@ -411,7 +411,9 @@ def guard_detectors(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 def refuse_detectors(names: Sequence[str]) -> None:
     """Raise `PolicyError` for a detector that needs more than a text."""
     for name in sorted(_NEED_MORE.intersection(names)):
-        raise PolicyError(f"guard: detector {name} needs more than a text: generated text is nobody's document")
+        raise PolicyError(
+            f"guard: detector {name} needs more than a text: generated text is a document of no individual"
+        )
 
 
 def _check(policy: str) -> None:

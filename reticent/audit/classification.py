@@ -157,7 +157,7 @@ def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
 def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     """Return the classes of the held-out documents by logistic regression on their words, whole documents, tf-idf.
 
-    Words are the store's, told apart by their tokens; those that no training document has are not seen.
+    Words are the store's, distinguished by their tokens; those that no training document has are not seen.
     """
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import TfidfTransformer

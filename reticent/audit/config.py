@@ -97,7 +97,9 @@ class ShadowConfig(Section):
     table: ClassVar[str] = "audit.shadow"
 
     recipes: tuple[str, ...] = Field(min_length=1, description="whose models are attacked")
-    num_shadows: int = Field(default=8, ge=4, le=256, multiple_of=2, description="even: everybody is in half of them")
+    num_shadows: int = Field(
+        default=8, ge=4, le=256, multiple_of=2, description="even: each individual is in half of them"
+    )
     attacks: tuple[str, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
     rmia_slope: float | None = Field(
         default=None,

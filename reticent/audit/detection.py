@@ -1,4 +1,4 @@
-"""Detection: how much of what people marked the detectors find, together, each alone, and only one of them.
+"""Detection: share of the annotations that detectors find: together, each alone, and only one of them.
 
 Definitions
 -----------

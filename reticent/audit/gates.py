@@ -1,9 +1,9 @@
 """The verdict: gates whose thresholds were fixed in the job, judged by the upper ends of intervals.
 
 A gate *passes* where the upper end is within its threshold and an attack that should succeed did. It *fails* where the
-estimate itself is beyond. Else there is *no power*: too few people, an interval too wide, no control that shows that
-the attack can find anything, or an attack that the rules of :mod:`reticent.audit.membership.validity` call invalid.
-No power never reads as safety.
+estimate itself is beyond. Else there is *no power*: too few individuals, an interval too wide, no control that shows
+that the attack can find anything, or an attack that the rules of :mod:`reticent.audit.membership.validity` call
+invalid. No power never reads as safety.
 
 The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass holds at
 95 % at least.

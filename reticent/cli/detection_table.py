@@ -1,4 +1,4 @@
-"""The tables of `reticent detect`: what each detector finds, and how that compares with what people marked."""
+"""The tables of `reticent detect`: what each detector finds, and how that compares with annotations."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def detect(
         ),
     ] = None,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Measure what is found against the spans that people marked.")
+        bool, typer.Option("--evaluate", help="Measure what is found against annotated spans.")
     ] = False,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print what each rule finds, and stop.")] = False,
     *,
@@ -123,7 +123,7 @@ def detect(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find direct identifiers, count them by detector and category, and measure them against what people marked."""
+    """Find direct identifiers, count them by detector and category, and measure them against annotations."""
     if list_rules:
         print_rules(as_json)
         return
@@ -171,7 +171,7 @@ def dedup(
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(help="Support that copies may lift a word to, so that it identifies nobody (default: 2)."),
+        typer.Option(help="Support that copies may lift a word to, so that it identifies no individual (default: 2)."),
     ] = None,
     settings: Set = None,
     quiet: Quiet = False,

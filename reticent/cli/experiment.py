@@ -70,7 +70,7 @@ def new_job(
         given = job.model_dump(exclude_defaults=True, include={"corpus", "detect"})
         corpus, detect = given["corpus"], {"detectors": job.detect.detectors, **given.get("detect", {})}
         if found.records:
-            detect["records"] = found.records  # the short form, for people to read
+            detect["records"] = found.records  # the short form, easier to read
     elif found.detector or found.spans or found.records or _says_something(columns):
         raise PolicyError("SOURCE is missing: the options are about documents")
     bases = {name: base for name, base in (("mlm", mlm), ("clm", clm)) if base is not None}

@@ -116,7 +116,7 @@ class DetectOptions:
         ),
     ] = None
     spans: Annotated[
-        str | None, typer.Option(help="Column of identifiers marked by people: lists of (start, end, label).")
+        str | None, typer.Option(help="Column of annotated identifiers: lists of (start, end, label).")
     ] = None
     records: Annotated[
         str | None,
@@ -185,7 +185,7 @@ def job_from_source(
     out : Path, optional
         The run folder of documents; None where nothing is kept.
     marked : bool
-        What people marked in documents is believed: the detector gold is added where there are marks.
+        Annotations in documents are believed: the detector gold is added where there are any.
     keep : sections of the job that a run folder ``out`` keeps from earlier commands
     sections : section -> settings that other options of the command make
     settings : of ``--set``, which have the last word
@@ -264,8 +264,8 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
 
 
 def said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that options give. One that nobody gave is None, so that its default is that of the setting's
-    class, which alone knows it.
+    """Return the settings that options give. One that was not given is None, so that its default is that of the
+    setting's class, which alone knows it.
     """
     return {name: value for name, value in given.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The command ``reticent probe``: what models say of people when told something about them."""
+"""The command ``reticent probe``: answers of models about individuals, given some of their items."""
 
 from __future__ import annotations
 

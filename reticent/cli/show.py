@@ -1,4 +1,4 @@
-"""What commands print: a table for people, or JSON. No text of a document, no identifier."""
+"""Output of commands: a table, or JSON. No text of a document, no identifier."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def print_rules(as_json: bool) -> None:
 
 
 def print_detection(found: dict[str, Any], as_json: bool) -> None:
-    """Print what detectors found and, where it was measured, how that compares with what people marked."""
+    """Print what detectors found and, where it was measured, how that compares with annotations."""
     if as_json:
         print(json.dumps(found, indent=1))
         return
@@ -93,7 +93,7 @@ def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def print_run(run: Run, as_json: bool) -> None:
-    """Print the counts of every artefact of a run, as JSON only: for people each stage has said its own."""
+    """Print the counts of every artefact of a run, as JSON only: each stage has printed its own line."""
     if as_json:
         from reticent.core.artifact import read_manifest
 

@@ -47,9 +47,7 @@ def attack(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RUN", help="Instead of these a run folder: names that people marked, of members and held-out."
-        ),
+        typer.Option(metavar="RUN", help="Instead of these a run folder: annotated names, of members and held-out."),
     ] = None,
     prompts: Annotated[
         str,

@@ -184,7 +184,7 @@ def _write_whole(
 
 
 def _refuse_other_kind(path: Path, kind: str) -> None:
-    """Raise `ArtifactError` for a result of another sort, which nobody who names it as ``--out`` means to lose."""
+    """Raise `ArtifactError` for a result of another sort, which a caller of ``--out`` does not mean to lose."""
     held = _read_object(path / MANIFEST).get("kind", kind)  # one that cannot be read is replaced
     if held != kind:
         raise ArtifactError(f"{path}: holds an artefact of kind {held}; choose another place for one of kind {kind}")
@@ -273,7 +273,7 @@ def fingerprint(path: Path | str) -> str:
 
 
 def holds_results(folder: Path) -> bool:
-    """Say whether a folder is an artefact or a run folder: its files are results, and not somebody's documents.
+    """Say whether a folder is an artefact or a run folder: its files are results, and not documents.
 
     Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
     """

@@ -1,4 +1,4 @@
-"""Names that people choose and that become folders or parts of file names: one rule for all of them."""
+"""Names that users choose and that become folders or parts of file names: one rule for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: a line for each stage, a bar while it works. Logs go to stderr.
+"""Progress on the terminal: a line for each stage of a job, a bar while it works. Logs go to stderr.
 
 Bars are drawn on a terminal only; elsewhere each stage is one line when it starts and one when it ends, and an
 experiment says now and then how far it is as a whole. Nothing here ever sees text of a document: stages hand over

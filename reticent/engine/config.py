@@ -31,7 +31,7 @@ class DedupConfig(Section):
 
     mode: Literal["off", "exact", "near"] = Field(default="off", description="off: copies are only counted")
     scope: Literal["individual", "corpus"] = Field(
-        default="individual", description="copies of an individual's own documents, or of anybody's"
+        default="individual", description="copies within an individual's own documents, or within the corpus"
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near duplicates"
@@ -55,7 +55,7 @@ class SplitConfig(Section):
         default=0.0,
         ge=0,
         lt=1,
-        description="share of the documents of everybody with several that only the attack user_inference sees; "
+        description="share of the documents of each individual with several that only the attack user_inference sees; "
         "at least one each, never all",
     )
     seed: Annotated[int, of_job("seed")] = 0

@@ -77,7 +77,7 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
 class _Stage:
     """Classifiers on the checkpoints of a training, or (None) on the base: one artefact.
 
-    The classifier's own seed is the job's throughout: what differs between seeds is the training, on the same people.
+    The classifier's own seed is the job's throughout: seeds differ in the training alone, on the same individuals.
     """
 
     model: ModelSection

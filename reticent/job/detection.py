@@ -1,6 +1,6 @@
 """`reticent detect`: find identifiers in documents, or in those of a run or a job, count them, and measure the finding.
 
-Joins the floors: the engine detects, the audit compares with what people marked.
+Joins the floors: the engine detects, the audit compares with annotations.
 """
 
 from __future__ import annotations

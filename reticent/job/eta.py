@@ -1,8 +1,8 @@
 """The expected end of an experiment: its trainings, classifications and scorings, and how long the rest will take.
 
 The expected end is made of what was measured on the same model, and is None until every sort of work that is left was:
-a guess that nobody measured is worse than none. Work is counted in tokens that pass through a model, so that the speed
-is one of tokens a second. Speeds of earlier runs are read from ``.timings.jsonl`` of the run folder, where every
+an estimate without a measurement is worse than none. Work is counted in tokens that pass through a model, so that the
+speed is one of tokens a second. Speeds of earlier runs are read from ``.timings.jsonl`` of the run folder, where every
 artefact leaves how long it took; this process's own come first. That file is no result: results are the same bytes
 however long they took.
 """
@@ -150,7 +150,7 @@ class Plan:
         return self.running.work * share / seconds if share >= ENOUGH and seconds >= ENOUGH_SECONDS else None
 
     def remaining_seconds(self) -> float | None:
-        """Seconds until the last step is done; None while some of the work left is of a speed nobody has measured."""
+        """Seconds until the last step is done; None while the speed of some of the work is not known."""
         total = 0.0
         for step in self.left:
             speed = self.speed(step)
@@ -175,7 +175,7 @@ class Plan:
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 
     def line(self, now: float | None = None) -> str:
-        """Return what a person wants to know, in one line."""
+        """Return the time left and its certainty, in one line."""
         said = [f"{len(self.done)} of {len(self.steps)} {self.what()} done"]
         if self.running is not None:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")

@@ -183,7 +183,7 @@ def _model(objective: str, size: Size, bases: Mapping[str, str], generated: bool
         text = f"{HOSPITAL}/public" if generated else "reference"
         head += [
             "",
-            '[model.foundation]  # a small model, pre-trained on text that is nobody\'s; or say base = "FOLDER" above',
+            '[model.foundation]  # a small model, pre-trained on text of no individual; or say base = "FOLDER" above',
             f'kind = "{kind}"',
             f"text = {_toml(text)}",
             *_fields(size.foundation, {}),

@@ -1,7 +1,7 @@
 """The probes of a job: its members' items, asked of every model's last checkpoint and of its base.
 
 The items come from the job's table of records (or the one ``[probe]`` names). Held-out individuals are asked the same
-questions: what a model guesses of people it never saw is skill, and stands beside what it says of members.
+questions: right answers on held-out individuals are skill, and stand beside those on members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def table_of(job: Job) -> Path:
     assert job.probe is not None
     table = job.probe.subjects or job.detect.of("records").get("table")
     if table is None:
-        raise PolicyError("probe.subjects: a table of people's items is needed, as there is no detect.records")
+        raise PolicyError("probe.subjects: a table of individuals' items is needed, as there is no detect.records")
     return Path(table)
 
 
@@ -57,7 +57,7 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     assert job.probe is not None
     subjects = read_subjects(table_of(job), fold=job.corpus.ids == "fold")
     if subjects.ids is None:
-        raise PolicyError(f"{table_of(job)}: no column individual_id, so nobody knows who is a member")
+        raise PolicyError(f"{table_of(job)}: no column individual_id, so members are unknown")
     return subjects, read_templates(job.probe.templates) if job.probe.templates else None
 
 

@@ -121,7 +121,7 @@ def verify_training(
         raise ArtifactError(f"{ledger}: the job of {run.folder} has no model {model_name}")
     recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
-    try:  # flags that somebody changed behind our back would be drawn again as they are
+    try:  # flags that were changed in between would be drawn again as they are
         tokens = fingerprint(run.folder / "tokens" / model.name / recipe.tokens)
     except ArtifactError as error:
         mismatches.append(str(error))

@@ -48,8 +48,8 @@ class InAndOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryArm:
-    """Canaries of one kind. They are nobody's: their counts are no small cells, their estimates are closed all the
-    same."""
+    """Canaries of one kind. They belong to no individual: their counts are no small cells, but their estimates are
+    closed all the same."""
 
     num_included: Annotated[int, TOTAL]
     exposure: Annotated[InAndOut, PARTS]

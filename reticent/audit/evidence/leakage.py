@@ -169,7 +169,7 @@ class Calls:
 
     def closed(self, raw: Calls, cell: int) -> Calls:
         """Bounds for all three where few members are called, or all but few, so that none of them can be counted."""
-        # Where nobody was called, or too few to say, the small cell itself bounds the calls from above.
+        # Where no individual was called, or too few to say, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:
             return self

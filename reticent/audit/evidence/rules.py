@@ -105,7 +105,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A name that may be a path: it keeps its last part. Folders are named after people and projects."""
+    """A name that may be a path: it keeps its last part. Folders are named after individuals and projects."""
 
     def published(self, value: Any, cell: int) -> Any:
         return without_folders(without_claims(value))

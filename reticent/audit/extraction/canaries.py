@@ -2,7 +2,7 @@
 
 A canary is scored beside references of the same form in its place; the sum of the log-probabilities of what is asked
 for (the secret, or for the arm ``context`` the words after it) ranks it. Canaries that the coin left out are scored the
-same way and stand beside: their exposure is that of a secret nobody wrote, 1.44 bits on average.
+same way and stand beside: their exposure is that of a secret that was never written, 1.44 bits on average.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Association: is a person's name tied to what their documents are about?
+"""Association: is an individual's name tied to the subject of their documents?
 
-log p(term | name, template) for the person's own name and for decoy names. A *term* is a word of the
-person's documents that identifies nobody and that a band of the individuals use: rarer ones are identifiers
-themselves, commoner ones are everybody's. Nothing says that it is a diagnosis; it is what tells the person's documents
-from others'. A decoy is the name of somebody of the same side, of as many tokens and the same shape, who does not use
-the term. The name of an individual is the direct run of category NAME that fewest others have, of these the one that
-occurs most.
+log p(term | name, template) for the individual's own name and for decoy names. A *term* is a word of the
+individual's documents that identifies no individual and that a band of the individuals use: rarer ones are identifiers
+themselves, commoner ones are shared by all. It need not be a diagnosis; it is what sets the individual's documents
+apart from others'. A decoy is the name of an individual of the same side, of as many tokens and the same shape, who
+does not use the term. The name of an individual is the direct run of category NAME that fewest others have, of these
+the one that occurs most.
 
 The rate is the share of decoys whose name makes the term less likely (ties count half): an AUROC within each term,
 0.5 for a model that ties nothing.

@@ -3,7 +3,7 @@
 A row moves when training reads or predicts its token. How far it moved from the base model (the length of the
 difference) is compared between tokens that the training documents use inside identifiers only, and tokens they do not
 use at all, of the same kind (letters or not, begins a word or not) so that kinds of words do not stand for use. AUROC
-over such pairs: 0.5 says that nobody can read from the weights which of the names were in the data; with frozen
+over such pairs: 0.5 says that the weights do not tell which of the names were in the data; with frozen
 embeddings nothing moves and it is 0.5 exactly.
 """
 

@@ -1,10 +1,10 @@
 """Identifiers of a store as things that can be exchanged: where each stands, and matched decoys for it.
 
 A *direct* identifier is a run of neighbouring direct words of one category ("Mary Smith", with the tokens between); an
-*indirect* one is a single word. A decoy is an identifier of somebody else that could stand in its place: of the same
-side (a decoy of a member is a member's, so that having been trained on tells nothing), category, number of tokens and
-shape (capitals, digits, a space before it), about as frequent, nowhere in the window, and none of the individual's own.
-Under the hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
+*indirect* one is a single word. A decoy is an identifier of another individual that could stand in its place: of the
+same side (a decoy of a member is a member's, so that having been trained on tells nothing), category, number of tokens
+and shape (capitals, digits, a space before it), about as frequent, nowhere in the window, and none of the individual's
+own. Under the hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def runs_of(
     words : Words of ``store``
     kind : {"direct", "indirect"}
     categories : integer array, shape (S,), optional
-        Category of each word; None: all are one, told apart by their shape alone.
+        Category of each word; None: all are one, distinguished by their shape alone.
 
     Cost: one decode a distinct token sequence.
     """

@@ -6,7 +6,7 @@ For a true identifier c at position t and m matched decoys (:mod:`reticent.audit
 
 as definitions.md#inversion-and-association says. The candidate stands wherever c stood in its window, and no such place
 counts: what is scored is the same text for every candidate. A masked model gives the pseudo-log-likelihood of the words
-on both sides, over the folds of the audit. theta0 is subtracted, so that what anybody knows (a "Mrs." before a woman's
+on both sides, over the folds of the audit. theta0 is subtracted, so that common knowledge (a "Mrs." before a woman's
 name) does not count; what fine-tuning taught of language in general does, and is the rate of held-out individuals. The
 base model itself is ranked by its own likelihood: the negative control.
 

@@ -53,7 +53,7 @@ class InversionAudit:
     members : bool array, shape (store.num_documents,)
     words, surfaces, table : of ``store``
     categories : (codes of the words, their names), optional
-        Without them identifiers are matched by shape alone, and there is no association: nobody knows what a name is.
+        Without them identifiers are matched by shape alone, and there is no association, as names are unknown.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ __all__ = ["GenerationConfig", "draw_prompts", "generated_leakage", "new_surface
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
     """Return documents that are longer than a prompt, up to ``num_prompts`` of the larger side, int64, ascending.
 
-    Of both sides the same share is drawn: a document's beginning draws out its own words, and rates are over everybody,
+    Of both sides the same share is drawn: a document's beginning draws out its own words, and rates are over all,
     so a side that is asked more densely would seem to leak more.
 
     Parameters

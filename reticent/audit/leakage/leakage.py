@@ -186,7 +186,7 @@ def privacy_by_category(
     num_bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return Privacy of the members' direct identifiers, and what they leak more than strangers', by category.
+    """Return Privacy of the members' direct identifiers, and their excess over held-out individuals', by category.
 
     Parameters
     ----------
@@ -262,11 +262,11 @@ def excess_over_base(
     num_bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Return how much more leaks than from the base model: of members, of strangers, and the difference of these two.
+    """Return how much more leaks than from the base model: of members, of held-out individuals, and the difference.
 
     The same identifiers are asked of both models, so each individual is compared with themselves. The difference of
-    differences is what fine-tuning on the members' own documents added: not what the base knew, nor what a model of
-    such documents guesses of anybody.
+    differences is what fine-tuning on the members' own documents added: neither knowledge of the
+    base model nor guesses that a model of such documents makes of any individual.
     """
     result: dict[str, Any] = {}
     options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed, "signed": True}
@@ -324,7 +324,7 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
     missing = {
-        "precision": "" if num_called else "nobody was called a member",
+        "precision": "" if num_called else "no individual was called a member",
         "recall": "" if num_members else "there is no member",
         "f1": "" if num_members else "there is no member",
     }

@@ -32,7 +32,7 @@ def utility(
     Parameters
     ----------
     objective : "mlm" gives masked_word_accuracy (all tokens of the word right at once) and masked_token_accuracy; "clm"
-        gives token_accuracy and perplexity. Both also on *ordinary* text: words and tokens that identify nobody
+        gives token_accuracy and perplexity. Both also on *ordinary* text: words and tokens that identify no individual
         (``flags`` 0), which is what a protected model is meant to learn
     flags : uint8 array, shape (num_tokens,)
     individual : uint32 array, shape (num_documents,)

@@ -96,7 +96,7 @@ class SurfaceTable:
         return numbers
 
 
-#: Marks (accents, vowel signs) and characters nobody sees (zero-width, soft hyphens).
+#: Marks (accents, vowel signs) and invisible characters (zero-width, soft hyphens).
 _DROPPED = frozenset({"Mn", "Mc", "Me", "Cf"})
 #: Cyrillic and Greek letters that print like a Latin one, as in the engine's ``fold`` surface.
 _LOOK_ALIKES = str.maketrans("авсеһіјкморѕтухαειкκορτυχν", "abcehijkmopstyxaeikkoptyxv")

@@ -267,8 +267,8 @@ def _against_heldout(model: Model) -> str:
     what, estimate = excess
     measured = f"{_signed(estimate['value'])} points, {_interval(estimate)}"
     if estimate["low"] > 0:
-        return f" It predicts strangers’ {what} less often ({measured}): it has learned about its members."
-    return f" It predicts strangers’ {what} not measurably less often ({measured})."
+        return f" It predicts held-out people’s {what} less often ({measured}): it has learned about its members."
+    return f" It predicts held-out people’s {what} not measurably less often ({measured})."
 
 
 def _useful(model: Model, plain: Model | None) -> str:
@@ -278,7 +278,7 @@ def _useful(model: Model, plain: Model | None) -> str:
     other = None if plain is None else _utility(plain)
     against = "" if other is None or plain is None else f" ({plain['recipe']}: {percent(other)})"
     what = "words" if model["objective"] == "mlm" else "tokens"
-    return f" It gets {percent(own)} of the ordinary {what} of strangers right{against}."
+    return f" It gets {percent(own)} of the ordinary {what} of held-out people right{against}."
 
 
 # ------------------------------------------------------------------ how sure it is
@@ -288,7 +288,7 @@ def _individuals_sentence(audit: dict[str, Any]) -> str:
     individuals = audit["corpus"].get("num_individuals", {})
     members, heldout = (_count(individuals.get(side), audit["small_cell"]) for side in ("members", "heldout"))
     return (
-        f"Asked about {members} people who were trained on (members) and {heldout} who never were (strangers), dealt "
+        f"Asked about {members} people who were trained on (members) and {heldout} who never were (held out), dealt "
         "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."
     )
 
@@ -340,12 +340,12 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
     blind = (last["base"].get("blind") or {}).get("auc") if "base" in last else None
     if blind is not None and has_value(blind) and not holds_chance(blind):
         yield (
-            f"Caution: words alone, without any model, tell members from strangers ({percent(blind['value'])}, "
+            f"Caution: words alone, without any model, tell members from held-out people ({percent(blind['value'])}, "
             f"{_interval(blind)}), so membership results for {kind} models are not valid."
         )
     if attack is not None and is_over_chance(attack[1]):
         yield (
-            f"Caution: even the {kind} base model, which saw nobody, tells members from strangers "
+            f"Caution: even the {kind} base model, which saw nobody, tells members from held-out people "
             f"({_area(attack)}). The two sides differ, so membership results for {kind} models are not valid."
         )
     elif attack is not None:
@@ -417,7 +417,7 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
     unsaid = [r for r, m, _ in trained if _only_invalid(m)]
     if unsaid:
         yield (
-            f"Ask again who was in the data of {_listed(unsaid)}, with members and strangers who do not differ: "
+            f"Ask again who was in the data of {_listed(unsaid)}, with members and held-out people who do not differ: "
             "without canaries, and not split by time or place."
         )
     quiet = [r for r, m in judged if not _leaks(m) and not _is_distinguishable(m) and not _only_invalid(m)]

@@ -180,7 +180,7 @@ def excess_panels(models: Models) -> list[str]:
             )  # fmt: skip
         axis.locator_params(axis="x", nbins=5)  # numbers with a sign and three digits must not run into each other
         axis.set_yticks(range(len(entries)), [printable(m["recipe"]) for m in entries])
-        axis.set(xlabel="leak rate of members minus strangers", ylim=(len(entries) - 0.4, -0.6),
+        axis.set(xlabel="leak rate of members minus held out", ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip
         said = [f"{printable(m['recipe'])} {say(m['excess']['both']['excess'])}" for m in entries]
         panels.append(to_svg(figure, f"fig-excess-{group.slug}", f"Excess leakage, {group.title}. {'; '.join(said)}."))

@@ -86,7 +86,7 @@ def ratio_estimate(
     limit : float or None
         The largest the ratio can be: 1 for a rate, None for a mean that has no limit (and no exact bound).
     signed : bool
-        The ratio is a change of a rate, from -1 to 1: where nobody's changed, both bounds are exact ones.
+        The ratio is a change of a rate, from -1 to 1: where no individual's changed, both bounds are exact ones.
     """
     certain = _without_spread(numerator, denominator, unit, limit, signed)
     if certain is not None:
@@ -134,7 +134,8 @@ def ratio_estimates(
 
     Returns
     -------
-    list of Estimate, and draws : float64, shape (num_bootstrap, things); NaN where nobody drawn has a denominator
+    list of Estimate, and draws : float64, shape (num_bootstrap, things); NaN where no individual drawn has a
+    denominator
     """
     tops, bottoms = (np.asarray(values, dtype=np.float64) for values in (numerators, denominators))
     draws = np.empty((0, len(tops)))

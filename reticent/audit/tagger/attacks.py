@@ -3,7 +3,7 @@
 Scores are float64, shape (prompts, 2, pairs): of the names that were trained on, then of those that were not. NaN is
 "ND", a name without a tag; it becomes 0, below every probability. A higher score always means more likely a member.
 
-Ties. A pair whose two scores are equal is half a win, as a coin would decide. ``strict`` counts it as lost, which is
+Ties. A pair whose two scores are equal is half a win, as under chance. ``strict`` counts it as lost, which is
 how the published tables add up (true and false positives are all pairs). A prompt that ties gives half a vote each;
 equal votes, means, or maxima and means, are half a win. In a ranking, names of one score are one step of the
 precision-recall curve and share their middle rank.

@@ -211,8 +211,8 @@ def read_result(result: dict[str, Any]) -> list[str]:
     ]
     if not found["matched"]:
         lines.append(
-            "The two kinds of names can be told apart without the tagger: this set is marked as not matched, and only "
-            "what the tagger adds counts."
+            "The two kinds of names are distinguishable without the tagger: this set is marked as not matched, and "
+            "only what the tagger adds counts."
         )
     counted = advantage if found["matched"] else excess
     if counted["low"] > 0:

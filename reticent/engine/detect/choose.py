@@ -64,7 +64,7 @@ _ROWS: Final = (
         name="gold",
         module="gold",
         kind="GoldDetector",
-        about="marks of people in the documents",
+        about="annotations in the documents",
     ),
     DetectorRow(
         name="rules",

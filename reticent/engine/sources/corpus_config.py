@@ -41,7 +41,7 @@ class CorpusConfig(Columns, CsvDialect, Markup):
 
     @property
     def marked(self) -> bool:
-        """Whether the format brings spans that people marked."""
+        """Whether the format brings annotated spans."""
         if self.format == "auto":
             return False
         from reticent.engine.sources.formats import FORMATS

@@ -1,7 +1,7 @@
 """JSON lines: record batches of a file, a block of whole lines at a time, so that memory is bounded.
 
 Ids and texts are read as they are written. The parser goes into nested values by calling itself, and one that is nested
-very deep would end the process, so how deep they are is looked at first (``rust_ext/src/json_depth.rs``). Its messages
+very deep would end the process, so their depth is checked beforehand (``rust_ext/src/json_depth.rs``). Its messages
 may quote the data, so none is passed on: an error says file, row (1 is the first line that is not blank) and what.
 """
 

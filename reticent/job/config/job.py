@@ -60,7 +60,7 @@ class Job(Section):
         """Give every section what the job says for all of them; no table may say it for itself."""
         if wrong := list(set_in_a_section(self)):
             raise ValueError("; ".join(sorted(wrong)))
-        self.__dict__.update(with_shared(self, self).__dict__)  # the job is not anybody's yet
+        self.__dict__.update(with_shared(self, self).__dict__)  # no other code holds the job yet
         return self
 
     @model_validator(mode="after")

@@ -48,7 +48,7 @@ def load_kept_job(file: Path) -> Job:
         moved = os.path.normpath(folder / inside)
         if not inside.startswith(os.pardir):
             return moved if certain or _is_there(moved) else path
-        # Before paths were kept absolute they were meant from a directory that nobody knows any more.
+        # Before paths were kept absolute they were meant from a directory that is not recorded.
         places = (path, moved) if os.path.isabs(path) else (moved, path)
         return next(filter(_is_there, places), path)
 

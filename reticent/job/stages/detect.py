@@ -93,8 +93,8 @@ def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, cou
 
 
 def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
-    """Count individuals without a record and fields without a value; `CorpusError` where nobody has a record, as
-    with ids of another system, or somebody has it under another spelling of the id.
+    """Count individuals without a record and fields without a value; `CorpusError` where no individual has a record, as
+    with ids of another system, or one has it under another spelling of the id.
     """
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped

@@ -62,7 +62,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     from reticent.trainer.recipes import get_recipe
 
     reference = settings.text == "reference"
-    corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # nobody's: not counted
+    corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # of no individual: not counted
     individuals = run.individuals if reference else None
     splits = (REFERENCE,) if reference else None
     if settings.vocabulary is not None:

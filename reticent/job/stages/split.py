@@ -62,13 +62,13 @@ def _warn_of_owners(run: Run) -> None:
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
         run.progress.warn(
             f"format {corpus.format} does not say whose a document is: each counts as an individual "
-            "of its own, which protects people with several too little; corpus.individual says otherwise"
+            "of its own, which protects individuals with several too little; corpus.individual says otherwise"
         )
     elif (settings.individual or not settings.marked) and corpus.num_individuals == corpus.num_documents:
         how = "corpus.individual" if settings.individual else f"column {settings.individual_id}"
         run.progress.warn(
             f"{how}: each of the {corpus.num_documents:,} documents has an individual of its own. If these are ids "
-            "of documents, people with several are protected too little; choose what says whose a document is"
+            "of documents, individuals with several are protected too little; choose the column of individuals"
         )
 
 

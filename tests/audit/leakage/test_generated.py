@@ -44,7 +44,7 @@ def test_prompts_are_drawn_of_both_sides_and_by_the_seed() -> None:
     members = np.arange(60) % 3 == 0
     config = GenerationConfig(num_prompts=5, prefix_tokens=4)
     drawn = draw_prompts(store, members, config, 0)
-    # The same share of both: about 40 strangers, 5 of whom are drawn, and half as many members.
+    # The same share of both: about 40 held-out individuals, 5 of whom are drawn, and half as many members.
     usable = np.diff(store.doc_offsets) > 4
     assert (~members[drawn]).sum() == 5
     assert members[drawn].sum() == round(5 * (members & usable).sum() / (~members & usable).sum())

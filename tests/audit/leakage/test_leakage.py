@@ -388,7 +388,7 @@ def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
             assert measured[part]["excess"]["value"] == pytest.approx(rates["members"] - rates["heldout"])  # type: ignore[operator]
 
 
-def test_excess_is_zero_when_strangers_leak_as_much() -> None:
+def test_excess_is_zero_when_heldout_individuals_leak_as_much() -> None:
     words = [(("a", "##b"), None), (("a", "##c"), ("a", "##c")), (("b", "##b"), None), (("b", "##c"), ("b", "##c"))]
     case = Case([(i, [(*words[i], INDIRECT, 1)]) for i in range(4)])
     measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member({0, 1}), **OPTIONS)["indirect"]
@@ -443,7 +443,7 @@ def test_direct_identifiers_are_told_apart_by_category() -> None:
         "ID": (1.0, 1, 0),
     }
     assert found["NAME"]["excess"]["heldout"]["value"] == 1.0
-    assert found["ID"]["excess"]["excess"]["value"] is None  # no stranger has one
+    assert found["ID"]["excess"]["excess"]["value"] is None  # no held-out individual has one
 
 
 # ------------------------------------------------------------- low-cost membership
@@ -471,7 +471,7 @@ def calls(case: Case, **options: Any) -> dict[str, Any]:
 
 
 def test_low_cost_membership_of_a_hand_worked_graph() -> None:
-    # "a" calls 0, "bc" calls 1 and 2, "b##b" calls the stranger 4; 3 is missed.
+    # "a" calls 0, "bc" calls 1 and 2, "b##b" calls the held-out 4; 3 is missed.
     measured = calls(graph_case({"a", "bc", "b##b"}))
     assert measured["precision"]["value"] == pytest.approx(3 / 4)
     assert measured["recall"]["value"] == pytest.approx(3 / 4)
@@ -514,7 +514,7 @@ def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
 
 
 def test_no_hit_has_the_upper_bounds_of_what_members_there_are() -> None:
-    measured = calls(graph_case({"b##b"}))  # one stranger is called, no member
+    measured = calls(graph_case({"b##b"}))  # one held-out individual is called, no member
     recall = clopper_pearson(0, 4, one_sided=True)[1]
     assert measured["precision"]["high"] == clopper_pearson(0, 1, one_sided=True)[1]
     assert measured["recall"]["high"] == recall

@@ -103,7 +103,9 @@ def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
 def test_one_individual_on_a_side_makes_no_attack_the_best() -> None:
     is_member = np.arange(41) < 40
     scores = {"a": np.arange(41.0)[::-1], "b": np.random.default_rng(0).normal(size=41)}
-    scores["a"][[38, 40]] = scores["a"][[40, 38]]  # an area of 0.95, and the one stranger is the same in every draw
+    scores["a"][[38, 40]] = scores["a"][
+        [40, 38]
+    ]  # an area of 0.95, and the one held-out individual is the same in every draw
     best = best_attack(scores, np.arange(41), is_member, num_bootstrap=100)
     assert best is not None
     assert (best["auc"]["low"], best["auc"]["high"]) == (0.0, 1.0)

@@ -142,7 +142,7 @@ def test_a_model_that_knows_how_a_person_writes_gives_away_who_took_part() -> No
     assert found["documents"]["num_documents"] == 80
 
 
-def test_documents_drawn_alike_on_both_sides_tell_nobody_apart_where_all_of_the_strangers_would() -> None:
+def test_documents_drawn_alike_on_both_sides_distinguish_no_individual_where_all_held_out_ones_would() -> None:
     """Scores of a model that saw nobody, skewed as losses are: 1 of 5 documents of members, against 1 or 5."""
     noise = np.random.default_rng(1)
     scores = noise.exponential(size=(4000, 5))

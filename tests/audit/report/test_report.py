@@ -579,13 +579,13 @@ def test_a_side_that_is_closed_is_not_the_sum_of_the_other_and_the_difference() 
 
 def test_the_rate_of_a_category_in_which_few_leaked_is_not_in_its_excess() -> None:
     own = {**estimate(0.99, 0.9, 1.0, 40), "num_identifiers": 200, "num_leaked": 2}
-    strangers = {"heldout": estimate(0.1, 0.0, 0.2, 40), "excess": estimate(-0.09, -0.2, 0.0, 80)}
+    excess = {"heldout": estimate(0.1, 0.0, 0.2, 40), "excess": estimate(-0.09, -0.2, 0.0, 80)}
     audit = tiny_audit()
-    audit["models"][0]["by_category"] = {"NAME": {**own, "excess": strangers}}
+    audit["models"][0]["by_category"] = {"NAME": {**own, "excess": excess}}
     found = published(audit)["models"][0]["by_category"]["NAME"]
     assert (found["num_leaked"], found["bound"], found["excess"]["excess"]["value"]) == (None, "above", None)
     audit["models"][0]["by_category"]["NAME"] |= {"num_leaked": 20, "value": 0.9}
-    assert published(audit)["models"][0]["by_category"]["NAME"]["excess"] == strangers
+    assert published(audit)["models"][0]["by_category"]["NAME"]["excess"] == excess
 
 
 def test_few_identifiers_that_were_told_are_not_in_the_difference() -> None:
@@ -799,7 +799,7 @@ def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
     mixed["excess"]["indirect"] = {**mixed["excess"]["both"], "excess": estimate(0.2, 0.1, 0.3)}
     said = findings(mixed)
     assert "clm has learned identifiers" in said["short"]
-    assert "It predicts strangers’ indirect identifiers less often (20.0 points, 10.0 to 30.0)" in said["found"]
+    assert "It predicts held-out people’s indirect identifiers less often (20.0 points, 10.0 to 30.0)" in said["found"]
 
 
 def test_a_quiet_audit_says_that_it_could_not_have_heard() -> None:
@@ -870,8 +870,8 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     assert "distinguishable better than by chance" not in said["short"]
     assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
-    assert "words alone, without any model, tell members from strangers (65 %, 55.0 to 75.0)" in said["sure"]
-    assert "even the causal base model, which saw nobody, tells members from strangers" in said["sure"]
+    assert "words alone, without any model, tell members from held-out people (65 %, 55.0 to 75.0)" in said["sure"]
+    assert "even the causal base model, which saw nobody, tells members from held-out people" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
 

@@ -385,7 +385,7 @@ def side(hits: int, num: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_side_without_spread_keeps_its_doubt_in_the_difference() -> None:
     bound = clopper_pearson(0, 20, one_sided=True)[1]
-    # Nothing leaked of 20 members, 2 of 40 strangers: the members' rate may still be the bound.
+    # Nothing leaked of 20 members, 2 of 40 held-out individuals: the members' rate may still be the bound.
     difference = ratio_difference(side(0, 20), side(2, 40))
     low, high = bounds(difference)
     assert difference.value == pytest.approx(-0.05)

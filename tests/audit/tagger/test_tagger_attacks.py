@@ -107,7 +107,7 @@ def test_expected_rank_is_the_mean_rank_of_a_member(drawn: tuple[list[float], li
 
 
 def test_expected_rank_worked_by_hand() -> None:
-    # Ranking: 0.9 member, 0.6 stranger, 0.4 member, 0.1 stranger: members stand at 1 and 3.
+    # Ranking: 0.9 member, 0.6 held-out, 0.4 member, 0.1 held-out: members stand at 1 and 3.
     members, heldout = np.array([0.9, 0.4]), np.array([0.6, 0.1])
     assert area(members, heldout) == 0.75
     assert expected_rank_exact(0.75, 2, 2) == 2.0
