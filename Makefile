@@ -102,7 +102,7 @@ endif
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
 	@echo "Building the Rust core (release) …"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop -q --release --locked --uv
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import reticent.cli.runs, reticent.job.engine_stages, reticent.engine.index, reticent.trainer.loop'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import reticent.cli.runs, reticent.job.pipeline, reticent.engine.index, reticent.trainer.loop'
 	@touch $@
 
 clean:
