@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from benchmarks.record_io import spread, write_record
-from reticent.engine import kernels
+from reticent.engine import document_kernels, kernels, window_kernels
 from reticent.engine.protect import POLICIES
 from reticent.engine.schema import IGNORE_INDEX
 
@@ -58,7 +58,7 @@ class Corpus:
         self.keys = random.random(len(starts))
         self.ngram_starts = self._ngram_starts(random)
         self.individuals = (documents * 2 // 5).astype(np.int64)
-        self.windows = kernels.cut_documents(self.offsets, WINDOW)
+        self.windows = window_kernels.cut_documents(self.offsets, WINDOW)
 
     def _ngram_starts(self, random: np.random.Generator) -> np.ndarray:
         num_words = len(self.keys)
@@ -261,7 +261,7 @@ def rows(corpus: Corpus) -> Iterator[tuple[str, int, Callable[[], Any], Callable
 
     def by_kernel(values: np.ndarray, at: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         out = np.empty((len(at), WINDOW), dtype=np.int64)
-        kernels.gather_windows(values, at, sizes, 0, FILL, out)
+        window_kernels.gather_windows(values, at, sizes, 0, FILL, out)
         return out
 
     some = np.arange(min(len(window_starts), 4096))
@@ -285,7 +285,12 @@ def rows(corpus: Corpus) -> Iterator[tuple[str, int, Callable[[], Any], Callable
     held = np.flatnonzero(c.ngram_starts & 3)
     identifiers = c.input_ids[starts[held]].astype(np.int64)
     n, w, cells = c.num_tokens, len(starts), word_ids.size
-    yield ("cut_documents", n, lambda: kernels.cut_documents(c.offsets, 64), lambda: cut_documents(c.offsets, 64))
+    yield (
+        "cut_documents",
+        n,
+        lambda: window_kernels.cut_documents(c.offsets, 64),
+        lambda: cut_documents(c.offsets, 64),
+    )
     yield ("gather_windows", n, lambda: gathered(by_kernel), lambda: gathered(lambda *a: gather_windows(*a, WINDOW)))
     yield ("draw_words", cells, drawn, lambda: draw_words(word_ids, protected, some, 0.15))
     yield (
@@ -311,19 +316,19 @@ def rows(corpus: Corpus) -> Iterator[tuple[str, int, Callable[[], Any], Callable
     yield (
         "document_sums",
         n,
-        lambda: kernels.document_sums(c.log_probs, scored, c.offsets),
+        lambda: document_kernels.document_sums(c.log_probs, scored, c.offsets),
         lambda: document_sums(c.log_probs, scored, np.repeat(np.arange(num), np.diff(c.offsets)), num),
     )
     yield (
         "document_lowest",
         n,
-        lambda: kernels.document_lowest(c.log_probs, c.offsets, 0.2),
+        lambda: document_kernels.document_lowest(c.log_probs, c.offsets, 0.2),
         lambda: document_lowest(c.log_probs, np.repeat(np.arange(num), np.diff(c.offsets)), num, 0.2),
     )
     yield (
         "document_ranks",
         w,
-        lambda: kernels.document_ranks(c.keys, c.word_offsets),
+        lambda: document_kernels.document_ranks(c.keys, c.word_offsets),
         lambda: document_ranks(c.keys, c.word_offsets),
     )
     yield (

@@ -1,4 +1,6 @@
-"""Numba kernels over token and word arrays: windows, gathers, draws, covers, reductions. Strings are Rust's.
+"""Numba kernels over token and word arrays: hashes, draws, words, covers. Strings are Rust's.
+
+Those of windows stand in `window_kernels`, those of the values of a document in `document_kernels`.
 
 All release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on disk.
 Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same
@@ -13,20 +15,12 @@ import numpy as np
 
 __all__ = [
     "count_disorder",
-    "cut_documents",
-    "document_lowest",
-    "document_ranks",
-    "document_sums",
-    "document_window_wins",
     "draw_counts",
     "draw_words",
-    "gather_windows",
     "goldfish_drops",
     "hash_slices",
     "hash_targets",
-    "lay_rows",
     "number_tuples",
-    "pack_rows",
     "protected_words",
     "replace_words",
     "word_slots",
@@ -76,94 +70,6 @@ def count_disorder(word_ids: np.ndarray, doc_offsets: np.ndarray) -> int:
             found += word < -1 or 0 <= word < last
             last = max(last, word)
     return found
-
-
-@_jit
-def cut_documents(doc_offsets: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into runs of at most ``capacity`` tokens; returns document, start and length of each (int64)."""
-    num_windows = 0
-    for document in range(len(doc_offsets) - 1):
-        length = doc_offsets[document + 1] - doc_offsets[document]
-        num_windows += (length + capacity - 1) // capacity
-    documents = np.empty(num_windows, dtype=np.int64)
-    starts = np.empty(num_windows, dtype=np.int64)
-    lengths = np.empty(num_windows, dtype=np.int64)
-    window = 0
-    for document in range(len(doc_offsets) - 1):
-        at, end = doc_offsets[document], doc_offsets[document + 1]
-        while at < end:
-            documents[window] = document
-            starts[window] = at
-            lengths[window] = min(capacity, end - at)
-            at += capacity
-            window += 1
-    return documents, starts, lengths
-
-
-@_jit
-def gather_windows(
-    values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, offset: int, fill: int, out: np.ndarray
-) -> None:
-    """Copy each window of ``values`` to its row of ``out`` (B, T) from column ``offset``; the rest is ``fill``."""
-    for row in range(len(starts)):
-        out[row, :offset] = fill
-        for i in range(lengths[row]):
-            out[row, offset + i] = values[starts[row] + i]
-        out[row, offset + lengths[row] :] = fill
-
-
-@_jit
-def pack_rows(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Deal windows of these lengths, longest first, to rows of ``capacity`` tokens; returns the row of each (int64).
-
-    Best fit: each goes to the fullest row that has room. With falling lengths the number of rows depends on nothing
-    but the lengths, and is at most 11/9 of the fewest possible, plus one. Cost: ``capacity`` steps a window at worst.
-    """
-    rows = np.empty(len(lengths), dtype=np.int64)
-    newest = np.full(capacity + 1, -1, dtype=np.int64)  # by room left: the row that came to it last, a stack
-    below = np.empty(len(lengths), dtype=np.int64)
-    num_rows = 0
-    for window in range(len(lengths)):
-        room = lengths[window]
-        while room <= capacity and newest[room] < 0:
-            room += 1
-        if room <= capacity:
-            row = newest[room]
-            newest[room] = below[row]
-        else:
-            row, room = num_rows, capacity
-            num_rows += 1
-        left = room - lengths[window]
-        below[row] = newest[left]
-        newest[left] = row
-        rows[window] = row
-    return rows
-
-
-@_jit
-def lay_rows(
-    input_ids: np.ndarray,
-    labels: np.ndarray,
-    lengths: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    out_ids: np.ndarray,
-    out_labels: np.ndarray,
-    segments: np.ndarray,
-    positions: np.ndarray,
-) -> None:
-    """Lay window w of the arrays (W, S), ``lengths[w]`` long, into row ``rows[w]``, column ``columns[w]``, of (B, T).
-
-    Cells of no window stay as they are; the others say in ``segments`` which window is theirs and in ``positions``
-    where in it they stand.
-    """
-    for window in range(len(lengths)):
-        row, column = rows[window], columns[window]
-        for i in range(lengths[window]):
-            out_ids[row, column + i] = input_ids[window, i]
-            out_labels[row, column + i] = labels[window, i]
-            segments[row, column + i] = window
-            positions[row, column + i] = i
 
 
 @_jit
@@ -420,77 +326,6 @@ def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np
         for token in range(starts[word], starts[word] + lengths[word]):
             out[word] &= values[token]
     return out
-
-
-@_jit
-def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum (float64) and number (int64) of each document's ``chosen`` values, in their order."""
-    totals = np.zeros(len(offsets) - 1, dtype=np.float64)
-    counts = np.zeros(len(offsets) - 1, dtype=np.int64)
-    for document in range(len(offsets) - 1):
-        for i in range(offsets[document], offsets[document + 1]):
-            if chosen[i]:
-                totals[document] += values[i]
-                counts[document] += 1
-    return totals, counts
-
-
-@_jit
-def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """Mean (float64) of the lowest ``share`` of each document's values that are not NaN, at least one; else NaN."""
-    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
-    for document in range(len(offsets) - 1):
-        part = values[offsets[document] : offsets[document + 1]]
-        part = part[~np.isnan(part)]
-        if len(part) == 0:
-            continue
-        num_kept = max(int(len(part) * share), 1)
-        total = 0.0
-        for value in np.partition(part, num_kept - 1)[:num_kept]:
-            total += value
-        means[document] = total / num_kept
-    return means
-
-
-@_jit
-def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Share (float64) of each document's windows of values whose sum is over 0, as a mean over the sizes of windows.
-
-    Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
-    window itself. NaN for a document without values.
-    """
-    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
-    for document in range(len(offsets) - 1):
-        part = values[offsets[document] : offsets[document + 1]]
-        part = part[~np.isnan(part)]
-        running = np.zeros(len(part) + 1, dtype=np.float64)
-        for i in range(len(part)):
-            running[i + 1] = running[i] + part[i]
-        total, num_sizes = 0.0, 0
-        for size in sizes:
-            if size <= len(part):
-                num_over = 0
-                for first in range(len(part) - size + 1):
-                    num_over += running[first + size] > running[first]
-                total += num_over / (len(part) - size + 1)
-                num_sizes += 1
-        if num_sizes:
-            means[document] = total / num_sizes
-        elif len(part):
-            means[document] = 1.0 if running[-1] > 0.0 else 0.0
-    return means
-
-
-@_jit
-def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Rank of each key among those of its document, int64, from 0; the earlier of two equal ones comes first."""
-    ranks = np.empty(len(keys), dtype=np.int64)
-    for document in range(len(offsets) - 1):
-        start = offsets[document]
-        order = np.argsort(keys[start : offsets[document + 1]], kind="mergesort")
-        for rank in range(len(order)):
-            ranks[start + order[rank]] = rank
-    return ranks
 
 
 @_jit

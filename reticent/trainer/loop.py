@@ -31,7 +31,7 @@ from reticent.trainer.lora import Adapter, add_adapter
 from reticent.trainer.metrics import Clock, LossReader, Metrics, open_metrics
 from reticent.trainer.models import check_fit, freeze_embeddings, load_tokenizer, special_ids
 from reticent.trainer.optimizer import make_optimizer, make_schedule
-from reticent.trainer.packing import require_packable
+from reticent.trainer.packable import require_packable
 from reticent.trainer.plain_step import PlainStep
 from reticent.trainer.privacy import Guarantee, PrivacyConfig
 from reticent.trainer.private_step import PrivateStep

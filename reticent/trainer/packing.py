@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from reticent.core.errors import TrainingError
-from reticent.engine.kernels import lay_rows, pack_rows
 from reticent.engine.randomness import generator
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.trainer.models import logits_at
+from reticent.engine.window_kernels import lay_rows, pack_rows
 from reticent.trainer.windows import Windows
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    pass
 
-__all__ = ["Packed", "block_diagonal_mask", "lay_out", "num_packed_rows", "packed_order", "require_packable"]
+__all__ = ["Packed", "block_diagonal_mask", "lay_out", "num_packed_rows", "packed_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,36 +97,3 @@ def block_diagonal_mask(segments_BT: torch.Tensor, positions_BT: torch.Tensor, c
     if causal:
         mask &= positions_BT[:, :, None] >= positions_BT[:, None, :]
     return mask[:, None]
-
-
-@torch.no_grad()
-def require_packable(model: PreTrainedModel, *, causal: bool) -> None:
-    """Force ``sdpa`` and raise `TrainingError` unless a window's logits in a packed row are those of it alone."""
-    config: Any = model.config
-    if config._attn_implementation != "sdpa":
-        try:
-            model.set_attn_implementation("sdpa")
-        except (ValueError, ImportError):
-            raise TrainingError(f"train.packing: {config.model_type} has no sdpa attention; set it to false") from None
-    training = model.training
-    model.eval()
-    ids = (torch.arange(12, device=model.device) * 7 + 11)[None] % config.vocab_size
-    segments = (torch.arange(12, device=model.device) >= 5).int()[None]
-    positions = torch.arange(12, device=model.device)[None] - 5 * segments
-    every = torch.arange(12, device=model.device)
-    try:
-        together = logits_at(model, ids, block_diagonal_mask(segments, positions, causal), every, positions)
-        alone = torch.cat(
-            [logits_at(model, part, None, torch.arange(part.shape[1], device=model.device))
-             for part in (ids[:, :5], ids[:, 5:])]
-        )  # fmt: skip
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TrainingError(
-            f"train.packing: {config.model_type} takes no block-diagonal mask ({type(error).__name__})"
-        ) from None
-    finally:
-        model.train(training)
-    if float((together - alone).abs().max()) > 1e-4 * float(alone.abs().max()):
-        raise TrainingError(
-            f"train.packing: windows of one row would see each other in {config.model_type}; set it to false"
-        )

@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 
 from reticent.core.errors import PolicyError
-from reticent.engine.kernels import cut_documents, gather_windows
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
+from reticent.engine.window_kernels import cut_documents, gather_windows
 
 __all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
 

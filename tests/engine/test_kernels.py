@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.engine import kernels
+from reticent.engine import document_kernels, kernels, window_kernels
+from reticent.engine.document_kernels import document_lowest, document_ranks, document_sums
 from reticent.engine.kernels import (
     count_disorder,
-    cut_documents,
-    document_lowest,
-    document_ranks,
-    document_sums,
     draw_counts,
     draw_words,
-    gather_windows,
     goldfish_drops,
     hash_targets,
     number_tuples,
@@ -30,6 +27,7 @@ from reticent.engine.kernels import (
     words_all,
 )
 from reticent.engine.protect import POLICIES
+from reticent.engine.window_kernels import cut_documents, gather_windows
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -379,9 +377,12 @@ def test_draw_counts_has_the_mean_and_spread_of_drawing_with_replacement() -> No
     assert abs(np.corrcoef(out[:, 0], out[:, 1])[0, 1] + 1 / 49) < 6 / math.sqrt(4000)
 
 
-@pytest.mark.parametrize("name", kernels.__all__)
-def test_kernels_release_the_interpreter_lock_and_start_no_threads(name: str) -> None:
-    options = getattr(kernels, name).targetoptions
+@pytest.mark.parametrize(
+    "kernel",
+    [getattr(module, name) for module in (kernels, window_kernels, document_kernels) for name in module.__all__],
+)
+def test_kernels_release_the_interpreter_lock_and_start_no_threads(kernel: Any) -> None:
+    options = kernel.targetoptions
     assert options["nogil"]
     assert not options.get("parallel")
 

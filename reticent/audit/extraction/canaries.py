@@ -21,7 +21,7 @@ from reticent.audit.scoring.generate import generate
 from reticent.audit.stats.statistics import one_run_epsilon, ratio_difference, ratio_estimate
 from reticent.core.errors import PolicyError
 from reticent.engine.canaries import ARMS, Planted
-from reticent.engine.kernels import document_sums
+from reticent.engine.document_kernels import document_sums
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds

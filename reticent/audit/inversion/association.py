@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.config import InversionConfig
 from reticent.audit.inversion.identifiers import Runs
-from reticent.audit.inversion.inversion import DIGITS, InversionConfig, two_sides
+from reticent.audit.inversion.rates import DIGITS, two_sides
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.row_scores import sum_log_probs
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
-from reticent.engine.kernels import document_ranks, number_tuples
+from reticent.engine.document_kernels import document_ranks
+from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.models import max_positions

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reticent.audit.leakage.words import SurfaceTable, Words
-from reticent.engine.kernels import document_ranks, number_tuples
+from reticent.engine.document_kernels import document_ranks
+from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore

@@ -25,9 +25,9 @@ import numpy as np
 
 from reticent.audit.config import InversionConfig
 from reticent.audit.inversion.identifiers import Targets
+from reticent.audit.inversion.rates import DIGITS, two_sides
 from reticent.audit.scoring.forward import word_folds
 from reticent.audit.scoring.row_scores import sum_log_probs
-from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import Windows
 
@@ -38,8 +38,6 @@ __all__ = ["InversionConfig", "inversion", "ranks_of", "score_candidates"]
 
 #: Groups of the words that are scored: in no identifier, in one.
 ORDINARY, FLAGGED = 0, 1
-#: Sums are compared to this many digits after the point, in nats: below it is the noise of float32.
-DIGITS = 4
 
 
 def score_candidates(
@@ -223,20 +221,3 @@ def inversion(
             for name, (values, limit) in measures.items()
         }
     return result
-
-
-def two_sides(
-    values: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, *, limit: float | None, **options: Any
-) -> dict[str, Any]:
-    """Return the mean of members, of held-out individuals, and their difference, clustered by individual."""
-    sides = []
-    for side in (is_member, ~is_member):
-        codes, row = np.unique(individuals[side], return_inverse=True)
-        row = row.reshape(-1)
-        totals = np.bincount(row, weights=values[side], minlength=len(codes))
-        sides.append((totals, np.bincount(row, minlength=len(codes)).astype(np.float64)))
-    return {
-        "members": ratio_estimate(*sides[0], limit=limit, **options).to_dict(),
-        "heldout": ratio_estimate(*sides[1], limit=limit, **options).to_dict(),
-        "excess": ratio_difference(*sides, limit=limit, **options).to_dict(),
-    }

@@ -10,7 +10,8 @@ import numpy as np
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.statistics import Estimate, ratio_estimate
-from reticent.engine.kernels import document_sums, words_all
+from reticent.engine.document_kernels import document_sums
+from reticent.engine.kernels import words_all
 
 __all__ = ["utility"]
 

@@ -18,7 +18,7 @@ from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import clustered_auc
 from reticent.audit.stats.statistics import auc_estimate, roc_curve, tpr_at_fpr
-from reticent.engine.kernels import document_lowest, document_sums, document_window_wins
+from reticent.engine.document_kernels import document_lowest, document_sums, document_window_wins
 
 __all__ = [
     "ATTACKS",

@@ -16,7 +16,7 @@ import numpy as np
 
 from reticent.audit.leakage.words import Words
 from reticent.audit.stats.statistics import LEVEL, Estimate
-from reticent.engine.kernels import document_ranks
+from reticent.engine.document_kernels import document_ranks
 from reticent.engine.randomness import generator
 
 __all__ = ["blind_baseline"]

@@ -32,7 +32,7 @@ from reticent.audit.membership.shadow_attacks import (
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.forward import TokenScores
 from reticent.core.errors import ArtifactError
-from reticent.engine.kernels import document_sums
+from reticent.engine.document_kernels import document_sums
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS, SPLITS
 from reticent.engine.split import Individuals

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from reticent.engine.kernels import document_sums
+from reticent.engine.document_kernels import document_sums
 
 __all__ = [
     "Gaussians",

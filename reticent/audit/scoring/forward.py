@@ -20,7 +20,8 @@ from reticent.audit.scoring.logit_scores import score_logits
 from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores
 from reticent.core.device import uses_bf16
 from reticent.core.errors import TrainingError
-from reticent.engine.kernels import document_ranks, number_tuples, word_slots
+from reticent.engine.document_kernels import document_ranks
+from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.distributed import World

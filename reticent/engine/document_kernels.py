@@ -1,0 +1,81 @@
+"""Numba kernels that reduce the values of each document to one, or rank them; as `kernels`."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["document_lowest", "document_ranks", "document_sums", "document_window_wins"]
+
+_jit = numba.njit(nogil=True, cache=True)
+
+
+@_jit
+def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum (float64) and number (int64) of each document's ``chosen`` values, in their order."""
+    totals = np.zeros(len(offsets) - 1, dtype=np.float64)
+    counts = np.zeros(len(offsets) - 1, dtype=np.int64)
+    for document in range(len(offsets) - 1):
+        for i in range(offsets[document], offsets[document + 1]):
+            if chosen[i]:
+                totals[document] += values[i]
+                counts[document] += 1
+    return totals, counts
+
+
+@_jit
+def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
+    """Mean (float64) of the lowest ``share`` of each document's values that are not NaN, at least one; else NaN."""
+    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
+    for document in range(len(offsets) - 1):
+        part = values[offsets[document] : offsets[document + 1]]
+        part = part[~np.isnan(part)]
+        if len(part) == 0:
+            continue
+        num_kept = max(int(len(part) * share), 1)
+        total = 0.0
+        for value in np.partition(part, num_kept - 1)[:num_kept]:
+            total += value
+        means[document] = total / num_kept
+    return means
+
+
+@_jit
+def document_window_wins(values: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Share (float64) of each document's windows of values whose sum is over 0, as a mean over the sizes of windows.
+
+    Values that are NaN are left out first; so are sizes that a document is too short for, and where all are, it is one
+    window itself. NaN for a document without values.
+    """
+    means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
+    for document in range(len(offsets) - 1):
+        part = values[offsets[document] : offsets[document + 1]]
+        part = part[~np.isnan(part)]
+        running = np.zeros(len(part) + 1, dtype=np.float64)
+        for i in range(len(part)):
+            running[i + 1] = running[i] + part[i]
+        total, num_sizes = 0.0, 0
+        for size in sizes:
+            if size <= len(part):
+                num_over = 0
+                for first in range(len(part) - size + 1):
+                    num_over += running[first + size] > running[first]
+                total += num_over / (len(part) - size + 1)
+                num_sizes += 1
+        if num_sizes:
+            means[document] = total / num_sizes
+        elif len(part):
+            means[document] = 1.0 if running[-1] > 0.0 else 0.0
+    return means
+
+
+@_jit
+def document_ranks(keys: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Rank of each key among those of its document, int64, from 0; the earlier of two equal ones comes first."""
+    ranks = np.empty(len(keys), dtype=np.int64)
+    for document in range(len(offsets) - 1):
+        start = offsets[document]
+        order = np.argsort(keys[start : offsets[document + 1]], kind="mergesort")
+        for rank in range(len(order)):
+            ranks[start + order[rank]] = rank
+    return ranks
