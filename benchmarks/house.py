@@ -36,7 +36,9 @@ GOALS = {
 }
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 50
 #: Name of a function over the limit -> why it is one piece.
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {
+    "reticent.engine.graph._count_distinct": "one kernel: its hash table is five arrays that all steps read and grow",
+}
 #: From the ground up. A floor imports from those before it alone.
 FLOORS = ("core", "engine", "trainer", "audit", "guard", "job", "cli")
 #: Fields that two configuration classes may share: they say where something runs, and each component needs them.

@@ -177,32 +177,39 @@ def _results(evidence: Mapping[str, Any], gate: Mapping[str, Any], small_cell: i
                 "reason": "this model is not measured so",
             }
         for found in rows:
-            outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
-            if outcome == PASS and found.invalid:
-                outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
-            elif outcome == FAIL and found.invalid:
-                reason += f", by an attack that is invalid: {found.invalid}"
-            estimate = found.estimate or {"n": 0, "high": None}
-            if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
-                outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
-                estimate = {"n": found.fewest, "high": None}
-            bound: dict[str, Any] = {"upper": estimate["high"]}
-            if GATES[gate["measure"]].from_below:
-                bound = {"upper": None, "at_least": estimate["high"]}
-                few = outcome == NO_POWER and found.control is False
-                reason = LOWER_BOUND if outcome == PASS else TOO_FEW_GUESSES if few else reason
             yield {
                 "model": name,
                 "recipe": recipe,
                 "seed": seed,
                 "epoch": model["epoch"],
-                **found.about,
-                **bound,
-                "outcome": outcome,
-                "reason": reason,
-                "n": estimate["n"],
-                "unit": estimate.get("unit", "individuals"),
+                **_judged(found, gate, small_cell),
             }
+
+
+def _judged(found: _Measured, gate: Mapping[str, Any], small_cell: int) -> dict[str, Any]:
+    """One number held to the threshold of its gate: what it is about, its bound, outcome and reason."""
+    outcome, reason = judge(found.estimate, gate["at_most"], found.control, small_cell=small_cell)
+    if outcome == PASS and found.invalid:
+        outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
+    elif outcome == FAIL and found.invalid:
+        reason += f", by an attack that is invalid: {found.invalid}"
+    estimate = found.estimate or {"n": 0, "high": None}
+    if found.fewest is not None and found.fewest < small_cell:  # n counts both sides
+        outcome, reason = NO_POWER, f"fewer than {small_cell} on one side"
+        estimate = {"n": found.fewest, "high": None}
+    bound: dict[str, Any] = {"upper": estimate["high"]}
+    if GATES[gate["measure"]].from_below:
+        bound = {"upper": None, "at_least": estimate["high"]}
+        few = outcome == NO_POWER and found.control is False
+        reason = LOWER_BOUND if outcome == PASS else TOO_FEW_GUESSES if few else reason
+    return {
+        **found.about,
+        **bound,
+        "outcome": outcome,
+        "reason": reason,
+        "n": estimate["n"],
+        "unit": estimate.get("unit", "individuals"),
+    }
 
 
 def _last(models: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, str, Any], Mapping[str, Any]]:

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
+from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.graph import WordIds, WordStream, count_distinct, ngram_supports, unicity
 from reticent.engine.kernels import protected_words
 from reticent.engine.protect import POLICIES
 from reticent.engine.schema import DIRECT, INDIRECT, MAX_K, MEMBERS
-from reticent.engine.tokens import FlaggedWords
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
@@ -106,12 +106,7 @@ def corpus_statistics(
     corpus = as_corpus(corpus)
     stream, flags = _read(corpus, individuals, index, policy, spans, splits, num_threads, progress)
     table = pa.record_batch(index.words())
-    if not len(flags):
-        raise CorpusError("the members' documents hold no word")
-    if len(flags) != index.num_occurrences:
-        raise CorpusError(
-            f"the index holds {index.num_occurrences:,} words, the documents {len(flags):,}; run index again"
-        )
+    _check_words(len(flags), index)
     support, occurrences = table.column("support").to_numpy(), table.column("occurrences").to_numpy()
     identifying, k = support < policy.k, policy.k
     supports = ngram_supports(stream, index, index.max_n)
@@ -185,6 +180,16 @@ def _read(
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
     stream = WordStream(np.concatenate(words_of), offsets, np.concatenate(individual), np.concatenate(unit))
     return stream, np.concatenate(flags_of)
+
+
+def _check_words(num_words: int, index: NgramIndex) -> None:
+    """Raise `CorpusError` where the documents hold no word, or others than the index does."""
+    if not num_words:
+        raise CorpusError("the members' documents hold no word")
+    if num_words != index.num_occurrences:
+        raise CorpusError(
+            f"the index holds {index.num_occurrences:,} words, the documents {num_words:,}; run index again"
+        )
 
 
 def _marks(supports: list[np.ndarray], flags: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:

@@ -1,41 +1,39 @@
 """Documents, spans and index -> protected tokens of one tokenizer: the stage where protection meets tokens.
 
-Two passes. The first collects the surfaces of direct identifiers whose scope goes beyond their span; the second flags
-words, tokenises, aligns and writes. Strings are Rust's: this file moves batches.
+Two passes. The first collects the surfaces of direct identifiers whose scope goes beyond their span
+(:mod:`reticent.engine.flagged_words`); the second flags words, tokenises, aligns and writes. Strings are Rust's: this
+file moves batches.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine.detect.labels import category
-from reticent.engine.protect import Policy
-from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
+from reticent.core.errors import CorpusError
+from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import ShardWriter, open_tokens
 
 if TYPE_CHECKING:
-    from reticent._rust import Blacklist, Words
     from reticent.engine.corpus import Corpus, Documents
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.protect import Policy
+    from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.split import Individuals
-    from reticent.engine.store import TokenStore
-    from reticent.engine.verify import TextCheck, TextSample
+    from reticent.engine.verify import TextSample
 
-__all__ = ["Flagged", "FlaggedWords", "Part", "TokenMaker", "write_tokens"]
+__all__ = ["TokenMaker", "write_tokens"]
 
 
 def write_tokens(
@@ -200,249 +198,6 @@ class TokenMaker:
             self._survey = self._survey or self._flagged.survey()
             options["avoid"], options["dates"] = self._survey
         return replace_spans(batch, words, flags, starts, self._flagged.spans_of(part, words), style, key, **options)
-
-
-class Flagged(NamedTuple):
-    """The documents of a batch, their words, and what is protected of them.
-
-    ``flags`` (uint8, one a word) hold `DIRECT` and `INDIRECT`; bit n - 1 of ``ngram_starts`` (uint8, one a word) says
-    that a minimal identifying n-gram of n words starts there; ``gaps`` are the stretches of direct identifiers between
-    words, white space aside (None without spans).
-    """
-
-    part: Part
-    words: Words
-    flags: np.ndarray
-    ngram_starts: np.ndarray
-    gaps: Words | None
-
-
-class FlaggedWords:
-    """The documents of some splits, batch by batch, with what is protected of them: iterating gives `Flagged`.
-
-    Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
-    can say what it is.
-
-    Cost: a pass over the text when made (with spans), and one for each iteration; memory is one batch and the
-    blacklist.
-    """
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        individuals: Individuals | None,
-        *,
-        splits: tuple[str, ...] | None = None,
-        index: NgramIndex | None = None,
-        spans: SpanReader | None = None,
-        policy: Policy | None = None,
-        by_category: bool = False,
-        num_threads: int = 0,
-    ):
-        self.splits, self.num_threads = splits, num_threads
-        self._selection = _Selection(corpus, individuals, splits)
-        self._index, self._spans, self._policy = index, spans, policy or Policy()
-        self._blacklists: dict[str, Blacklist] = {}
-        if spans is not None:
-            self._blacklists = _collect(self._selection, spans, self._policy, index, by_category, num_threads)
-
-    @property
-    def num_blacklisted(self) -> int:
-        """Surfaces protected beyond their span."""
-        return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
-
-    def check(self, store: TokenStore, sample: TextSample) -> TextCheck:
-        """Hold the tokens of a sample to their text; `ArtifactError` where they do not fit it."""
-        check = sample.check(store, self._policy, self._spans, self._index)
-        if not check.holds:
-            raise ArtifactError(f"tokens: {check.failure()}")
-        return check
-
-    def survey(self) -> tuple[np.ndarray, DateOptions]:
-        """Return what surrogates must not be by chance, hashes of the identifiers that were found (uint64, ascending),
-        and how dates are read. Cost: one pass over the text.
-        """
-        from reticent import _rust
-
-        known, day_first, month_first = np.empty(0, dtype=np.uint64), 0, 0
-        for part in self._selection.batches():
-            if self._spans is None:
-                break
-            offsets, starts, ends, labels = part.spans(self._spans)
-            found, days, months = _rust.real_identifiers(
-                part.texts, offsets, starts, ends, *category_codes(labels), num_threads=self.num_threads
-            )
-            known = np.union1d(known, found)
-            day_first, month_first = day_first + days, month_first + months
-        return known, DateOptions(otherwise="dmy" if day_first > month_first else "mdy")
-
-    def spans_of(self, part: Part, words: Words) -> SpanArrays:
-        """Return where direct identifiers stand in a part: the spans of the detectors, and every word that is protected
-        because it stands in one elsewhere, under its category.
-        """
-        if self._spans is None:
-            return (
-                np.zeros(len(part.texts) + 1, dtype=np.int64),
-                *(np.zeros(0, np.int32),) * 2,
-                pa.array([], pa.string()),
-            )
-        offsets, starts, ends, labels = part.spans(self._spans)
-        word_starts, word_ends = words.char_spans(part.texts)
-        rows = [np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))]
-        bounds, names = [np.stack([starts, ends])], [labels]
-        rows_of_words = np.repeat(np.arange(words.num_documents), np.diff(words.doc_offsets))
-        for name, spread in self._spread(part, words):
-            found = np.flatnonzero(spread)
-            rows.append(rows_of_words[found])
-            bounds.append(np.stack([word_starts[found], word_ends[found]]).astype(np.int32))
-            names.append(pa.repeat(pa.scalar(name or "OTHER", pa.string()), len(found)))
-        row, both = np.concatenate(rows), np.concatenate(bounds, axis=1)
-        order = np.argsort(row, kind="stable")
-        offsets = np.searchsorted(row[order], np.arange(len(offsets))).astype(np.int64)
-        first, last = np.ascontiguousarray(both[:, order], dtype=np.int32)
-        return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
-
-    def _spread(self, part: Part, words: Words) -> Iterator[tuple[str, np.ndarray]]:
-        for name, blacklist in self._blacklists.items():
-            yield name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads)
-
-    def placed(self, error: CorpusError, part: Part) -> CorpusError:
-        """Return an error about a document of a part as one about a row of a file."""
-        found = re.match(r"document (\d+) of the batch: ", str(error))
-        return (
-            error if found is None else CorpusError(f"{self._place(part, int(found[1]))}: {str(error)[found.end() :]}")
-        )
-
-    def _place(self, part: Part, row: int) -> str:
-        return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
-
-    def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
-        """Raise `CorpusError` where a document has words and no token: it would be passed over in silence."""
-        num_words = np.diff(words.doc_offsets)
-        passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
-        if len(passed_over):
-            row = int(passed_over[0])
-            raise CorpusError(
-                f"{self._place(part, row)}: the tokenizer makes no token of its words ({num_words[row]:,}), so it "
-                "would be passed over in silence; use a tokenizer that has an unknown token or falls back to bytes, or "
-                "leave the document out"
-            )
-
-    def __iter__(self) -> Iterator[Flagged]:
-        from reticent import _rust
-
-        policy, threads = self._policy, self.num_threads
-        for part in self._selection.batches():
-            words = _rust.segment(part.texts, num_threads=threads)
-            flags = np.zeros(words.num_words, dtype=np.uint8)
-            starts = np.zeros(words.num_words, dtype=np.uint8)
-            gaps = None
-            if self._spans is not None:
-                spans = part.spans(self._spans)[:3]
-                direct = _rust.cover_spans(part.texts, words, *spans, num_threads=threads)
-                gaps = _rust.gaps_in_spans(part.texts, words, *spans, num_threads=threads)
-                for _, spread in self._spread(part, words):
-                    direct |= spread
-                flags |= direct * np.uint8(DIRECT)
-            if self._index is not None:
-                indirect, starts = self._index.protect(
-                    part.texts,
-                    words,
-                    k=policy.k,
-                    n=policy.n,
-                    policy=policy.policy,
-                    max_document_frequency=policy.max_document_frequency,
-                    num_threads=threads,
-                )
-                flags |= indirect
-            yield Flagged(part, words, flags, starts, gaps)
-
-
-class Part:
-    """The documents of one batch that are wanted, and where they stand in the corpus."""
-
-    def __init__(self, batch: pa.RecordBatch, first: int, keep: np.ndarray, codes: np.ndarray, units: np.ndarray):
-        self.first, self.num_rows, self.keep = first, batch.num_rows, keep
-        whole = keep.all()
-        self.texts = batch.column("text") if whole else batch.column("text").filter(pa.array(keep))
-        self.doc_ids = batch.column("doc_id") if whole else batch.column("doc_id").filter(pa.array(keep))
-        self.codes = np.ascontiguousarray(codes[keep], dtype=np.uint32)
-        self.units = np.ascontiguousarray(units[keep], dtype=np.uint32)
-        self.last_document = first + batch.num_rows
-
-    def spans(self, reader: SpanReader) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Spans of the kept documents, in `SpanReader.slice`'s layout."""
-        offsets, starts, ends, labels = reader.slice(self.first, self.num_rows)
-        if not self.keep.all():
-            kept_spans = np.repeat(self.keep, np.diff(offsets))
-            lengths = np.diff(offsets)[self.keep]
-            offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-            starts, ends, labels = starts[kept_spans], ends[kept_spans], labels.filter(pa.array(kept_spans))
-        return offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends), labels
-
-
-class _Selection:
-    """The documents of some splits, batch by batch."""
-
-    def __init__(self, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None):
-        self.corpus, self.individuals, self.splits = corpus, individuals, splits
-
-    def batches(self) -> Iterator[Part]:
-        first = 0
-        wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
-        for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):
-            if self.individuals is None:
-                codes = units = np.arange(first, first + batch.num_rows, dtype=np.uint32)
-            else:
-                codes = self.individuals.individual_codes(batch.column("individual_id"))
-                units = self.individuals.units[codes]
-            keep = wanted[codes] if wanted is not None else np.ones(batch.num_rows, dtype=bool)
-            if keep.any():
-                yield Part(batch, first, keep, codes, units)
-            first += batch.num_rows
-
-
-def _collect(
-    selection: _Selection,
-    spans: SpanReader,
-    policy: Policy,
-    index: NgramIndex | None,
-    by_category: bool,
-    num_threads: int,
-) -> dict[str, Blacklist]:
-    """First pass: the surfaces whose scope is the individual or the corpus, by category or all under ""."""
-    from reticent import _rust
-
-    surface = index.surface if index is not None else "exact"
-    blacklists: dict[str, Blacklist] = {} if by_category else {"": _rust.Blacklist(surface=surface)}
-    for part in selection.batches():
-        offsets, starts, ends, labels = part.spans(spans)
-        if not len(starts):
-            continue
-        words = _rust.segment(part.texts, num_threads=num_threads)
-        encoded = labels.dictionary_encode()
-        kinds = np.array(
-            [
-                (policy.scope_of(label), category(label) if by_category else "")
-                for label in encoded.dictionary.to_pylist()
-            ]
-        )
-        kind_of_span = encoded.indices.to_numpy()
-        for scope, name in sorted({(str(scope), str(name)) for scope, name in kinds}):
-            chosen = ((kinds == (scope, name)).all(axis=1))[kind_of_span]
-            if scope != "occurrence" and chosen.any():
-                of_kind = _subset(offsets, starts, ends, chosen)
-                mask = _rust.cover_spans(part.texts, words, *of_kind, num_threads=num_threads)
-                blacklist = blacklists.setdefault(name, _rust.Blacklist(surface=surface))
-                blacklist.add(part.texts, words, mask, part.units if scope == "individual" else None)
-    return blacklists
-
-
-def _subset(
-    offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
-    return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
 
 
 def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Updates of an index: documents that came, individuals who withdrew; no other individual is counted again.
 
 Support is a sum over units, so what some units had is taken away from the tables and what they have is added
-(``rust_ext/src/update.rs``). That needs tables that have forgotten nothing: an index built with ``min_support`` 1, from
-which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_index` gives by default.
+(``rust_ext/src/index/update.rs``). That needs tables that have forgotten nothing: an index built with ``min_support``
+1, from which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_index` gives by default.
 """
 
 from __future__ import annotations

@@ -79,17 +79,7 @@ def scrub_documents(
         key, keep_key = kept, True
     if in_run_folder:
         run.execute("detect", alone=True)
-    settings = {
-        "style": config.style,
-        "draw": config.draw,
-        "shift_days": config.dates.shift_days,
-        "date_order": config.dates.order,
-        "new_ids": config.new_ids,
-        # Without the detectors' options, which may hold names (patterns) and paths: this folder is handed on.
-        "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
-    }
-    if job.dedup.mode != "off":
-        settings["dedup"] = job.dedup.model_dump(mode="json")
+    settings = _settings(job, config)
     inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
         work = writer.path / "work"
@@ -113,6 +103,22 @@ def scrub_documents(
             shutil.rmtree(work)
     _warn(counts, config, progress)
     return counts
+
+
+def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
+    """Settings for the manifest."""
+    settings = {
+        "style": config.style,
+        "draw": config.draw,
+        "shift_days": config.dates.shift_days,
+        "date_order": config.dates.order,
+        "new_ids": config.new_ids,
+        # Without the detectors' options, which may hold names (patterns) and paths: this folder is handed on.
+        "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
+    }
+    if job.dedup.mode != "off":
+        settings["dedup"] = job.dedup.model_dump(mode="json")
+    return settings
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:

@@ -50,8 +50,9 @@ def training_tokens(
         return
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.epochs import EpochTokens
+    from reticent.engine.flagged_words import FlaggedWords
     from reticent.engine.index import open_index
-    from reticent.engine.tokens import FlaggedWords, TokenMaker
+    from reticent.engine.tokens import TokenMaker
 
     flagged = FlaggedWords(
         run.corpus,

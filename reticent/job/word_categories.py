@@ -16,8 +16,8 @@ from reticent.engine.detect.labels import category
 
 if TYPE_CHECKING:
     from reticent.audit.leakage.words import Words
+    from reticent.engine.flagged_words import FlaggedWords
     from reticent.engine.store import TokenStore
-    from reticent.engine.tokens import FlaggedWords
     from reticent.job.run import Run
 
 __all__ = ["WordCategories", "read_categories"]
@@ -50,8 +50,8 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
     A word in spans of several categories has the one whose name comes first. Cost: two passes over the text.
     """
     from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.flagged_words import FlaggedWords
     from reticent.engine.index import open_index
-    from reticent.engine.tokens import FlaggedWords
 
     flagged = FlaggedWords(
         run.corpus,

@@ -19,10 +19,11 @@ from tokenizers import Tokenizer
 from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.epochs import EpochTokens
+from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore, open_tokens
-from reticent.engine.tokens import FlaggedWords, TokenMaker
+from reticent.engine.tokens import TokenMaker
 
 KEY = bytes(range(32))
 IDENTIFIERS = [

@@ -2,7 +2,7 @@
 
 The tokenizers library takes the length of what a map deletes off the character before. At the start of a text there is
 none, and every later offset is too small; where that one had become several (`ﬁ`), the last stands at the deleted one.
-This says a second time, without the core, what ``rust_ext/src/charsmap.rs`` does about it.
+This says a second time, without the core, what ``rust_ext/src/tokenize/charsmap.rs`` does about it.
 """
 
 from __future__ import annotations

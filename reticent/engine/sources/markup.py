@@ -91,9 +91,7 @@ def _whole(value: str, what: str) -> int:
 
 def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
     """``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the status of the smoking task is a label."""
-    if num_broken := data.count(BROKEN_TAG):
-        data = data.replace(BROKEN_TAG, MENDED_TAG)
-        mended["PHI tags closed by an opening tag"] += num_broken
+    data = _with_closed_tags(data, mended)
     document: MarkedDocument | None = None
     path: list[str] = []
     text: list[str] | None = None
@@ -142,6 +140,14 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Count
                 num_records += 1
     if not num_records:
         raise CorpusError(f"{file}: no RECORD, so not i2b2 2006")
+
+
+def _with_closed_tags(data: bytes, mended: Counter[str]) -> bytes:
+    """The file with the tag that stands opening where it closes put right, and counted."""
+    if num_broken := data.count(BROKEN_TAG):
+        data = data.replace(BROKEN_TAG, MENDED_TAG)
+        mended["PHI tags closed by an opening tag"] += num_broken
+    return data
 
 
 def _smoking_status(attributes: dict[str, str], where: str) -> str | None:

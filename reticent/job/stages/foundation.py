@@ -12,9 +12,13 @@ from reticent.engine.schema import REFERENCE
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
-    from reticent.trainer.config import FoundationConfig
+    from reticent.trainer.config import FoundationConfig, TrainConfig
 
 __all__ = ["foundation_steps"]
 
@@ -55,9 +59,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     from reticent.engine.corpus import open_corpus
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
-    from reticent.trainer.config import TrainConfig
     from reticent.trainer.distributed import World
-    from reticent.trainer.foundation import new_model, train_tokenizer
     from reticent.trainer.loop import train
     from reticent.trainer.recipes import get_recipe
 
@@ -65,45 +67,19 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     corpus = run.corpus if reference else open_corpus(settings.text, ids="exact")  # of no individual: not counted
     individuals = run.individuals if reference else None
     splits = (REFERENCE,) if reference else None
-    if settings.vocabulary is not None:
-        tokenizer = _given_tokenizer(settings)
-    else:
-        tokenizer = train_tokenizer(
-            _texts(corpus, individuals, splits),
-            kind="wordpiece" if settings.kind == "bert" else "bytelevel",
-            vocab_size=settings.vocab_size,
-        )
-
+    tokenizer = _tokenizer(settings, corpus, individuals, splits)
     tokens, trained = folder / "tokens", folder / "trained"
     tokens.mkdir()
     trained.mkdir()
     with run.progress.task(f"tokens for {model.name}", None, "documents") as advance:
         written = write_tokens(tokens, corpus, individuals, tokenizer, splits=splits, progress=advance)
-    network = new_model(
-        settings.kind,
-        tokenizer,
-        hidden_size=settings.hidden_size,
-        num_layers=settings.num_layers,
-        num_heads=settings.num_heads,
-        max_length=run.job.train.window_length,
-        seed=run.job.seed,
-    )
-    config = TrainConfig(
-        num_epochs=settings.num_epochs,
-        checkpoint_epochs=(settings.num_epochs,),
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup_steps,
-        mask_share=settings.mask_share,
-        batch_size=settings.batch_size,
-        window_length=run.job.train.window_length,
-        seed=run.job.seed,
-    )
+    network = _new_network(run, settings, tokenizer)
     with run.progress.task(f"pre-train {model.name}", None, "steps") as advance:
         result = train(
             network,
             open_tokens(tokens),
             get_recipe(model.objective),
-            config,
+            _training(run, settings),
             trained,
             tokenizer=tokenizer,
             progress=advance,
@@ -118,6 +94,50 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
         steps=result.num_steps,
         parameters=sum(p.numel() for p in network.parameters()),
         final_loss=float(result.losses[-1]),
+    )
+
+
+def _tokenizer(
+    settings: FoundationConfig, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None
+) -> str:
+    """The tokenizer of the given vocabulary, or one that is trained on the text."""
+    from reticent.trainer.foundation import train_tokenizer
+
+    if settings.vocabulary is not None:
+        return _given_tokenizer(settings)
+    return train_tokenizer(
+        _texts(corpus, individuals, splits),
+        kind="wordpiece" if settings.kind == "bert" else "bytelevel",
+        vocab_size=settings.vocab_size,
+    )
+
+
+def _new_network(run: Run, settings: FoundationConfig, tokenizer: str) -> PreTrainedModel:
+    from reticent.trainer.foundation import new_model
+
+    return new_model(
+        settings.kind,
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        max_length=run.job.train.window_length,
+        seed=run.job.seed,
+    )
+
+
+def _training(run: Run, settings: FoundationConfig) -> TrainConfig:
+    from reticent.trainer.config import TrainConfig
+
+    return TrainConfig(
+        num_epochs=settings.num_epochs,
+        checkpoint_epochs=(settings.num_epochs,),
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        mask_share=settings.mask_share,
+        batch_size=settings.batch_size,
+        window_length=run.job.train.window_length,
+        seed=run.job.seed,
     )
 
 
