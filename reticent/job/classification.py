@@ -21,13 +21,13 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
 from reticent.job.artefact import Artefact, Step, Work
-from reticent.job.config import Job, ModelSection
 from reticent.job.trainings import Training, trainings_by_recipe
 
 if TYPE_CHECKING:
     from reticent.audit.classification import Truth
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
+    from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
     from reticent.trainer.classes import LabelledTokens
     from reticent.trainer.classify import ClassifyConfig

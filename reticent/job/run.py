@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.progress import Progress
-from reticent.job.config import Job, ModelSection, kept_content
+from reticent.job.config.kept import kept_content
 from reticent.job.eta import Timings
 from reticent.job.fingerprints import Fingerprints
 from reticent.job.trainings import Measurement, Training
@@ -23,6 +23,7 @@ from reticent.job.trainings import Measurement, Training
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus
     from reticent.engine.protect import Policy
+    from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
 

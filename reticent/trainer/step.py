@@ -17,22 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
-
-from reticent.trainer.labels import Ledger, Targets
-from reticent.trainer.privacy import Guarantee
-from reticent.trainer.resume import State
-from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from reticent.trainer.labels import Ledger, Targets
+    from reticent.trainer.privacy import Guarantee
+    from reticent.trainer.resume import State
+    from reticent.trainer.windows import Batch, Windows
+
 __all__ = ["EpochPlan", "MakeTargets", "Step", "StepData"]
 
 #: Makes the targets of a gathered batch and counts them in a ledger.
-MakeTargets = Callable[[Batch, Ledger], Targets]
+MakeTargets: TypeAlias = "Callable[[Batch, Ledger], Targets]"
 
 
 class StepData(Protocol):

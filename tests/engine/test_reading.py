@@ -32,7 +32,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.convert import write_documents
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.sources import compressed, formats
-from reticent.engine.sources.csv_dialect import CsvDialect
+from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.parquet import _read_any_parquet
 
 Row = dict[str, Any]

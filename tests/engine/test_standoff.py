@@ -21,7 +21,7 @@ from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.detect import detect_spans
 from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.schema import DOCUMENTS
-from reticent.engine.sources.standoff import Markup
+from reticent.engine.sources.config import Markup
 
 ALL = ("doc_id", "individual_id", "text", "label", "spans", "mentions")
 SENTINEL = "SENTINELTEXT"

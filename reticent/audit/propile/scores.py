@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reticent.audit.propile.prompts import Masking
+from reticent.audit.config import Masking
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.trainer.models import lm_head, logits_at, max_positions, special_ids
 

@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.source import Request
 
-__all__ = ["read_arrow", "sound"]
+__all__ = ["read_arrow"]
 
 #: What ends an Arrow stream, now and in its first version.
 END_MARKERS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
@@ -47,19 +47,3 @@ def _check_end(source: pa.MemoryMappedFile, at: int, file: Path) -> None:
         raise CorpusError(f"{file}: an Arrow stream without its end marker: it was cut, and rows are missing")
     if end < source.size():
         raise CorpusError(f"{file}: {source.size() - end:,} bytes follow the end marker of its Arrow stream, unread")
-
-
-def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Check that every offset and index of a batch lies inside its data, which no reader does for a damaged file."""
-    for array in batch.columns:
-        if isinstance(array, pa.DictionaryArray):
-            pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary)).validate(full=True)
-        else:
-            _as_bytes(array).validate(full=True)
-    return batch
-
-
-def _as_bytes(array: pa.Array) -> pa.Array:
-    """View text as bytes, since whether it is UTF-8 is checked later, where the row can be named."""
-    views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
-    return array.view(views[array.type]) if array.type in views else array

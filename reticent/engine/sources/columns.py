@@ -16,7 +16,7 @@ from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
 from reticent.engine.schema import DOCUMENTS, type_name
 
-__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes"]
+__all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes", "sound"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
 #: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
@@ -151,3 +151,19 @@ def _refuse(rows: np.ndarray, what: str, file: Path | str, column: str, first_ro
 
 def _is_view(kind: pa.DataType) -> bool:
     return pa.types.is_string_view(kind)
+
+
+def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Check that every offset and index of a batch lies inside its data, which no reader does for a damaged file."""
+    for array in batch.columns:
+        if isinstance(array, pa.DictionaryArray):
+            pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary)).validate(full=True)
+        else:
+            _as_bytes(array).validate(full=True)
+    return batch
+
+
+def _as_bytes(array: pa.Array) -> pa.Array:
+    """View text as bytes, since whether it is UTF-8 is checked later, where the row can be named."""
+    views = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}
+    return array.view(views[array.type]) if array.type in views else array

@@ -12,13 +12,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reticent.core.errors import CorpusError
 from reticent.engine.sources.compressed import open_bytes
-from reticent.engine.sources.config import CsvDialect
 
-__all__ = ["CsvDialect", "CsvForm", "find_form"]
+if TYPE_CHECKING:
+    from reticent.engine.sources.config import CsvDialect
+
+__all__ = ["CsvForm", "find_form"]
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 QUOTES: Final = ('"', "'")

@@ -21,7 +21,8 @@ from reticent.core.errors import CorpusError
 from reticent.engine.sources import compressed
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import Bytes, open_bytes
-from reticent.engine.sources.csv_dialect import CsvDialect, CsvForm, find_form
+from reticent.engine.sources.config import CsvDialect
+from reticent.engine.sources.csv_dialect import CsvForm, find_form
 from reticent.engine.sources.reading import Reading
 from reticent.engine.sources.source import Request
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv_rows import CsvSource
-from reticent.engine.sources.folders import RESULTS, Found, find_files
+from reticent.engine.sources.folders import find_files
 from reticent.engine.sources.format import Format
 from reticent.engine.sources.formats import FORMATS, format_names, format_of, read_batches
+from reticent.engine.sources.found import RESULTS, Found
 from reticent.engine.sources.source import Request, batches_of_part
 from reticent.engine.threads import mapped
 

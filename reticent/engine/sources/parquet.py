@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 
 from reticent.core.errors import CorpusError
-from reticent.engine.sources.arrow_ipc import sound
-from reticent.engine.sources.columns import require_columns
+from reticent.engine.sources.columns import require_columns, sound
 from reticent.engine.sources.source import Request
 
 if TYPE_CHECKING:

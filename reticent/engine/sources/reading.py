@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reticent.engine.sources.folders import Found
+from reticent.engine.sources.found import Found
 
 __all__ = ["Reading"]
 

@@ -23,7 +23,7 @@ from reticent.engine.sources.config import Markup
 from reticent.engine.sources.markup import MarkedDocument
 from reticent.engine.sources.source import Request
 
-__all__ = ["Markup", "marked_reader"]
+__all__ = ["marked_reader"]
 
 UNITS: Final = ("characters", "bytes", "utf-16")
 _SPACES: Final = str.maketrans("\t\n\r", "   ")  # what an XML attribute makes of them
