@@ -13,7 +13,8 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.sources import files, formats
 from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.config import Columns, CorpusConfig, Markup
+from reticent.engine.sources.config import Columns, Markup
+from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.formats import FORMATS, Format, document_suffix, format_names, format_of
 from reticent.engine.sources.source import Request
 
