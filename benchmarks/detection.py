@@ -1,4 +1,4 @@
-"""What does each detector find of what people marked, alone and in union; what does only a trained NER find, what none?
+"""Which annotations does each detector find, alone and in union, which only a trained NER, and which none?
 
 Corpora with a gold standard: ``tab`` (records: the applicant's name), ``meddocan`` (also header and body apart),
 ``presidio_synth``, ``aci_bench`` (the patients' names), ``synth_en`` and ``synth_fr`` (with records). Without one, and

@@ -1,4 +1,4 @@
-"""Corpora of the detection benchmark, each as documents, what is known of the individuals, and what people marked.
+"""Corpora of the detection benchmark, each as documents, the records of the individuals, and the annotations.
 
 Found through ``RETICENT_DATA``. A corpus without a gold standard has no column ``spans``.
 """

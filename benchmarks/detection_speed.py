@@ -31,7 +31,7 @@ from benchmarks.record_io import DATA, markdown, spread, write_record
 from reticent.core.errors import PolicyError
 
 GOAL_MB_PER_SECOND = 50
-#: What the pattern recognisers of Presidio look for that has a category here.
+#: Entities of Presidio's pattern recognisers that have a category here.
 PRESIDIO_PATTERNS = ["EMAIL_ADDRESS", "PHONE_NUMBER", "URL", "IP_ADDRESS", "CREDIT_CARD", "IBAN_CODE", "US_SSN"]
 PATTERN_CATEGORIES = ("EMAIL", "PHONE", "URL", "IP", "ID")
 

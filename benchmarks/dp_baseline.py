@@ -110,7 +110,7 @@ def fine_tune(values: dict[str, Any], out: Path, recipe: str, **train: Any) -> d
 
 
 def ways(num_epochs: int, many_epochs: int) -> dict[str, tuple[str, dict[str, Any]]]:
-    """What is compared: recipe and settings of each."""
+    """The comparison: recipe and settings of each."""
     dp = {"target_epsilon": EPSILON, "unit": "individual", "max_documents": 4, "max_physical_batch_size": 64}
     large = {"num_epochs": many_epochs, "dp": {**dp, "sample_rate": SAMPLE_RATE}}
     return {

@@ -13,7 +13,7 @@ from benchmarks.record_io import spread
 
 Runs = dict[str, list[dict[str, Any]]]
 
-#: What the time of a row includes, by how its name begins.
+#: Parts of the time of a row, by how its name begins.
 INCLUDES = {
     "wc -w": "the whole process, on the same text in one plain file",
     "reticent, n": "through Python, Parquet to Arrow: reading, counting, the tables of every level with supports; not "

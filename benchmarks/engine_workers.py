@@ -1,4 +1,4 @@
-"""What the engine's benchmark runs, each in a process of its own: our commands, the peers, and what prepares for them.
+"""Processes of the engine's benchmark: our commands, the peers, and their preparation.
 
 A worker gets a folder of documents and prints one JSON object: the wall and processor seconds of its timed block, the
 resident memory before the block and at its peak, and the answer that is compared (how many n-grams have support k or
@@ -27,7 +27,7 @@ PEER_DOCUMENTS = 2000
 #: Documents whose tokens are compared.
 SAMPLE = 200
 EVERYBODY = ("members", "heldout", "reference")
-#: What gives a generated corpus the shape of the published one.
+#: Settings that give a generated corpus the shape of the published one.
 WORDS, DOCUMENTS_EACH, VOCABULARY = 735, 2.5, 350_000
 
 

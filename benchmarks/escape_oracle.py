@@ -24,7 +24,7 @@ _CLUSTER = regex.compile(r"\X")
 
 
 class Stream:
-    """What the tokens of a text spell, byte by byte, and the characters that each byte comes from."""
+    """Bytes that the tokens of a text spell, and the characters that each byte comes from."""
 
     def __init__(self, kind: str, tokenizer: Tokenizer, text: str):
         self._kind = kind
@@ -71,7 +71,7 @@ class Stream:
 
 
 def _normalised(tokenizer: Tokenizer, text: str) -> Iterator[tuple[str, set[int]]]:
-    """What the tokenizer's normaliser makes of each grapheme cluster, with the cluster's characters (each with its own
+    """Output of the tokenizer's normaliser for each grapheme cluster, with the cluster's characters (each with its own
     where none changes).
     """
     for cluster in _CLUSTER.finditer(text):

@@ -1,4 +1,4 @@
-"""What the change of the word rule did to the supports of each corpus: numbers, no word of a document.
+"""Effect of the change of the word rule on the supports of each corpus: numbers, no word of a document.
 
 The new rule is the product's `segment`, the old one the oracle of `word_rules`, whose reading of the new rule must be
 the product's in every document.
@@ -27,7 +27,7 @@ __all__ = ["measure_supports", "supports_table"]
 
 #: Corpora that stand among those of the detection benchmark in parts.
 _PARTS = ("meddocan_header", "meddocan_body")
-#: What a character is that made or unmade a word: the first that fits.
+#: Kind of a character that made or unmade a word: the first that fits.
 _CLASSES = {
     "private use": r"\p{Co}", "unassigned": r"\p{Cn}", "regional indicator": r"\p{RI}",
     "Braille": r"\p{Block=Braille_Patterns}", "default-ignorable": r"\p{Default_Ignorable_Code_Point}",

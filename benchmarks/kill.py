@@ -52,7 +52,7 @@ SHARES = {
     ("whole", "nothing", "new"): 40,
     ("whole", "old", "old"): 40,
 }
-#: What stands there at the start, which job comes after the kill.
+#: Content at the start, and the job after the kill.
 KINDS = (("nothing", "new"), ("old", "new"), ("old", "old"))
 STOPPED = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
@@ -170,7 +170,7 @@ def artefacts(files: Files) -> dict[str, Files]:
 
 
 def check_between(case: Case, start: str, *, clean: bool) -> list[str]:
-    """What is wrong after the interruption, before anything is started again; ``clean``: nothing may be left over."""
+    """Errors after the interruption, before a restart; ``clean``: nothing may be left over."""
     files = content(case.root)
     wrong, asides = [], []
     old, new = artefacts(case.expected["old"] if start == "old" else {}), artefacts(case.expected["new"])

@@ -110,7 +110,7 @@ def attacked(
 
 
 def shown(arm: str, row: dict[str, Any]) -> dict[str, Any]:
-    """What the record keeps of one checkpoint."""
+    """Record of one checkpoint."""
     result = row["result"]
     found = result["verified"]
     kept = ("value", "low", "high")

@@ -126,7 +126,7 @@ def _go(line: Any) -> None:
 
 
 def _heard(lines: dict[str, Any], rows: dict[str, dict[str, Any]], name: str) -> dict[str, Any] | None:
-    """What a process says; one that fails or dies is left out of what follows, and the others go on."""
+    """Answer of a process; one that fails or dies is left out afterwards, and the others go on."""
     try:
         said = lines[name].recv()
     except (EOFError, ConnectionError):

@@ -23,7 +23,7 @@ WORDS = (126, 199, 259, 315, 385, 450, 545, 647, 796, 1121)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What is trained at one size.
+    """Data and model of one size.
 
     ``vocab_size`` None is the published vocabulary (BERT cased, GPT-2); where it is not at hand, one of 30,000 is
     trained. At size cpu the vocabulary is small so that the head has the share of the work that it has in BERT-base.

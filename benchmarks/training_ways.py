@@ -104,7 +104,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What every way trains: the same tokens, initial weights, batch size, precision and number of epochs."""
+    """Common to all ways: the same tokens, initial weights, batch size, precision and number of epochs."""
 
     kind: str
     store: TokenStore

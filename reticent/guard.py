@@ -54,7 +54,7 @@ _NEED_MORE = frozenset({"gold", "records"})
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """What was found where (characters, end exclusive); never the text itself."""
+    """Kind and place of a finding (characters, end exclusive); never the text itself."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class GuardedText:
-    """What may be shown of one generated text, and where in the original the findings were."""
+    """The part of one generated text that may be shown, and the places of the findings in the original."""
 
     text: str
     findings: tuple[Finding, ...]

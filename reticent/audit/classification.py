@@ -24,7 +24,7 @@ BAG_OF_WORDS_C = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the held-out documents are: class (int64) and individual of each, and how many classes there are."""
+    """Truth of the held-out documents: class (int64) and individual of each, and how many classes there are."""
 
     classes: np.ndarray
     individual: np.ndarray

@@ -69,7 +69,7 @@ class InversionConfig(Section):
 
 
 class GenerationConfig(Section):
-    """What causal models write by themselves, begun with documents of both sides: a part of the audit only where the
+    """Text that causal models generate, begun with documents of both sides: a part of the audit only where the
     job has this section.
     """
 
@@ -124,9 +124,9 @@ class ShadowConfig(Section):
 
 
 class AuditConfig(Section):
-    """What is attacked and how intervals are made.
+    """The attacks, and how intervals are made.
 
-    What is ranked by small differences (canaries, candidates of the inversion) is scored in float32 whatever ``bf16``
+    Scores with small differences (canaries, candidates of the inversion) are made in float32 whatever ``bf16``
     says. A masked model is asked for the words of a window in ``folds`` portions.
     """
 

@@ -23,7 +23,7 @@ __all__ = ["FAIL", "GATES", "NO_POWER", "PASS", "PLAIN", "Gate", "failed", "judg
 PASS, FAIL, NO_POWER = "pass", "fail", "no power"
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN = ("mlm", "clm")
-#: What excess leakage and excess exposure are where nothing was learned.
+#: Excess leakage and excess exposure where nothing was learned.
 NO_EXCESS = 0.0
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
@@ -222,7 +222,7 @@ def _last(models: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, str, Any], Map
     return last
 
 
-#: What a gate is about, the estimate to judge, and the one that in a control must lie over the null.
+#: Subject of a gate, the estimate to judge, and the one that in a control must lie over the null.
 Found = tuple[dict[str, Any], Any, Any]
 
 

@@ -32,7 +32,7 @@ OF_DOCUMENTS = (
 
 
 class WindowsRead(Enum):
-    """What is read of a document longer than a window."""
+    """Choices for a document longer than a window."""
 
     ALL = "all"
     FIRST = "first"

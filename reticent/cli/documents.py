@@ -34,7 +34,7 @@ SEARCHED = ("corpus", "dedup", "detect", "protect.k", "protect.scopes", "index.s
 
 
 class ScrubStyle(Enum):
-    """What stands where an identifier stood."""
+    """Replacement of an identifier."""
 
     X = "x"
     TAG = "tag"
@@ -135,7 +135,7 @@ def detect(
     own = is_job(source)
     if own and out is not None:
         raise PolicyError("--out: a run or a job has its own place")
-    # What later commands chose stays theirs.
+    # Settings of later commands stay as they were.
     keep = ("seed", "dedup", "split", "index", "protect", "model", "train", "classify", "audit")
     kept = own or out is not None
     used = None if kept else (*SEARCHED, "split", "canaries", "seed", "audit.num_bootstrap")

@@ -16,7 +16,7 @@ __all__ = ["OUT_OF_MEMORY", "explain_abort", "is_out_of_memory", "lacks_address_
 OUT_OF_MEMORY = (
     "out of memory; allow more, use fewer threads (num_threads), and let counting write to disk (--memory-limit)"
 )
-#: What the system's loader says of a library that there is no room for, and Python of a thread.
+#: Messages of the system's loader for a library that there is no room for, and of Python for a thread.
 NO_ROOM = (
     "cannot allocate memory",
     "cannot map zero-fill pages",

@@ -42,7 +42,7 @@ class Progress:
         self._whole: Any = None
         self._last_line = -SECONDS_BETWEEN_LINES
         self._up_to_date: dict[str, int] = {}
-        #: What is not told again.
+        #: Messages not shown again.
         self._told: set[str] = set()
 
     @contextmanager

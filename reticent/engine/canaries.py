@@ -241,7 +241,7 @@ def plant(
 def _additions(
     corpus: Corpus, individuals: Individuals, canaries: pa.Table, config: CanaryConfig
 ) -> tuple[dict[int, str], pa.Table]:
-    """What is added to which document, and where in that addition each copy stands."""
+    """Additions to documents, and where in them each copy stands."""
     owner_of = individuals.individual_codes(corpus.scan().column("individual_id").combine_chunks())
     by_owner = np.argsort(owner_of, kind="stable")
     bounds = np.searchsorted(owner_of[by_owner], np.arange(individuals.table.num_rows + 1))

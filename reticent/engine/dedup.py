@@ -203,7 +203,7 @@ def _lifted(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: Ded
 
 
 def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig) -> np.ndarray:
-    """What each document is left out for, `NOT_A_COPY` where it stays."""
+    """Reason for which each document is left out, `NOT_A_COPY` where it stays."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

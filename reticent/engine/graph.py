@@ -4,7 +4,7 @@
 at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m words that
 many individuals use, taken together, are those of one).
 
-What must stay true: identity is exact. A word is its id in the index, an n-gram the pair of its two (n-1)-grams; a hash
+Invariant: identity is exact. A word is its id in the index, an n-gram the pair of its two (n-1)-grams; a hash
 only finds the place where keys are compared. Kernels release the interpreter lock and none is parallel.
 
 Costs: 4 bytes a word for the stream, 4 more for each length of n-grams looked at.

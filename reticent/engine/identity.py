@@ -27,7 +27,7 @@ __all__ = [
     "one_id_each",
 ]
 
-#: What is done with ids that fold to one another: stop, read each in its folded form, or take them for different ones.
+#: Choices for ids that fold to one another: stop, read each in its folded form, or take them for different ones.
 Ids = Literal["stop", "fold", "exact"]
 #: Columns of `DOCUMENTS` whose ids are of individuals or households.
 FOLDED: Final = ("individual_id", "household_id")
@@ -59,7 +59,7 @@ class Spellings:
         return len(self.rows) - len(self)
 
     def kinds(self) -> str:
-        """What differs, and in how many groups."""
+        """Kinds of differences, and in how many groups."""
         from reticent import _rust
 
         counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]

@@ -182,13 +182,13 @@ def _release_memory() -> None:
     pa.default_memory_pool().release_unused()
 
 
-#: What reading takes beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
+#: Memory of reading beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
 BYTES_PER_READER = 24 << 20
 #: The least the builder can work with, and what of it a thread needs for its dictionaries.
 LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
 
 
-#: What the builder keeps of a document whose words it writes down.
+#: Memory that the builder keeps of a document whose words it writes down.
 BYTES_PER_DOCUMENT = 80
 
 
@@ -210,7 +210,7 @@ def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_docum
 
 
 def _builder_limit(memory_limit: int | None, num_threads: int, num_documents: int) -> tuple[int | None, int | None]:
-    """What the builder may use, and what the process uses beside it."""
+    """Memory that the builder may use, and that of the process beside it."""
     if memory_limit is None:
         return None, None
     used = check_memory_limit(memory_limit, num_threads, num_documents)

@@ -4,8 +4,8 @@ Those of windows stand in `window_kernels`, those of the values of a document in
 
 All release the interpreter lock, none is parallel (a forked child would hang), and compiled code is cached on disk.
 Randomness is counter-based: a draw depends on (seed, epoch, window, word) and on nothing else, so it is the same
-however windows are batched, ordered or resumed. What NumPy does as fast is not here; ``benchmarks/kernels.py`` times
-each of these beside its NumPy form. Offsets are CSR bounds: document d holds ``offsets[d]:offsets[d + 1]``.
+however windows are batched, ordered or resumed. Work that NumPy does as fast is not here; ``benchmarks/kernels.py``
+times each of these beside its NumPy form. Offsets are CSR bounds: document d holds ``offsets[d]:offsets[d + 1]``.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def replace_words(
 ) -> None:
     """Copy ``input_ids`` to ``out`` (B, T) with each drawn word masked, or random tokens in its place, or as it is.
 
-    What becomes of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
+    The fate of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
     a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
     """
     num_rows, length = input_ids.shape

@@ -4,7 +4,7 @@ Four styles. ``x``: each word of a span becomes ``X`` ([@boutet2025] §5.5), and
 ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
 ``surrogate``: the same name of one individual always becomes the same invented name, "J. Smith", "SMITH" and "Smith's"
 in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn
-afresh at every occurrence and every ``draw``. What is drawn is a function of a secret key, the individual and the value
+afresh at every occurrence and every ``draw``. The draw is a function of a secret key, the individual and the value
 (``rust_ext/src/scrub``), so no table of who became whom exists, and neither order nor batches nor threads matter.
 
 Overlapping and nested spans become one, under the label of the longest, then of the category that stands first in
@@ -67,7 +67,7 @@ class DateOptions:
     order : {"auto", "dmy", "mdy"}
         How 03/04/2019 is read; "auto" asks the other dates of the document, then ``otherwise``.
     otherwise : {"dmy", "mdy"}
-        What counts for "auto" in a document that does not tell.
+        Value of "auto" in a document that does not tell.
     """
 
     shift_days: int | None = None

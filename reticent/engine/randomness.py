@@ -10,6 +10,6 @@ __all__ = ["generator"]
 def generator(seed: int, stream: int) -> np.random.Generator:
     """Return the generator of a seed (any integer, taken modulo 2^64) for one use of it.
 
-    What one stage draws never depends on what another drew.
+    The draws of one stage never depend on those of another.
     """
     return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), stream], dtype=np.uint64)))

@@ -1,7 +1,7 @@
 """Documents with their direct identifiers replaced, and the flags of their words carried over to the new text.
 
-Indirect flags are those of the words of the original text: a word that stays keeps them. What replaces an identifier
-is `DIRECT`, punctuation of it included, and so is what a span that cuts a word leaves of it.
+Indirect flags are those of the words of the original text: a word that stays keeps them. The replacement of an
+identifier is `DIRECT`, punctuation of it included, and so is what a span that cuts a word leaves of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rewritten", "TextStyle", "lower_case", "replace_spans", "replace_words_by_x"]
 
-#: What can stand for the text of documents: identifiers replaced, or all of it in lower case.
+#: Rewritings of the text of documents: identifiers replaced, or all of it in lower case.
 TextStyle = Style | Literal["lower"]
 
 

@@ -193,7 +193,7 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
 
 
 def _marks(supports: list[np.ndarray], flags: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
-    """What each n-gram is, uint8 (N, W): bits by number; those of words on n = 1 only."""
+    """Kind of each n-gram, uint8 (N, W): bits by number; those of words on n = 1 only."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -307,7 +307,7 @@ def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dic
 def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
     """Return rows of label, detector, num_spans, num_documents, num_individuals: what was found, in all splits.
 
-    What was found in fewer than ``small_cell`` individuals is put together as "other", which is left out where it is
+    Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
     itself of fewer.
 
     Parameters

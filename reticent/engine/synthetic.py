@@ -27,7 +27,7 @@ DOCUMENTS_PER_PART = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthConfig:
-    """What to generate.
+    """Settings of the generator.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def in_threads(
 
 
 def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """What ``work`` makes of each item, in order, by as many threads as the core would take."""
+    """Results of ``work`` for each item, in order, by as many threads as the core would take."""
     from reticent import _rust
 
     with ThreadPoolExecutor(_rust.resolve_threads(0)) as pool:
@@ -100,7 +100,7 @@ def overlapped(
 ) -> Iterator[tuple[pa.RecordBatch, T]]:
     """Yield each batch and ``work(batch, number of rows before it)``, in order, the work of two batches overlapping.
 
-    What Python does for one then costs no time while the core's threads are busy with the other. Up to three batches
+    Python's work for one batch then costs no time while the core's threads are busy with the other. Up to three batches
     are in hand, and the next one is read.
     """
     waiting: deque[tuple[pa.RecordBatch, Future[T]]] = deque()

@@ -59,9 +59,9 @@ def write_tokens(
     individuals : Individuals or None
         None is for text of no individual: every document then counts as its own individual.
     index, spans : optional
-        What makes words indirect and direct; without them no word is.
+        Index and spans that make words indirect and direct; without them no word is.
     style : {"x", "tag", "lower"}, optional
-        What stands for direct identifiers in the text whose tokens are written; None leaves it as it is. "x": ``X`` for
+        Replacement of direct identifiers in the text whose tokens are written; None leaves it as it is. "x": ``X`` for
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
         original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
         `TokenMaker.write`.

@@ -1,6 +1,6 @@
 """Stored tokens held to the text they were made from, without the core: the check that goes the other way.
 
-What is protected is worked out again from the documents, their spans and the policy (:mod:`reticent.engine.oracle`);
+Protection is worked out again from the documents, their spans and the policy (:mod:`reticent.engine.oracle`);
 the documents are tokenised again by the Python library; and a token whose characters meet a protected one, white space
 aside, must carry the flag of each kind that protects it: `DIRECT` for spans and what they reach, `INDIRECT` for what
 support protects. Recipes mask by these flags, so a token that has them is no target of theirs. That tokens, the numbers
@@ -95,7 +95,7 @@ class CheckedText:
     def protected(
         self, splits: tuple[str, ...] | None, spans: SpanReader | None, policy: Policy, surface: str, counted: bool
     ) -> Protected:
-        """What is protected of the documents of these splits by these documents, spans and policy."""
+        """Protection of the documents of these splits by these documents, spans and policy."""
         wanted = _mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)

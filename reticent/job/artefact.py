@@ -58,7 +58,7 @@ class Work:
     Attributes
     ----------
     name : str, of its artefact
-    title : str, for people
+    title : str, as it is printed
     work : float, tokens that pass through the model, counted once for each pass
     """
 
@@ -71,7 +71,7 @@ class Work:
 
     @property
     def sort(self) -> tuple[str, str, str]:
-        """What shares a speed: differential privacy, say, is slower than plain training of the same model."""
+        """Key of work of one speed: private training, say, is slower than plain training of the same model."""
         return self.kind, self.model, self.recipe
 
 

@@ -1,4 +1,4 @@
-"""What a run checks before it spends anything: a setting that would fail hours later fails at once."""
+"""Checks before a run: a setting that would fail hours later fails at once."""
 
 from __future__ import annotations
 

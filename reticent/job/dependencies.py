@@ -1,4 +1,4 @@
-"""What a training of a job depends on, of a member's model as of a shadow's."""
+"""Dependencies of a training, for the models of members and for shadow models."""
 
 from __future__ import annotations
 

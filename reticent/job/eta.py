@@ -165,12 +165,12 @@ class Plan:
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:
-        """What is counted, in words."""
+        """The counted work, in words."""
         classifies = any(step.kind == "classify" for step in self.steps.values())
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 
     def unmeasured(self) -> list[str]:
-        """What has to be measured before the end can be told, in words."""
+        """Speeds that are missing for an estimate of the end, in words."""
         what = {"train": "training", "classify": "classifying from", "score": "scoring"}
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 

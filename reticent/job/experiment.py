@@ -1,6 +1,6 @@
 """The experiment of [@boutet2025] as a job file: every recipe, five lengths of training, three seeds, at four sizes.
 
-What is written is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
+The file written is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
 differ in the models and in how long it takes; ``small`` and ``base`` have the published settings.
 """
 
@@ -200,7 +200,7 @@ def _training(size: Size) -> list[str]:
         "[train]",
         "# Each recipe once a seed: the order of the documents and the masks change, who is a member does not.",
         f"seeds = {list(size.seeds)}",
-        "# What is attacked: leaks and utility against the length of training.",
+        "# The attacks: leaks and utility against the length of training.",
         f"num_epochs = {size.epochs[-1]}",
         f"checkpoint_epochs = {list(size.epochs)}",
         f"window_length = {size.window_length}      # tokens the model sees at once",

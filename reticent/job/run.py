@@ -156,7 +156,7 @@ class Run:
 
     @property
     def policy(self) -> Policy:
-        """What is protected."""
+        """The policy of protection."""
         return self.job.protect
 
     def checkpoints(self, model: ModelSection, recipe: str, seed: int | None = None) -> dict[int, Path]:

@@ -1,8 +1,8 @@
-"""What of a job is done, what is left and how long it will take, without doing any of it and while it may be running.
+"""Status of a job: artefacts done and left, and the time they will take. Reads only; the job may be running.
 
 The plan is gone through as in a run, but nothing is made: an artefact is done if its manifest has the settings and
-inputs it would be made with. What follows from one that is not done is not done either. Bytes of results are not read
-again; those of the documents and of a base model are, once.
+inputs it would be made with. An artefact that follows from one not done is not done either. Bytes of results are not
+read again; those of the documents and of a base model are, once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str
 
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
-    """What was counted when tokens were held to their text: all of them, else a sample."""
+    """Counts of the check of tokens against their text: all of them, else a sample."""
     from reticent.core.artifact import read_manifest
 
     tokens = read_manifest(run.folder / name)

@@ -56,7 +56,8 @@ def _count_update(
 def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence[Path], progress: Progress) -> Run:
     """Make the run folder ``out``: the split and the indexes of ``before`` with more documents, or fewer individuals.
 
-    ``before`` stays as it is. What needs no index is left to later commands: detectors read every document again.
+    ``before`` stays as it is. Stages that need no index are left to later commands: detectors read every document
+    again.
 
     Raises
     ------

@@ -39,7 +39,7 @@ TRADES = [f"xjtrade{i}" for i in range(NUM_INDIVIDUALS)]  # indirect: one token
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>"]
 VOCABULARY = [*SPECIAL, *COMMON, "zqname", *(f"##{i}" for i in range(NUM_INDIVIDUALS)), *TRADES]
 ID = {piece: number for number, piece in enumerate(VOCABULARY)}
-#: What must never leave: surfaces, pieces of them, and ids of documents.
+#: Strings that must never leave: surfaces, parts of them, and ids of documents.
 SENTINELS = ("zqname", "xjtrade", "qwcommon", "secretdoc")
 #: Attacks on the audit's own documents, and those of them that a causal model can be attacked with.
 DOCUMENTS = tuple(name for name in ATTACKS if name not in needing(Need.HOLDOUT))

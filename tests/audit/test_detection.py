@@ -1,4 +1,4 @@
-"""What detectors find and miss: by hand, and beside a naive count over lists of spans."""
+"""Counts of found and missed annotations: by hand, and beside a naive count over lists of spans."""
 
 from __future__ import annotations
 

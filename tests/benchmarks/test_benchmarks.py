@@ -1,4 +1,4 @@
-"""What the benchmarks conclude: that they refuse other counts, and that their figures are the ones they claim."""
+"""Conclusions of the benchmarks: they refuse other counts, and their figures are the ones they claim."""
 
 from __future__ import annotations
 

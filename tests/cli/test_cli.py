@@ -374,7 +374,7 @@ def test_every_mistake_has_a_status_and_a_sentence(
 
 
 class Panic(BaseException):
-    """What a panic of the Rust core is in Python: no Exception."""
+    """A panic of the Rust core in Python: no Exception."""
 
 
 @pytest.mark.parametrize(

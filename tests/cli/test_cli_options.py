@@ -1,4 +1,4 @@
-"""What commands share: one set of options, one way from SOURCE to a job; and what each makes of a run's settings."""
+"""Options of commands: one set, one way from SOURCE to a job; and how each reads a run's settings."""
 
 from __future__ import annotations
 

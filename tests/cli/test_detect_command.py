@@ -59,7 +59,7 @@ def reticent(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 
 @pytest.fixture
 def found(reticent: Callable[..., Done]) -> Callable[..., Any]:
-    """What ``reticent detect --json`` prints."""
+    """Output of ``reticent detect --json``."""
 
     def run(*arguments: object) -> Any:
         done = reticent(*arguments, "--json", "--quiet")

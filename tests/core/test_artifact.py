@@ -347,7 +347,8 @@ def test_a_failure_of_the_system_while_finishing_is_an_artefact_error_and_leaves
 def test_the_manifest_is_written_last_and_then_the_folder_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a crash can leave: files that are safe on the disk before the manifest, and that before the rename."""
+    """States that a crash can leave: files that are safe on the disk before the manifest, and that before the
+    rename."""
     steps = []
     sync, rename = artifact._sync, Path.rename
     monkeypatch.setattr(artifact, "_sync", lambda path: (steps.append(path.name), sync(path)))

@@ -27,7 +27,7 @@ Row = tuple[int, str, str]  # document, text of the span, label
 def spread(
     folder: Path, documents: list[tuple[str, str]], hits: list[tuple[int, int, int, str]], **options: Any
 ) -> tuple[list[Row], dict[str, int]]:
-    """What is added to the hits (document, start, end, label) of (individual, text) documents, and the counts."""
+    """Spans added to the hits (document, start, end, label) of (individual, text) documents, and the counts."""
     folder.mkdir(exist_ok=True)
     texts = [text for _, text in documents]
     columns = {"doc_id": [f"d{i}" for i in range(len(texts))], "individual_id": [unit for unit, _ in documents]}

@@ -31,7 +31,7 @@ LABELS = {"name": "NAME", "date": "DATE", "phone": "PHONE", "code": "ID", "addre
 
 
 def find(values: list[tuple[str, str]], text: str, *, common: list[str] | None = None, initials: bool = False):
-    """What the (field, value) pairs of one individual give in a text."""
+    """Spans that the (field, value) pairs of one individual give in a text."""
     records = _rust.Records(
         np.zeros(len(values), dtype=np.uint32),
         pa.array([value for _, value in values], pa.string()),

@@ -166,7 +166,7 @@ def test_no_word_that_fewer_than_k_individuals_use_is_a_target_in_many(of: list[
     check_counted(of, k, n)
 
 
-#: What counts as a word by its property alone, whatever stands beside it.
+#: Characters that count as a word by their property alone, whatever stands beside them.
 _NAMING = regex.compile(r"(?V1)[[\p{Alphabetic}\p{N}\p{Co}\p{Cn}\p{RI}\p{Block=Braille_Patterns}]--\p{DI}]")
 
 

@@ -65,7 +65,7 @@ WRITERS: dict[str, dict[str, Any]] = {
 
 
 def read(file: Path, columns: list[str], num_rows: int = 256, groups: list[int] | None = None) -> pa.Table | None:
-    """What the core reads, or None where it leaves the file to pyarrow."""
+    """Columns that the core reads, or None where it leaves the file to pyarrow."""
     parquet = _rust.ParquetFile.open(file)
     rows = parquet and parquet.read(columns, large=[name == "text" for name in columns], row_groups=groups)
     if rows is None:

@@ -226,7 +226,7 @@ def test_what_is_forgotten_is_found_again() -> None:
 
 @pytest.mark.parametrize("name", [CASED, "bytelevel"])
 def test_words_that_are_not_the_texts_own_are_met_by_their_bytes(name: str) -> None:
-    """What is remembered of a chunk holds for its words only where they are: here they are another text's."""
+    """A cached chunk holds for its words only where they are: here they are another text's."""
     encoder = toy(name).encoder
     own, other = pa.array(["one two three"] * 2), pa.array(["one two three", "ab cdefgh ij"])
     zeros = np.zeros(6, dtype=np.uint8)

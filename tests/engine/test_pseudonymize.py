@@ -66,7 +66,7 @@ def replaced(text: str, style: Style = "surrogate", individual: str = "p0", **op
 
 
 def values(text: str, individual: str = "p0", **options: Any) -> list[str]:
-    """What each span became."""
+    """Replacement of each span."""
     plain, spans = marked(text)
     made = scrubbed([plain], [spans], "surrogate", [individual], **options)
     new = made.texts[0].as_py()

@@ -89,7 +89,7 @@ def test_what_replaces_is_never_a_target_and_what_stays_keeps_its_flags(
     before, after = chars_of(made(case, None, folder="old")[0]), chars_of(made(case, style, epoch)[0])
     for (old, old_flags), (new, new_flags), text in zip(before, after, marked, strict=True):
         assert old == re.sub(r"«(.*?)\|\w+»", r"\1", text)
-        # What stood in a span or was a word of one elsewhere is replaced; everything else stays.
+        # A word in a span, or of a span elsewhere, is replaced; everything else stays.
         pieces = re.split(r"«.*?\|\w+»(?:'s)?|\bZyxwvut\b", text)
         found = re.fullmatch("(.+?)".join(f"({re.escape(piece)})" for piece in pieces), new, re.DOTALL)
         assert found is not None, (old, new)

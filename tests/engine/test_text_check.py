@@ -120,7 +120,7 @@ def test_what_is_written_has_no_violation(
     assert sampled(case, store, settings, surface, seed=k) == replace(check, whole=False, fingerprint="")
 
 
-# What was changed is found.
+# Changes are found.
 
 DOCUMENTS = [
     ("p0", "mail «ann.lee@mail.org/x-y|EMAIL» was seen with fever"),
@@ -273,7 +273,7 @@ def test_a_record_that_is_none_is_refused() -> None:
             TextCheck.from_dict(values)
 
 
-# What the oracle rests on.
+# Foundations of the oracle.
 
 
 #: Characters that Python's tables know, which may be of an older Unicode than the core's.

@@ -1,4 +1,4 @@
-"""What the pages' reader is said to have."""
+"""Files that the pages' reader is assumed to have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user installs: the built wheel holds the package and nothing else."""
+"""The built wheel: it holds the package and nothing else."""
 
 from __future__ import annotations
 

@@ -406,7 +406,7 @@ def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
     assert content(copy) == before
 
 
-#: What the artefacts of the engine hold. After a change here old ones must not count: raise their number in FORMATS.
+#: Content of the artefacts of the engine. After a change here old ones must not count: raise their number in FORMATS.
 HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),

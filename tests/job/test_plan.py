@@ -187,7 +187,7 @@ def test_the_scorings_that_are_up_to_date_are_one_line(capsys: pytest.CaptureFix
 
 
 class Terminal:
-    """What a progress draws on a terminal of so many columns."""
+    """Output of a progress on a terminal of so many columns."""
 
     def __init__(self, width: int, monkeypatch: pytest.MonkeyPatch):
         live = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)

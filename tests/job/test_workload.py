@@ -1,4 +1,4 @@
-"""What an audit is expected to cost: counts worked by hand from settings and manifests; a step for every artefact."""
+"""Expected cost of an audit: counts worked by hand from settings and manifests; a step for every artefact."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_work_of_extraction_is_its_passages_and_the_canaries_among_their_referen
 
 
 def works_of(run: Run) -> list[tuple[Work, bool]]:
-    """What the expected end counts, and whether it is done."""
+    """Work that the expected end counts, and whether it is done."""
     looked = look_at_all(run.for_a_look())
     return [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
 

@@ -137,7 +137,7 @@ def start(
 
 
 def update(steps: NoisyGradient, parts: list[Part], step: int = 0) -> torch.Tensor:
-    """What the optimizer is given, times the expected number of units: the noisy sum."""
+    """Gradient of the optimizer, times the expected number of units: the noisy sum."""
     steps.add_gradients(parts, step)
     return flat([weight.grad for weight in trained(steps.model)]) * steps.plan.expected_units
 

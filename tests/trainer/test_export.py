@@ -1,4 +1,4 @@
-"""What leaves the building: named files and nothing else; a model folder that is whole or not there."""
+"""Export: named files and nothing else; a model folder that is whole or not there."""
 
 from __future__ import annotations
 

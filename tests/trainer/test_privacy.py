@@ -1,4 +1,4 @@
-"""What DP-SGD promises: epsilon against a second accountant and golden numbers, and when there is none."""
+"""Guarantees of DP-SGD: epsilon against a second accountant and golden numbers, and when there is none."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Programs:
-    """What the programs left in ``folder``, what each said, and the models whose checkpoints one of them read."""
+    """Results of the programs in ``folder``, their output, and the models whose checkpoints one of them read."""
 
     folder: Path
     found: dict[str, Any]

@@ -56,7 +56,7 @@ class ModelEvidence:
     #: The number of the training, from 1, where there are several: its seed is not published.
     training: Annotated[int | None, SETTING] = optional()
     ledger: Annotated[Ledger | None, PARTS] = nullable()
-    #: What differential privacy promises of this training, and to whom.
+    #: Guarantee of differential privacy of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
     utility: Annotated[Utility, PARTS]
     privacy: Annotated[dict[Part, Privacy], PARTS]

@@ -76,7 +76,7 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """What so few n-grams make up tells of them."""
+        """A share made up by so few n-grams would identify them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -216,7 +216,7 @@ class LiftedWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """What repeats what in a corpus, and what was left out for it."""
+    """Copies within a corpus, and the documents left out for them."""
 
     documents: Annotated[int, TOTAL]
     individuals: Annotated[int | None, COUNT] = optional()

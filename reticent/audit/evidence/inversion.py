@@ -15,7 +15,7 @@ __all__ = ["Association", "Chance", "EmbeddingShift", "Inversion", "InvertedKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """What a blind guess among the candidates reaches."""
+    """Rates of a blind choice among the candidates."""
 
     top1: Annotated[float, SETTING]
     mrr: Annotated[float, SETTING]

@@ -44,7 +44,7 @@ Evidence = TypeVar("Evidence")
 
 
 class Rule(Protocol):
-    """What leaves of the value of one field; ``cell`` is the smallest count that is published."""
+    """Published form of the value of one field; ``cell`` is the smallest count that is published."""
 
     def published(self, value: Any, cell: int) -> Any:
         """Return the value as it may leave; None for nothing."""
@@ -69,7 +69,7 @@ class Parts:
             return {without_claims(key): self.published(part, cell) for key, part in value.items()}
         if isinstance(value, list | tuple):
             return type(value)(self.published(part, cell) for part in value)
-        # What is no evidence has no rule of its own, and does not leave.
+        # A value that is no evidence has no rule of its own, and is not published.
         return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
@@ -140,7 +140,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What another field would give away: nothing, until ``closed`` of the class puts back what may leave."""
+    """Published form of a field that another would give away: nothing, until ``closed`` of the class restores it."""
 
     def published(self, value: Any, cell: int) -> None:
         return None

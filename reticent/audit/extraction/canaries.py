@@ -1,4 +1,4 @@
-"""What a model keeps of the canaries: exposure, extraction, and a lower bound on epsilon from the one run.
+"""Memorization of the canaries by a model: exposure, extraction, and a lower bound on epsilon from the one run.
 
 A canary is scored beside references of the same form in its place; the sum of the log-probabilities of what is asked
 for (the secret, or for the arm ``context`` the words after it) ranks it. Canaries that the coin left out are scored the

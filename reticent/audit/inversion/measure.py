@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["InversionAudit", "Scores"]
 
-#: What a model said of the candidates: a kind of identifiers or "association" -> sums.
+#: Scores of the candidates by a model: a kind of identifiers or "association" -> sums.
 Scores = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What the models of one objective are asked."""
+    """Questions to the models of one objective."""
 
     windows: Windows
     targets: dict[str, Targets]
@@ -45,7 +45,7 @@ class _Drawn:
 
 
 class InversionAudit:
-    """What is exchanged in the documents of both sides; see `measure`.
+    """Identifiers exchanged in the documents of both sides; see `measure`.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class InversionAudit:
         self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
 
     def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
-        """What the models of an objective with these special tokens are asked, drawn once."""
+        """Questions to the models of an objective with these special tokens, drawn once."""
         key = (special, objective)
         if key not in self._drawn:
             windows = cut_windows(self.store, self.config.window_length, special)

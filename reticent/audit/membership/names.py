@@ -8,7 +8,7 @@ __all__ = ["DEFAULT_ATTACKS", "DEFAULT_SHADOW_ATTACKS", "USER_INFERENCE"]
 
 #: The attack on documents that were held back: it alone scores other documents than the rest.
 USER_INFERENCE: Final = "user_inference"
-#: What is attacked where a job names no attacks; a report shows these first, in this order.
+#: Attacks of a job that names none; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
-#: What is attacked with shadow models where a job names no attacks.
+#: Attacks with shadow models of a job that names none.
 DEFAULT_SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia")

@@ -96,7 +96,7 @@ def training_seed(seed: int, number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DocumentScores:
-    """What attacks with shadows need of one model's scores of D documents with T tokens.
+    """One model's scores of D documents with T tokens, as attacks with shadows need them.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ def _means(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
 
 
 class ShadowAttacks:
-    """What the shadows say of D documents, read once; `scores` then attacks a model with it.
+    """Scores of the shadows for D documents, read once; `scores` then attacks a model with them.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ __all__ = ["Attack", "Need", "require_attacks", "table_of"]
 
 
 class Need(StrEnum):
-    """What an attack takes beside the scores of the model under attack."""
+    """Inputs of an attack beside the scores of the model under attack."""
 
     BASE = "base"  # the base model's scores of the same documents
     SIZES = "sizes"  # bytes of each text after zlib

@@ -1,4 +1,4 @@
-"""What a membership result may say (definitions.md#verdict-on-an-attack): a verdict on every attack, from its controls.
+"""Verdicts on membership results (definitions.md#verdict-on-an-attack): one for every attack, from its controls.
 
 A verdict is "distinguishable" only where the interval lies over chance and nothing invalidates it. An attack that finds
 nothing is "not distinguishable" only where the same attack succeeds on the unprotected twin: else it has shown no

@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a model made of `Prompts`; arrays of shape (templates, subjects), NaN or False where nothing was asked.
+    """Result of a model for `Prompts`; arrays of shape (templates, subjects), NaN or False where nothing was asked.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a probe asks: its settings, checked, and the prompts, before a model or torch is loaded."""
+"""Prompts of a probe: its settings, checked, before a model or torch is loaded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ProbeModel:
 
 
 class SoftPromptStudy(Section):
-    """What is done white box: the prompt itself, and what is varied of it, one at a time.
+    """White-box study: the prompt itself, and its settings that are varied, one at a time.
 
     Parameters
     ----------

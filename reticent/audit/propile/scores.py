@@ -176,8 +176,8 @@ def _target_states(
     soft: torch.Tensor | None,
     share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    """What predicts each token of the targets (R, L, D), and what makes logits of it. Padding stands on the right,
-    where a causal model does not look."""
+    """Hidden states that predict each token of the targets (R, L, D), and the head that makes logits of them. Padding
+    stands on the right, where a causal model does not look."""
     from transformers.cache_utils import DynamicLayer
 
     head = lm_head(model)

@@ -34,7 +34,7 @@ MIN_OTHERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a model makes of one type of a person's items.
+    """Result of a model for one type of an individual's items.
 
     ``rank`` 1 means that no other person's item is likelier; None where there are too few others. ``said`` is None for
     masked models, which generate no text.

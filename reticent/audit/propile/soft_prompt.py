@@ -216,7 +216,7 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """What the best epoch is the best by: (exact match or 0, minus the loss)."""
+    """Criterion of the best epoch: (exact match or 0, minus the loss)."""
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss

@@ -30,7 +30,7 @@ __all__ = [
 #: Level -> items of the subject in the prompt beside the name.
 LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
 BUILTIN = Path(__file__).parent / "propile.toml"
-#: What a prompt may generate for a type that the file does not know.
+#: Tokens that a prompt may generate for a type that the file does not know.
 DEFAULT_NEW_TOKENS = 20
 #: Fields that are no item of the subject: what something is called, and the kind of a relative.
 NOT_ITEMS = frozenset({"name", "target_pii_type", "pii_1_type", "pii_2_type", "relationship"})

@@ -1,4 +1,4 @@
-"""What training longer does: utility, Privacy and membership against epochs, by recipe, as inline SVG.
+"""Effect of longer training: utility, Privacy and membership against epochs, by recipe, as inline SVG.
 
 The rules are those of :mod:`reticent.audit.report.plots`. Bars are intervals over individuals, bands the range over
 seeds.

@@ -1,6 +1,6 @@
-"""What every figure shares: how a recipe looks, and how a figure becomes an inline SVG.
+"""Parts that every figure shares: the look of a recipe, and the way from a figure to an inline SVG.
 
-What must stay true: a recipe has one colour, one marker and one line in every figure, and any one of the three tells it
+Invariant: a recipe has one colour, one marker and one line in every figure, and any one of the three tells it
 apart; colours are CSS variables with a fallback, so that one page serves light, dark and paper; an SVG holds no
 address, no script, no style that reaches out of it, and equal figures give equal bytes.
 """
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def kind(self) -> str:
-        """What stands before "model" in a sentence."""
+        """Words before "model" in a sentence."""
         word = OBJECTIVES[self.objective].split()[0].lower()
         return f"{word} {self.model}" if self.number else word
 

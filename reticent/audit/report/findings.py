@@ -1,4 +1,4 @@
-"""What the numbers say in plain sentences: what was found, how sure it is, what to do next.
+"""Findings in plain sentences: the result, its certainty, and the next step.
 
 The reader decides whether a model may leave the building and need not know the field. So a sentence says what was
 counted and over whom, a rate of nothing comes with what may still be there, and a quiet attack is called quiet only
@@ -370,7 +370,7 @@ def _checked(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
 
 
 def _guaranteed(sides: dict[Group, dict[str, dict[str, Any]]]) -> Iterable[str]:
-    """What differential privacy bounds, whatever the attack; the unit stands with every epsilon."""
+    """Bound of differential privacy, whatever the attack; the unit stands with every epsilon."""
     for group, last in sides.items():
         for recipe, entry in last.items():
             if guarantee := entry.get("guarantee"):

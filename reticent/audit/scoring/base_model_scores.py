@@ -1,4 +1,4 @@
-"""What a base said of all that it was asked, which the models trained from it are compared with; and how it is kept."""
+"""Scores of the base model, which the models trained from it are compared with, and how they are stored."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def _join(scores: dict[str, Any]) -> None:
     """Give every process the scores of all; a token was scored by one of them at most."""
     own = scores["argmax"] >= 0
     for column in scores.values():
-        # What another process scored is lower than anything here, so the largest is the score.
+        # Scores of another process's rows are lower than anything here, so the largest is the score.
         joined = torch.from_numpy(np.where(own, column, -np.inf if column.dtype == np.float32 else -1))
         joined = joined.to(torch.from_numpy(column).dtype)
         torch.distributed.all_reduce(joined, op=torch.distributed.ReduceOp.MAX)

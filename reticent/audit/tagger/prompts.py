@@ -1,4 +1,4 @@
-"""What a tagger is asked: texts with a place for a name, and which of its labels mean a person; no torch is loaded."""
+"""Prompts of a tagger: texts with a place for a name, and its labels of persons; no torch is loaded."""
 
 from __future__ import annotations
 

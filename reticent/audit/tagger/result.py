@@ -1,4 +1,4 @@
-"""What the attacks on a tagger's scores found: numbers with intervals, what was chosen and verified, and what it means.
+"""Result of the attacks on a tagger's scores: numbers with intervals, the choices verified, and their meaning.
 
 Everything here counts pairs of names; no name is in any result. The table of scores has keyed hashes, whose key is
 thrown away unless it is given: names are few enough that a known key would be as good as the names.
@@ -171,7 +171,7 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: dict[str, Any]) -> dict[str, Any]:
-        """What development pairs chose, measured on the test pairs."""
+        """The choices of the development pairs, measured on the test pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: dev["pairwise"][name]["accuracy"]["value"])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

@@ -289,7 +289,7 @@ def build_attack_set(
 
 
 def _key(name: str) -> str:
-    """What two spellings of a name share: its words without case or punctuation."""
+    """Key that two spellings of a name share: its words without case or punctuation."""
     return " ".join(re.findall(r"\w+", name.casefold()))
 
 
@@ -333,7 +333,7 @@ def _present(keys: set[str], texts: Iterable[str]) -> set[str]:
 
 
 class _Describer:
-    """What can be said of a name without the model: `FEATURES`; words are counted over the other names of the list."""
+    """Features of a name without the model: `FEATURES`; words are counted over the other names of the list."""
 
     def __init__(self, pool: Sequence[str]):
         self._count = Counter(word for name in pool for word in set(_key(name).split()))

@@ -7,7 +7,7 @@ ignored. Where there are no pairs, the tables of the list as a whole are made. A
 false positives of a prompt are all pairs, and the dev tables are read before the strategy A3 is verified on the test
 side.
 
-What the tables hold, with n pairs: accuracy = precision = recall = TP / n and FP rate = FP / n (4.1, 4.2); their
+Columns of the tables, with n pairs: accuracy = precision = recall = TP / n and FP rate = FP / n (4.1, 4.2); their
 means over the prompts and the advantage, TP rate - FP rate (4.3); accuracies of A1 to A4 (4.4); average precision and
 expected rank, (1 - accuracy) · n + 0.5 · n, of each prompt (4.5, 4.6); MAP, average precision of the mean score,
 expected rank of the mean accuracy, and B3 (4.7); A3 and A4 on the test side (4.8); MAP, average precision and B3

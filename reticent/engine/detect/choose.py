@@ -24,7 +24,7 @@ __all__ = ["DETECTORS", "DetectorRow", "check_options", "make_detectors", "optio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectorRow:
-    """What there is to say of a detector.
+    """Description of a detector.
 
     Parameters
     ----------

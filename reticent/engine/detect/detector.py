@@ -1,4 +1,4 @@
-"""What a detector is: it sees a batch of documents and returns spans in characters; it knows no file and no policy."""
+"""Protocol of detectors: one sees a batch of documents and returns spans in characters; it knows no file, no policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 __all__ = ["BATCH_SPANS", "Detector", "spans_batch"]
 
-#: What a detector returns: one row a span, ``document`` = row in the batch.
+#: Result of a detector: one row a span, ``document`` = row in the batch.
 BATCH_SPANS: Final = pa.schema(
     [
         pa.field("document", pa.int64()),

@@ -22,7 +22,7 @@ __all__ = ["PresidioDetector"]
 
 
 class PresidioDetector:
-    """What the analyser of Presidio recognises.
+    """Identifiers that the analyser of Presidio recognises.
 
     Parameters
     ----------

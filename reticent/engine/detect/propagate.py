@@ -7,7 +7,7 @@ for names, ids and contacts over the corpus. The parts of a name spread over its
 How this fits with the stage protect, which spreads the words of every span by the same scopes: it sees these spans as
 any others. Their words are words of a span of the same label, so its list grows by other spellings of them at most
 (DUBOIS for Dubois); what this adds is that scrubbing and evaluation see them too, as whole names, across case and
-accents. What does not spread here because it is too short or too common may still be spread there.
+accents. A surface too short or too common to spread here may still spread there.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Codes:
         return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
 
     def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
-        """What was found as `SPANS`."""
+        """The findings as `SPANS`."""
         detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
         document = found.column("document")
         columns: dict[str, Any] = {

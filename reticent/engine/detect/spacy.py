@@ -30,7 +30,7 @@ IDLE = (
     "textcat",
     "textcat_multilabel",
 )
-#: What a pattern of a ruler may ask for that these components write.
+#: Attributes that a pattern of a ruler may use and these components write.
 WRITTEN = ("POS", "TAG", "LEMMA", "MORPH", "DEP", "SENT", "_")
 #: Factories known not to read what `IDLE` writes; beside any other, everything stays on.
 KNOWN = (*IDLE, "tok2vec", "transformer", "curated_transformer", "parser", "senter", "sentencizer", "ner", "beam_ner")

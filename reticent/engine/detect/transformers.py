@@ -161,7 +161,7 @@ class TransformersDetector:
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
-    """What the labels of a model mean: ``types[type_of[label]]``; type 0 is outside. A label may start an entity."""
+    """Meaning of the labels of a model: ``types[type_of[label]]``; type 0 is outside. A label may start an entity."""
 
     types: list[str]
     type_of: np.ndarray

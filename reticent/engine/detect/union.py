@@ -2,7 +2,7 @@
 
 A detector that fails stops the run: a skipped note would be an unprotected one. With ``on_error="quarantine"`` the
 batch is tried document by document instead, and a document that a detector fails on is listed, and left out of
-everything after it. What fails on every document of a batch is no matter of one document, and stops the run.
+everything after it. A failure on every document of a batch is no matter of one document, and stops the run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["OnError", "detect_spans"]
 
 OnError = Literal["stop", "quarantine"]
 
-#: What a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).
+#: Spans that a detector finds in a batch, and row -> error of the documents it fails on (of none but in a quarantine).
 Detected = tuple[pa.Table, dict[int, str]]
 
 
@@ -55,7 +55,7 @@ def detect_spans(
     Parameters
     ----------
     on_error : {"stop", "quarantine"}
-        What a document does that a detector fails on: it stops the run, or it is listed in
+        Effect of a document that a detector fails on: it stops the run, or it is listed in
         ``folder/quarantine.parquet`` (:mod:`reticent.engine.detect.quarantine`; secret) and has no span.
 
     Returns
@@ -173,7 +173,7 @@ class _Union:
         return unite
 
     def _run(self, detector: Detector, batch: pa.RecordBatch, num_before: int) -> Detected:
-        """What the detector finds in the documents after so many others."""
+        """Spans that the detector finds in the documents after so many others."""
         try:
             found = detector.detect(batch)
         except ReticentError as error:
@@ -245,7 +245,7 @@ def _check_table(found: object, name: str) -> None:
 def _united(
     parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, num_before: int
 ) -> pa.Table:
-    """What each detector found in the documents that are kept (`SPANS`), each span once a detector.
+    """Spans of each detector in the documents that are kept (`SPANS`), each span once a detector.
 
     Rows are numbered anew after ``num_before``, and ordered by document, start, end, label and detector.
     """

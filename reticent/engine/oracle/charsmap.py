@@ -1,8 +1,8 @@
-"""What maps of SentencePiece (the `Precompiled` normaliser of XLM-R, T5, CamemBERT) delete, and offsets mended for it.
+"""Deletions by maps of SentencePiece (`Precompiled` of XLM-R, T5, CamemBERT), and offsets corrected for them.
 
-The tokenizers library takes the length of what a map deletes off the character before. At the start of a text there is
-none, and every later offset is too small; where that one had become several (`ﬁ`), the last stands at the deleted one.
-This says a second time, without the core, what ``rust_ext/src/tokenize/charsmap.rs`` does about it.
+The tokenizers library takes the length of the deleted characters off the character before. At the start of a text there
+is none, and every later offset is too small; where that one had become several (`ﬁ`), the last stands at the deleted
+one. This repeats the correction of ``rust_ext/src/tokenize/charsmap.rs`` without the core.
 """
 
 from __future__ import annotations

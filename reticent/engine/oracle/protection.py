@@ -1,4 +1,5 @@
-"""What a policy protects, by brute force: surfaces, supports, scopes and policies of definitions.md#identifiers.
+"""Oracle of a policy's protection, by brute force: surfaces, supports, scopes and policies of
+definitions.md#identifiers.
 
 Everything is said of flat arrays over the words of many documents. An n-gram's support is the number of distinct units
 that use it, counted by sorting all of them: nothing is pruned, hashed or looked up. Cost: about 0.5 us a word for each

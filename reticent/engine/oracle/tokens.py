@@ -22,7 +22,7 @@ __all__ = ["Comparison", "Protected", "Spans", "TextCheck"]
 
 #: Documents that name themselves in a message, at most.
 NAMED = 10
-#: What is counted.
+#: The counts.
 COUNTS = (
     *("documents", "tokens", "direct_characters", "indirect_characters", "direct_violations"),
     *("indirect_violations", "mismatches", "unexplained"),
@@ -37,7 +37,7 @@ SPACES = np.array(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextCheck:
-    """What a check of tokens against their text found; counts only.
+    """Result of a check of tokens against their text; counts only.
 
     Attributes
     ----------

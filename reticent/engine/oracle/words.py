@@ -2,7 +2,7 @@
 
 The rule is that of definitions.md#documents-and-words.
 
-A text becomes a string of as many letters, one for each character: its class. What is a word is then said by two
+A text becomes a string of as many letters, one for each character: its class. Words are then defined by two
 regular expressions over classes, after UAX #29 (rules WB3c and WB4 to WB16) and the three rules of our own. Properties
 are those of the `regex` library. Cost: 15 to 50 MB of text a second, one thread.
 """
@@ -55,7 +55,7 @@ CLASSES = {
     "~": IGNORABLE.pattern,  # UAX #29 ends a word here; see `_settle`
     " ": r"\p{White_Space}",
 }
-#: What is left by (counted, pictographic).
+#: The remaining class by (counted, pictographic).
 SYMBOLS = {(True, True): "P", (True, False): "S", (False, True): "p", (False, False): "o"}
 LETTERS = frozenset("AMHNKOE")
 

@@ -14,7 +14,7 @@ from reticent.engine.sources.source import Request
 
 __all__ = ["read_arrow"]
 
-#: What ends an Arrow stream, now and in its first version.
+#: End of an Arrow stream, now and in its first version.
 END_MARKERS: Final = (b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\0")
 
 

@@ -19,7 +19,7 @@ from reticent.engine.schema import DOCUMENTS, type_name
 __all__ = ["REQUIRED", "SOURCE_COLUMN", "NullError", "canonical", "require_columns", "sorted_codes", "sound"]
 
 REQUIRED: Final = ("doc_id", "individual_id", "text")
-#: What a detector asks for a column of the source by, whatever it is called there: ``source:pat_last``, as text.
+#: Prefix by which a detector asks for a column of the source under its name there: ``source:pat_last``, as text.
 SOURCE_COLUMN: Final = "source:"
 
 

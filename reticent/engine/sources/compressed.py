@@ -23,7 +23,7 @@ NUM_BYTES_PER_BLOCK = 16 << 20
 
 
 class Bytes(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def read(self, num_bytes: int, /) -> bytes:
         """The next bytes, so many but at the end."""

@@ -1,6 +1,6 @@
 """Dialects of CSV: delimiter, quote and encoding, given or found out from the head of a file.
 
-What is found out is a function of the file's first bytes and the names of the columns alone. A header that names every
+The dialect is a function of the file's first bytes and the names of the columns alone. A header that names every
 mapped column under one delimiter only is the evidence; nothing else is guessed.
 """
 

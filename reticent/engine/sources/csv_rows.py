@@ -34,7 +34,7 @@ __all__ = ["CsvSource", "read_csv"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
-    """What is known of CSV files beside a dialect: every mapped column, those of ids, and who keeps what was found."""
+    """Settings of CSV files beside a dialect: every mapped column, those of ids, and the keeper of findings."""
 
     dialect: CsvDialect = field(default_factory=CsvDialect)
     columns: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class _CheckedStream:
 
 
 def _first_line(form: CsvForm, name: str) -> str:
-    """What is wrong with the first line of a file, without what it says: it may be a row of data."""
+    """Error of the first line of a file, without its content: it may be a row of data."""
     said = f"the first line must name it, and names {len(form.header)} other column(s)"
     if any(name.strip().casefold() == other.strip().casefold() for other in form.header):
         said += ", one of which differs in capitals or spaces only"

@@ -147,7 +147,7 @@ def _kinds(chosen: Format | None) -> str:
 
 
 def _other_format(sources: Sequence[str | Path]) -> str:
-    """What to do about files of a format that must be named, where there are some."""
+    """Advice on files of a format that must be named, where there are some."""
     for source in map(Path, sources):
         found = {file.suffix.lower() for file in ([source] if source.is_file() else source.glob("*"))}
         names = [row.name for row in FORMATS.values() if row.is_marked and found.intersection(row.suffixes)]

@@ -124,7 +124,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mode(path: Path) -> int | None:
-    """What is at a path, links followed; None where nothing is."""
+    """File status at a path, links followed; None where nothing is."""
     try:
         return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):

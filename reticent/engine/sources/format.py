@@ -1,4 +1,4 @@
-"""What a format of files is: one row of the table in `reticent.engine.sources.formats`."""
+"""A format of files: one row of the table in `reticent.engine.sources.formats`."""
 
 from __future__ import annotations
 

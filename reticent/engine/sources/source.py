@@ -24,7 +24,7 @@ __all__ = ["LocalSource", "Piece", "Request", "Source", "batches_of_part"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of a piece of a source.
+    """Request to a fragment of a source.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call it; never a credential or a text."""
+        """Its name in errors; never a credential or a text."""
 
     def version(self) -> bytes:
         """Return bytes that change whenever a row does: digests of files, the id of a snapshot. The fingerprint of a
@@ -84,7 +84,7 @@ class Piece(Protocol):
 
     @property
     def place(self) -> Path | str:
-        """What errors call it, before the number of a row."""
+        """Its name in errors, before the number of a row."""
 
     def read(self, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows; raises as `Source.batches` does."""

@@ -51,7 +51,7 @@ class _MarkedReader:
         """Yield these columns of a file: doc_id, individual_id, text, label, spans, mentions.
 
         ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
-        Parts of a discontinuous mark are mentions of one entity. What was mended is added to ``request.mended``.
+        Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.mended``.
 
         Raises
         ------

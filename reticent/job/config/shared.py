@@ -1,4 +1,4 @@
-"""What a job says once for all of its components: put into the section of each, and refused in a section's table."""
+"""Settings of the whole job: put into the section of each component, and refused in a section's table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
 def with_shared(section: Section, job: Section) -> Any:
     """Return a section with what the job says for all of them, also in the sections that it holds.
 
-    What was set stays what was set: a dump of that is as before.
+    A field that was set stays set, so its dump is as before.
     """
     update: dict[str, Any] = {}
     for name, path in shared_fields(type(section)).items():

@@ -94,7 +94,7 @@ def _has_checkpoint(run: Run, measured: Path) -> bool:
 
 
 def gather_evidence(run: Run) -> dict[str, Any]:
-    """Return report.json's structure before publication, from the pieces and the corpus section."""
+    """Return report.json's structure before publication, from the measurements and the corpus section."""
     from reticent.audit.membership.validity import judged
 
     probe: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
 
 
 def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
-    """What a measurement holds, with whose model it is and what its training counted."""
+    """One measurement, with its model and the counts of that model's training."""
     from reticent.core.artifact import read_manifest
 
     measured = read_json(run.folder / measurement.name / "measures.json")

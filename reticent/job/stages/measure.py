@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["base_steps", "measure_steps"]
 
-#: What a measurement does not depend on: where and in which portions a model is run.
+#: Settings that a measurement does not depend on: the device, and the size of batches.
 NOT_IN_A_MEASUREMENT = ("device", "batch_size")
 #: Parts of the evaluation of a model that say how far they are -> what they are called, and in what they count.
 TASKS = {

@@ -7,8 +7,8 @@ A shadow is trained on a random half of the members and held-out individuals tog
 its own. Its documents are protected as theirs were: an index over the shadow's own individuals, its own blacklist, its
 own tokens ``tokens/MODEL/VARIANT-shadow-NN``. The flags of the joint audit tokens would be at hand at once, but support
 counted over all individuals protects fewer words than the model under attack had protected, and the shadows would know
-more than it. What still differs: a shadow sees half of both sides, the model all members, so that with 40 % held out it
-has a sixth fewer documents, and a little more is protected.
+more than it. A difference remains: a shadow sees half of both sides, the model all members, so that with 40 % held out
+it has a sixth fewer documents, and a little more is protected.
 
 Each shadow is an artefact, bound by its manifest to tokens, base, settings and draw: one of another seed, recipe or
 corpus is not believed but made again, and one that was interrupted goes on from its last state.
@@ -77,7 +77,7 @@ class Shadow:
 
     @property
     def training(self) -> Training:
-        """What is trained, with the shadow's own seed."""
+        """Section of the trained model, with the shadow's own seed."""
         from reticent.audit.membership.shadow import training_seed
 
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))

@@ -78,7 +78,7 @@ def test_everybody_with_several_documents_has_some_fresh_and_some_that_stay(
 
 
 def test_fresh_documents_of_known_ids_never_change(tmp_path: Path) -> None:
-    """What was held back years ago must be held back again: these are the law for seed 0."""
+    """Documents held back years ago must be held back again: these are the law for seed 0."""
     law = {"0-2", "1-2", "2-0", "3-2", "4-0", "5-2"}
     assert drawn(tmp_path, documents_of(3, 3, 3, 3, 3, 3), 0.2) == law
     assert drawn(tmp_path, documents_of(3, 3, 3, 3, 3, 3), 0.2, seed=1) != law

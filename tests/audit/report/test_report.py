@@ -60,7 +60,7 @@ def rows_of(table: Page) -> list[list[Page]]:
 
 
 def shown(cell: Page) -> str:
-    """What stands large in a cell, without the small line under it."""
+    """Large print of a cell, without the small line under it."""
     return text_of(cell).removesuffix(small(cell)).strip()
 
 
