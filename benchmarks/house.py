@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -69,6 +71,10 @@ WORDS = {
     "stop_kept": "graceful_stop",
     "forget_state": "delete_state",
     "told_apart": "distinguishable",
+    "mended": "repaired",
+    "wiped": "deleted",
+    "everybody": "all",
+    "anybody": "an individual",
 }
 #: Identifiers that have such a word for a reason.
 ALLOWED = {
@@ -77,7 +83,32 @@ ALLOWED = {
     "persons": "a table of OMOP",
 }
 #: Phrases that no comment, docstring or message has.
-PHRASES = ("told apart", "at first ", "who sees whom", "a coin would", "no better than a coin", "strangers", "nobody's")
+PHRASES = (
+    "told apart",
+    "at first ",
+    "who sees whom",
+    "a coin would",
+    "no better than a coin",
+    "than guessing",
+    "strangers",
+    "stranger ",
+    "nobody's",
+    "somebody's",
+    "what it computes",
+    "looks current",
+    "set aside",
+    "mended",
+    "wiped",
+    "a base said",
+    "that it was asked",
+    "people marked",
+)
+#: Words for individuals that no comment or docstring has, ...
+PRONOUNS = re.compile(
+    r"\b(?:people|somebody|someone|nobody|anybody|anyone|everybody|everyone|strangers?)\b", re.IGNORECASE
+)
+#: ... but in rooms whose docstrings are help, or whose texts a reader without training sees.
+FOR_READERS = ("reticent.cli", "reticent.audit.report")
 
 
 @dataclass(frozen=True)
@@ -254,10 +285,10 @@ def untyped_evidence() -> list[str]:
     ]
 
 
-def left_identifiers() -> list[str]:
+def left_identifiers(known: Iterable[Module] | None = None) -> list[str]:
     """Return the identifiers that are, or hold, a word of the left column."""
     found = []
-    for module in modules().values():
+    for module in modules().values() if known is None else known:
         names: set[tuple[str, int]] = set()
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
@@ -269,21 +300,44 @@ def left_identifiers() -> list[str]:
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 names.add((node.attr, node.lineno))
         for name, line in sorted(names, key=lambda row: row[1]):
-            parts = {name.strip("_").lower(), *name.lower().split("_")}
-            if name not in ALLOWED and parts & WORDS.keys():
+            if name not in ALLOWED and any(f"_{word}_" in f"_{name.lower()}_" for word in WORDS):
                 found.append(f"{module.path.relative_to(ROOT)}:{line}: {name}")
     return found
 
 
-def left_phrases() -> list[str]:
-    """Return the lines that hold a listed phrase."""
-    return [
-        f"{module.path.relative_to(ROOT)}:{number}: {phrase.strip()}"
-        for module in modules().values()
-        for number, line in enumerate(module.text.splitlines(), 1)
-        for phrase in PHRASES
-        if phrase in line
-    ]
+def _prose(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines of comments and docstrings."""
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text is not None:
+                yield from enumerate(text.splitlines(), node.body[0].lineno)
+
+
+def left_phrases(known: Iterable[Module] | None = None) -> list[str]:
+    """Return the lines that hold a listed phrase, and the comments and docstrings that hold a listed pronoun or begin
+    with a clause of *what*.
+    """
+    found = []
+    for module in modules().values() if known is None else known:
+        rows = [
+            (number, phrase.strip())
+            for number, line in enumerate(module.text.splitlines(), 1)
+            for phrase in PHRASES
+            if phrase in line
+        ]
+        if not module.name.startswith(FOR_READERS):
+            rows += [(number, word) for number, text in _prose(module) for word in PRONOUNS.findall(text)]
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text is not None and text.startswith("What "):
+                    rows.append((node.body[0].lineno, "What"))
+        found += [f"{module.path.relative_to(ROOT)}:{number}: {phrase}" for number, phrase in sorted(rows)]
+    return found
 
 
 def measures() -> dict[str, list[str]]:

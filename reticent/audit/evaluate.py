@@ -184,12 +184,12 @@ class Auditor:
         more_attacks: MoreAttacks | None = None,
         task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
     ) -> tuple[dict[str, Any], BaseModelScores | None]:
-        """Return an entry of "models" in report.json with all that the settings ask, and what a base said (else None).
+        """Return an entry of "models" in report.json by the settings, and the scores of a base model (else None).
 
         Parameters
         ----------
-        base : what the base said, or what reads it, called once the model is scored; None for a base itself
-        more_attacks : gives what to attack with beside the settings' own attacks; not for a base
+        base : scores of the base model, or their reader, called once the model is scored; None for a base model itself
+        more_attacks : gives the attacks beside the settings' own attacks; not for a base
         task : name of a part ("documents", "all occurrences", "inversion") -> the block it runs in, with its progress
         """
         with task("documents") as advance:

@@ -40,8 +40,8 @@ Pair = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One number to judge, whether an attack that should succeed did, its name, why the attack says nothing, and people
-    on the smaller side where two are compared."""
+    """One number to judge, whether an attack that should succeed did, its name, why the attack says nothing, and the
+    individuals on the smaller side where two are compared."""
 
     estimate: Mapping[str, Any] | None
     control: bool | None

@@ -91,7 +91,7 @@ def classify(
     min_individuals: Annotated[
         int | None,
         typer.Option(
-            help="Leave out classes that fewer people have among members or held out; otherwise a class that nobody "
+            help="Leave out classes that fewer people have among members or held out; otherwise a class that no one "
             "has on a side is an error."
         ),
     ] = None,

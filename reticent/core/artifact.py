@@ -1,14 +1,14 @@
 """Artefacts: folders that hold a whole result or do not exist. The only place that writes results.
 
 An artefact is data files and, written last, ``manifest.json``. It is made in a temporary folder beside its place and
-renamed into it, so a crash at any point leaves the old result or the whole new one. What a crash left behind is mended
+renamed into it, so a crash at any point leaves the old result or the whole new one. Leftovers of a crash are recovered
 when the same artefact is written or read next, and in the whole run folder when a job starts (:func:`recover_folder`).
 Folders are 0700, files 0600. Beside an artefact stands its lock, ``.NAME.lock``, empty and for good: to delete it could
 give the lock to two processes, one that waits for the old file and one that made a new one.
 
 What takes hours is made in a folder that outlives its writer, ``.NAME.part-DIGEST``, once it holds a `STATE` to go on
 from. Its name is bound to kind, configuration and inputs: the next writer of the same goes on in it, one of anything
-else wipes it.
+else deletes it.
 
 What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_up_to_date` and
 :func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
@@ -128,8 +128,8 @@ def write_artifact(
     Parameters
     ----------
     resume : bool, optional
-        None: what a writer that failed had written is wiped. Else a folder with a `STATE` is kept, and True begins with
-        the one that an earlier writer of the same configuration and inputs left, False with an empty one.
+        None: what a writer that failed had written is deleted. Else a folder with a `STATE` is kept, and True begins
+        with the one that an earlier writer of the same configuration and inputs left, False with an empty one.
 
     Raises
     ------
@@ -343,7 +343,7 @@ def recover_folder(folder: Path) -> None:
     Raises
     ------
     ArtifactError
-        Something cannot be wiped.
+        Something cannot be deleted.
     """
     if not (folder / JOB).is_file():  # nothing of ours
         return
@@ -356,7 +356,7 @@ def recover_folder(folder: Path) -> None:
         except OSError as error:
             if error.errno is None:  # ours
                 raise
-            raise ArtifactError(f"{path}: what an interrupted run left cannot be wiped ({_reason(error)})") from None
+            raise ArtifactError(f"{path}: what an interrupted run left cannot be deleted ({_reason(error)})") from None
 
 
 def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:

@@ -20,7 +20,7 @@ def write_documents(corpus: Corpus | Documents, path: Path | str, *, batch_rows:
     Returns
     -------
     dict
-        The number of documents and spans, what was mended in marked-up files, and documents left out without a text.
+        The number of documents and spans, what was repaired in marked-up files, and documents left out without a text.
 
     Raises
     ------
@@ -51,4 +51,4 @@ def write_documents(corpus: Corpus | Documents, path: Path | str, *, batch_rows:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return {"documents": num_documents, "spans": num_spans, **corpus.mended, **corpus.reading.skipped()}
+    return {"documents": num_documents, "spans": num_spans, **corpus.repaired, **corpus.reading.skipped()}

@@ -57,15 +57,15 @@ class Corpus:
 
     source: LocalSource
     columns: Columns = field(default_factory=Columns)
-    #: What is done about documents whose text is null.
+    #: Treatment of documents whose text is null.
     on_null: OnNull = "stop"
     ids: Ids = "stop"
-    #: What was passed over, how CSV was read, how many documents were left out; whole once the corpus was scanned.
+    #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
-    #: What was mended in marked-up files and ids, and how often; known once the corpus was scanned.
-    mended: Counter[str] = field(default_factory=Counter)
+    #: Repairs in marked-up files and ids, and how often; known once the corpus was scanned.
+    repaired: Counter[str] = field(default_factory=Counter)
     _ids: pa.Table | None = None
-    #: Rows of each piece of the source, known once they have been scanned; rows that are left out count.
+    #: Rows of each fragment of the source, known once they have been scanned; rows that are left out count.
     _num_rows: list[int] = field(default_factory=list)
     #: Which of those rows are documents of this corpus (bool); None: all.
     _kept: np.ndarray | None = None
@@ -93,7 +93,7 @@ class Corpus:
         self._skip_nulls()
         reader = self._reader
         streams: Iterator[Iterator[pa.RecordBatch]] = (
-            reader.read(piece, columns, batch_rows) for piece in self.source.pieces
+            reader.read(fragment, columns, batch_rows) for fragment in self.source.fragments
         )
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
@@ -155,8 +155,8 @@ class Corpus:
         self.scan()
         reader = self._reader
         streams, document, first = [], 0, 0
-        for piece, num_rows in zip(self.source.pieces, self._num_rows, strict=True):
-            row_groups = piece.row_groups()
+        for fragment, num_rows in zip(self.source.fragments, self._num_rows, strict=True):
+            row_groups = fragment.row_groups()
             if row_groups is not None and sum(row_groups) != num_rows:
                 raise changed()
             parts = [(None, 0, num_rows)] if row_groups is None else stretches(row_groups, BATCH_ROWS)
@@ -164,7 +164,7 @@ class Corpus:
                 kept = None if self._kept is None else self._kept[document + row : document + row + length]
                 num_kept = length if kept is None else int(np.count_nonzero(kept))
                 if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                    batches = as_scanned(reader.read(piece, columns, BATCH_ROWS, groups, row), length)
+                    batches = as_scanned(reader.read(fragment, columns, BATCH_ROWS, groups, row), length)
                     streams.append((first, batches if kept is None else kept_rows(batches, kept)))
                 first += num_kept
             document += num_rows
@@ -192,14 +192,14 @@ class Corpus:
             batches: list[pa.RecordBatch] = []
             num_rows: list[int] = []
             kept: list[np.ndarray] = []
-            mended: Counter[str] = Counter()
+            repaired: Counter[str] = Counter()
             skips = self.on_null == "skip"
             columns, batch_rows = (("doc_id", *FOLDED, "text"), 1024) if skips else (("doc_id", *FOLDED), 1 << 16)
             as_spelt = replace(self._reader, fold=False)
             with memory_from(pa.system_memory_pool()):  # which gives back what reading took
-                for piece in self.source.pieces:
+                for fragment in self.source.fragments:
                     num_rows.append(0)
-                    for batch in as_spelt.read(piece, columns, batch_rows, mended=mended):
+                    for batch in as_spelt.read(fragment, columns, batch_rows, repaired=repaired):
                         num_rows[-1] += batch.num_rows
                         if skips:
                             kept.append(batch.column("text").is_valid().to_numpy(zero_copy_only=False))
@@ -213,10 +213,10 @@ class Corpus:
             for name in [name for name in FOLDED if name in table.column_names]:
                 table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
-                    mended[f"spellings of {name} joined with others"] = num_joined
+                    repaired[f"spellings of {name} joined with others"] = num_joined
             table = self._without_nulls(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
-            self._ids, self._num_rows, self.mended = table, num_rows, mended
+            self._ids, self._num_rows, self.repaired = table, num_rows, repaired
             self.reading.scanned()
         return self._ids
 
@@ -292,9 +292,9 @@ class Corpus:
 
     def _place(self, row: int, num_rows: Sequence[int]) -> str:
         """File and row of a document number, of files of so many rows."""
-        for piece, length in zip(self.source.pieces, num_rows, strict=True):
+        for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:
-                return f"{piece.place} row {row + 1}"
+                return f"{fragment.place} row {row + 1}"
             row -= length
         raise AssertionError("row beyond the corpus")
 

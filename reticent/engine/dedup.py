@@ -208,10 +208,10 @@ def _to_leave_out(copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray,
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":
         return exact_copy if config.mode == "exact" else near_copy
-    everyone = np.zeros(len(exact_copy), dtype=np.uint32)
+    one_owner = np.zeros(len(exact_copy), dtype=np.uint32)
     if config.mode == "exact":
-        return _earlier_equal(copies.first_equal, everyone)
-    return copies.near(everyone, threshold=config.threshold, shingle=config.shingle_words)[1]
+        return _earlier_equal(copies.first_equal, one_owner)
+    return copies.near(one_owner, threshold=config.threshold, shingle=config.shingle_words)[1]
 
 
 def _left_out_table(corpus: Corpus, rows: np.ndarray, kept: np.ndarray) -> pa.Table:

@@ -162,7 +162,7 @@ def _extend(
                 slot = (slot + np.uint64(1)) & mask
 
 
-# ------------------------------------------------------------------ distinct n-grams of everyone
+# ------------------------------------------------------------------ distinct n-grams of all
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
     -------
     dict
         ``folder`` (None where nothing is kept), ``documents``, ``quarantined``, ``spans`` (`count_spans`) and
-        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where it was asked for, ``skipped`` where
+        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where ``evaluate`` is set, ``skipped`` where
         documents without a text were left out.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:

@@ -46,7 +46,7 @@ def scrub_documents(
     in_run_folder : bool
         The spans of the run folder ``job.out`` are taken, and brought up to date first. Otherwise, or where the job
         trains on other documents than it was given, its detectors run in a folder inside the unfinished artefact, and
-        their spans, which tell where the identifiers were, are wiped.
+        their spans, which tell where the identifiers were, are deleted.
     key : 32 bytes, optional
         By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
     overwrite : bool

@@ -186,7 +186,7 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False) -> dict[str, Any]:
-        """What the weights of all of its trainings depend on: not what changes only how a training is watched, nor the
+        """Settings that the weights of all of its trainings depend on: none that only watches a training, not the
         seeds, of which it has one, nor ``dp`` where a recipe is not private.
         """
         said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})

@@ -129,7 +129,7 @@ def test_leftovers_of_other_artefacts_are_left_alone(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == sorted(others)
 
 
-def test_what_was_half_wiped_is_not_brought_back(tmp_path: Path) -> None:
+def test_what_was_half_deleted_is_not_brought_back(tmp_path: Path) -> None:
     path = tmp_path / "index"
     write(path)
     run_killed_writer(path, "wipe")
@@ -162,7 +162,7 @@ def interrupted_run(tmp_path: Path) -> Path:
     return run
 
 
-def test_a_run_folder_is_mended_where_no_stage_would_look(tmp_path: Path) -> None:
+def test_a_run_folder_is_repaired_where_no_stage_would_look(tmp_path: Path) -> None:
     run = interrupted_run(tmp_path)
     before = {name: content(run / name) for name in ("index", "spans", "tokens/gone/train", "audit")}
     artifact.recover_folder(run)
@@ -185,7 +185,7 @@ def test_what_somebody_else_put_into_a_run_folder_is_left_alone(tmp_path: Path) 
     assert (run / ".index.tmp-0123456789ab").exists()  # this is no run folder
 
 
-def test_what_another_process_is_writing_is_not_wiped(tmp_path: Path) -> None:
+def test_what_another_process_is_writing_is_not_deleted(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write(run / "split")
     (run / "job.json").write_text("{}")
@@ -197,7 +197,7 @@ def test_what_another_process_is_writing_is_not_wiped(tmp_path: Path) -> None:
     assert read_manifest(run / "index")
 
 
-def test_what_cannot_be_wiped_is_an_error() -> None:
+def test_what_cannot_be_deleted_is_an_error() -> None:
     with unprivileged() as folder:
         (folder / "job.json").touch()
         left = folder / ".index.tmp-0123456789ab"
@@ -205,7 +205,7 @@ def test_what_cannot_be_wiped_is_an_error() -> None:
         (left / "text.arrow").touch()
         left.chmod(0o500)
         with pytest.raises(
-            ArtifactError, match=r"index: what an interrupted run left cannot be wiped \(Permission denied"
+            ArtifactError, match=r"index: what an interrupted run left cannot be deleted \(Permission denied"
         ):
             artifact.recover_folder(folder)
         left.chmod(0o700)

@@ -65,7 +65,7 @@ def test_a_library_that_aborts_for_want_of_memory_says_so_and_no_other_abort_doe
 
 @linux
 @pytest.mark.parametrize("room", [4, 48])
-def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_mended(
+def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_repaired(
     documents: Path, tmp_path: Path, room: int
 ) -> None:
     out = tmp_path / "run"

@@ -181,7 +181,7 @@ def test_fold_joins_them_wherever_documents_are_read_and_exact_does_not(
         read: dict[int, list[str]] = {}
         found.for_each_batch(lambda first, batch: read.update({first: batch.column(1).to_pylist()}), num_threads=2)  # noqa: B023
         assert [name for first in sorted(read) for name in read[first]] == whole
-        assert bool(found.mended) == (ids == "fold")
+        assert bool(found.repaired) == (ids == "fold")
         assert people(found.without([1, 3]) if ids == "exact" else found) == (whole[::2] if ids == "exact" else whole)
 
 
@@ -215,7 +215,7 @@ def test_households_are_joined(tmp_path: Path) -> None:
     source = write(tmp_path / "a.parquet", ["a", "b", "c"], household_id=["H 1", "h1", "h2"])
     found = open_corpus(source, columns=Columns(household_id="household_id"), ids="fold")
     assert split_individuals(found, SplitConfig(heldout=0.5, seed=1)).units.tolist() == [0, 0, 1]
-    assert found.mended == {"spellings of household_id joined with others": 1}
+    assert found.repaired == {"spellings of household_id joined with others": 1}
 
 
 def test_the_fingerprint_is_another_only_where_ids_are_read_otherwise(tmp_path: Path) -> None:

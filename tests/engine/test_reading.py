@@ -128,7 +128,7 @@ def test_a_link_to_no_document_stops_the_run(tmp_path: Path, target: str) -> Non
     write(tmp_path / "b.csv", as_csv(ROWS))
     (tmp_path / "a.csv").symlink_to(target)
     for source in (tmp_path, tmp_path / "a.csv", tmp_path / "*.csv"):
-        refused(r"a\.csv: a link to nothing; mend the link", lambda source=source: open_corpus(source))
+        refused(r"a\.csv: a link to nothing; repair the link", lambda source=source: open_corpus(source))
 
 
 def test_what_is_named_and_no_file_is_refused(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_surrogates_are_new_in_each_epoch_and_the_same_ones_again(tmp_path: Path
     assert all(text.startswith("saw ") for epoch in texts for text in epoch)
 
 
-def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_wiped(tmp_path: Path) -> None:
+def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_deleted(tmp_path: Path) -> None:
     case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
     case.write()
     maker = TokenMaker(FlaggedWords(case.corpus, case.individuals, spans=case.spans, by_category=True), bytelevel())
@@ -143,7 +143,7 @@ def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_wiped(tmp_path: 
     assert third.num_documents == 2
 
 
-def test_an_error_in_an_epoch_made_ahead_is_raised_and_the_folder_wiped(tmp_path: Path) -> None:
+def test_an_error_in_an_epoch_made_ahead_is_raised_and_the_folder_deleted(tmp_path: Path) -> None:
     def make(into: Path, epoch: int) -> None:
         raise ArtifactError(f"epoch {epoch}")
 

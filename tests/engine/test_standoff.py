@@ -77,7 +77,7 @@ def test_i2b2_2006_marks_stand_in_the_text_without_tags_and_entities(tmp_path: P
         "mentions": [],
     }
     corpus.scan()
-    assert not corpus.mended
+    assert not corpus.repaired
 
 
 def test_the_smoking_task_has_five_classes_and_unannotated_records_have_none(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_smoking_task_has_five_classes_and_unannotated_records_have_none(tmp
 BROKEN = '<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
 
 
-def test_the_known_broken_line_of_i2b2_2006_is_mended_and_counted_once_however_often_it_is_read(tmp_path: Path) -> None:
+def test_the_known_broken_line_of_i2b2_2006_is_repaired_and_counted_once_in_many_reads(tmp_path: Path) -> None:
     content = f'<ROOT><RECORD ID="1"><TEXT>on {BROKEN} to <PHI TYPE="DOCTOR">Ann</PHI></TEXT></RECORD>'
     content += '<RECORD ID="2"><TEXT><PHI TYPE="ID"></PHI>.</TEXT></RECORD></ROOT>'
     corpus = open_corpus(write(tmp_path / "a.xml", content), format="i2b2-2006")
@@ -107,7 +107,7 @@ def test_the_known_broken_line_of_i2b2_2006_is_mended_and_counted_once_however_o
     assert first["text"] == "on 25th of July to Ann"
     assert marks(first) == [("DATE", "25th of July"), ("DOCTOR", "Ann")]
     assert second["spans"] == []
-    assert corpus.mended == {"PHI tags closed by an opening tag": 1, "empty PHI tags left out": 1}
+    assert corpus.repaired == {"PHI tags closed by an opening tag": 1, "empty PHI tags left out": 1}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_i2b2_2014_labels_are_types_and_the_patient_is_the_number_before_the_das
     assert documents(corpus, batch_rows=1) == found
 
 
-def test_offsets_that_counted_cr_lf_are_mended_where_the_quoted_texts_prove_it(tmp_path: Path) -> None:
+def test_offsets_that_counted_cr_lf_are_repaired_where_the_quoted_texts_prove_it(tmp_path: Path) -> None:
     text = "a\r\nAnn\r\n\r\nBob"
     crlf = [("NAME", "PATIENT", 3, 6, "Ann"), ("NAME", "DOCTOR", 10, 13, "Bob")]
     write(tmp_path / "1-1.xml", xml_2014(text, crlf))
@@ -199,7 +199,7 @@ def test_offsets_that_counted_cr_lf_are_mended_where_the_quoted_texts_prove_it(t
     assert first["text"] == second["text"] == "a\nAnn\n\nBob"
     assert marks(first) == marks(second) == [("PATIENT", "Ann"), ("DOCTOR", "Bob")]
     corpus.scan()
-    assert corpus.mended == {"documents whose offsets counted CR LF as two": 1}
+    assert corpus.repaired == {"documents whose offsets counted CR LF as two": 1}
     unproved = [*crlf, ("ID", "IDNUM", 0, 1, None)]
     write(tmp_path / "1-1.xml", xml_2014(text, unproved))
     refused(r"1-1\.xml: span 1, 3\.\.6 in characters, is not the text", lambda: documents(corpus))
@@ -450,7 +450,7 @@ def test_converted_documents_are_a_private_parquet_with_the_same_content(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.parquet", "xml"]
 
 
-def test_index_of_marked_documents_believes_the_marks_and_says_what_was_mended(
+def test_index_of_marked_documents_believes_the_marks_and_says_what_was_repaired(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "xml" / "1-1.xml", xml_2014("a\r\nAnn", [("NAME", "PATIENT", 3, 6, "Ann")]))

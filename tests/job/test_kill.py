@@ -117,7 +117,7 @@ def test_tokens_are_protected_without_importing_torch(trials: Tables) -> None:
 
 
 @needs_watching
-def test_every_state_that_a_killed_writer_can_leave_is_mended(trials: Tables) -> None:
+def test_every_state_that_a_killed_writer_can_leave_is_repaired(trials: Tables) -> None:
     assert trials["every change"]["failures"] == []
     found = counts(trials, "every change")
     assert found["before a change"] == found["trials"] > 50

@@ -83,7 +83,7 @@ def test_an_interrupted_training_of_a_job_goes_on_and_ends_as_one_that_was_not(
     assert train(mine).made == []
 
 
-def test_an_unfinished_training_is_wiped_when_the_job_has_another(mine: Values) -> None:
+def test_an_unfinished_training_is_deleted_when_the_job_has_another(mine: Values) -> None:
     out = Path(mine["out"])
     with pytest.raises(KeyboardInterrupt):
         train(mine, 2, control_c)

@@ -92,7 +92,7 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
     """Return, over the tokens that the model does not predict, what it gained on the base model over what it lost.
 
     Gains and losses are summed log-probabilities. Without a loss, and so where the model predicts every token, it is
-    infinity: nobody is surer to be a member than who is known by heart.
+    infinity: no individual is a surer member than one known by heart.
     """
     gain = target.log_probs - base.log_probs
     wrong = target.scored & (target.rank > 0) & ~np.isnan(gain)  # the most likely token is another one
@@ -118,9 +118,9 @@ def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.
     """Return the mean log p of the model minus that of the base model, in nats a token, of documents that were held
     back: of both sides, drawn by one rule (`reticent.engine.split.draw_user_inference_holdout`); none was trained on.
 
-    So its mean over the documents of an individual asks whether the *person* took part, not the document (Kandpal et
-    al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words in
-    the blind baseline of this attack.
+    So its mean over the documents of an individual asks whether the *individual* took part, not the document (Kandpal
+    et al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words
+    in the blind baseline of this attack.
     """
     return reference_score(target, base)
 

@@ -1,7 +1,7 @@
 """The blind baseline: members told from non-members by their words alone, by a classifier that never sees the model.
 
 It must fail. Where it does not, the two sides differ in what they are about, or in when it was written, and then any
-attack can succeed on a model that remembers nobody (Das et al. 2024; Meeus et al. 2024).
+attack can succeed on a model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
 
 The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual. A bootstrap of
 cross-validated scores is too sure of itself: who taught the classifier of one fold is asked in another, and what

@@ -1,8 +1,8 @@
 """Shadow models: who each is trained on, what it says of the documents, and the attacks made of it.
 
 The attacks are those of definitions.md#shadow-models. Who is in a shadow is drawn by unit, the household where there is
-one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: everybody is
-in exactly half of them, and more shadows leave the earlier ones as they are.
+one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: each
+individual is in exactly half of them, and more shadows leave the earlier ones as they are.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
 
 
 def training_seed(seed: int, number: int) -> int:
-    """Return the seed that shadow ``number`` is trained with: each has its own, as nobody knows the model's."""
+    """Return the seed that shadow ``number`` is trained with: each has its own, as the model's is not known."""
     return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
 
 
@@ -301,7 +301,7 @@ def shadow_scores(
     """Return each attack's score of every document, float64 (D,), for the target and for the base: NaN where RMIA
     compares with a document.
 
-    The base knows nobody: where members are distinguishable in it the two sides differ by themselves.
+    The base model knows no individual: where members are distinguishable in it the two sides differ by themselves.
     """
     found = {}
     for name in names:

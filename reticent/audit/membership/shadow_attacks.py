@@ -161,7 +161,7 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
         p_θ and p of each document: of a text, the geometric mean of its tokens' probabilities, as the p of a whole text
         is 0 beside the 1 - a of `offline_probability`.
     population : bool, shape (D,)
-        Which documents are z. Nobody of them may be a candidate.
+        Which documents are z. None of them may be a candidate.
 
     Cost: a sort of the population.
     """

@@ -12,7 +12,7 @@ from reticent.engine.store import TokenStore
 
 __all__ = ["subgroups", "worst_subgroup"]
 
-#: A group with fewer people on a side is not measured.
+#: A subgroup with fewer individuals on a side is not measured.
 SMALLEST_SIDE = 10
 
 
@@ -55,8 +55,8 @@ def worst_subgroup(
 
     Returns
     -------
-    {"group", "num_groups", "num_members", "num_nonmembers", "auc": estimate}, or None where no group has ten people on
-    both sides.
+    {"group", "num_groups", "num_members", "num_nonmembers", "auc": estimate}, or None where no group has ten
+    individuals on both sides.
     """
     usable = ~np.isnan(scores)
     sides = {}

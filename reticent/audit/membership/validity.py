@@ -34,9 +34,9 @@ TO_DETECT = 1.959964 + 0.841621
 
 
 def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
-    """Return the area that a test at 5 % over so many individuals finds four times in five, None with nobody.
+    """Return the area that a test at 5 % over so many individuals finds four times in five, None without individuals.
 
-    From the standard error of the area of an attack that guesses (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
+    From the standard error of the area of an attack at chance (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
 
     >>> round(detectable_auc(100, 100), 3)
     0.615
@@ -94,7 +94,7 @@ def _verdict(
     if is_over_chance(auc):
         return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
     if model is base:
-        return QUIET, "as it should be: it saw nobody"
+        return QUIET, "as it should be: it saw no individual"
     least = detectable_auc(measured["num_members"], measured["num_nonmembers"])
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
@@ -113,7 +113,7 @@ def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -
         yield "the two sides are distinguishable by words alone, without any model"
     control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself
     if control is not None and not holds_chance(control):
-        yield "they are distinguishable in the base model too, which saw nobody"
+        yield "they are distinguishable in the base model too, which saw no individual"
 
 
 def _area(model: dict[str, Any], name: str) -> dict[str, Any] | None:

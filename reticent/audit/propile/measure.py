@@ -202,7 +202,7 @@ def compare(before: Answers, after: Answers, config: ProbeConfig) -> dict[str, A
 
 
 def with_heldout(members: dict[str, Any], heldout: dict[str, Any]) -> dict[str, Any]:
-    """Return the members' section with the held-out people's likelihoods and exact matches beside each result."""
+    """Return the members' section with held-out subjects' likelihoods and exact matches beside each result."""
     found = {
         (model["name"], row["target"], row["level"]): row for model in heldout["models"] for row in model["results"]
     }

@@ -1,4 +1,4 @@
-"""ProPILE, black box: how likely is a model to say an item of somebody whose other items are in the prompt?
+"""ProPILE, black box: how likely is a model to say an item of an individual whose other items are in the prompt?
 
 The likelihood of the true item (Eq. 2, and Eq. 4 normalised) stands beside that of a random other subject's item under
 the same prompt, and beside what the model says by itself (exact match and the string metrics of Table 2). Of several

@@ -151,7 +151,7 @@ def require_questions(
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Targets and levels; of targets that nobody chose those that a small cell of subjects has."""
+    """Targets and levels; of targets that were not chosen those that a small cell of subjects has."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -186,7 +186,7 @@ def make_prompts(
     usable, others = usable_templates(subjects, target, level, templates, config, strict)
     has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
     if len(has) == 0:
-        raise CorpusError(f"subjects: nobody has an item of type {target}")
+        raise CorpusError(f"subjects: no subject has an item of type {target}")
     items = [str(subjects.items[target][number]) for number in has]
     drawn = draw_nulls(items, seed=config.seed)[:, 0]
     nulls = [items[number] if number >= 0 else None for number in drawn]

@@ -1,8 +1,8 @@
-"""A data subject's own probe: one person's items in, a page in plain words out, nothing kept.
+"""A data subject's own probe: one subject's items in, a page in plain words out, nothing kept.
 
 The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with
-everything else the person gave, and ranked among the same type of items of other people: a table, or people who do not
-exist. Nothing is written, logged or cached here; the caller gets the page as text.
+everything else the subject gave, and ranked among the same type of items of other subjects: a table, or invented ones.
+Nothing is written, logged or cached here; the caller gets the page as text.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MIN_OTHERS = 20
 class Finding:
     """Result of a model for one type of an individual's items.
 
-    ``rank`` 1 means that no other person's item is likelier; None where there are too few others. ``said`` is None for
-    masked models, which generate no text.
+    ``rank`` 1 means that no other individual's item is likelier; None where there are too few others. ``said`` is None
+    for masked models, which generate no text.
     """
 
     target: str
@@ -64,7 +64,7 @@ class Finding:
 
 
 def invented_individuals(num: int = NUM_INVENTED, *, language: str = "en", seed: int = 0) -> Subjects:
-    """Return items of people who do not exist, to rank a real person's items among."""
+    """Return items of invented subjects, to rank a real subject's items among."""
     from reticent.engine.synthetic import SynthConfig, iter_records
 
     rows: dict[str, list[Any]] = {}

@@ -237,7 +237,7 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
 def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
     """Return for each subject the numbers of random other subjects whose item is not the same (int64, (n, nulls)).
 
-    Each other subject is equally likely; -1 where everybody has the same item.
+    Each other subject is equally likely; -1 where all have the same item.
     """
     _, codes = np.unique(np.array(values, dtype=np.str_), return_inverse=True)
     order = np.argsort(codes, kind="stable")
@@ -256,7 +256,7 @@ def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> n
 def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:
     """Return disjoint random sets of these sizes, and all others as the last.
 
-    Two subjects that share a name stay together, so that nobody is on two sides under two rows.
+    Two subjects that share a name stay together, so that no individual is on two sides under two rows.
 
     Raises
     ------

@@ -111,7 +111,7 @@ def _only_invalid(model: Model) -> bool:
 
 
 def _without_power(model: Model) -> bool:
-    """Whether no attack on it has shown that it would find anybody: a quiet one then says nothing."""
+    """Whether no attack on it has shown that it would find an individual: a quiet one then says nothing."""
     verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
     return verdicts == {NO_POWER}
 

@@ -42,10 +42,10 @@ __all__ = ["auc_panels", "low_cost_panels", "roc_panels"]
 
 
 @styled
-def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]:
+def low_cost_panels(models: Models, f1_of_all: float | None = None) -> list[str]:
     """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
 
-    ``everybody`` is the F1 of calling everyone a member, the line to beat.
+    ``f1_of_all`` is the F1 of calling each individual a member, the line to beat.
     """
     chosen = [m for m in models if m.get("low_cost")]
     panels, all_epochs = [], [m["epoch"] for m in chosen if m["epoch"]]
@@ -53,10 +53,10 @@ def low_cost_panels(models: Models, everybody: float | None = None) -> list[str]
         recipes = by_recipe(chosen, group)
         scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
         note = "" if any(scores) else "no member was recognised: every F1 is 0"
-        panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, everybody))
+        panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, f1_of_all))
         if any(m["epoch"] for entries in recipes.values() for m in entries):
-            panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, everybody, all_epochs))
-        panels.append(_low_cost_shares(recipes, group, "F1 against knowledge", note, everybody))
+            panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, f1_of_all, all_epochs))
+        panels.append(_low_cost_shares(recipes, group, "F1 against knowledge", note, f1_of_all))
     return panels
 
 
@@ -69,11 +69,11 @@ def _panel_of(group: Group, title: str, note: str) -> tuple[Any, Any, str]:
     return figure, axis, f"{where} {group.model}: {title}" if group.number else f"{where}: {title}"
 
 
-def _low_cost_bars(recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None) -> str:
+def _low_cost_bars(recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None) -> str:
     figure, axis, title = _panel_of(group, title, note)
     said = []
-    if everybody is not None:
-        axis.axvline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    if f1_of_all is not None:
+        axis.axvline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for row, (recipe, entries) in enumerate(recipes.items()):
         low_cost = entries[-1]["low_cost"]
         for number, (measure, marker) in enumerate((("precision", "D"), ("recall", "o"), ("f1", "s"))):
@@ -95,14 +95,14 @@ def _low_cost_bars(recipes: dict[str, Any], group: Group, title: str, note: str,
 
 
 def _low_cost_epochs(
-    recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None, all_epochs: list[int]
+    recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None, all_epochs: list[int]
 ) -> str:
     figure, axis, title = _panel_of(group, title, note)
     trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
     said = []
-    if everybody is not None:
-        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    if f1_of_all is not None:
+        axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     if "base" in recipes and has_value(recipes["base"][0]["low_cost"]["f1"]):
         look = LOOKS["base"]
         axis.axhline(
@@ -117,11 +117,11 @@ def _low_cost_epochs(
     return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
-def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: str, everybody: float | None) -> str:
+def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None) -> str:
     figure, axis, title = _panel_of(group, title, note)
     said = []
-    if everybody is not None:
-        axis.axhline(everybody, color=SOFT, linestyle="--", linewidth=1)
+    if f1_of_all is not None:
+        axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
         rows = [(r["share"], r["f1"]) for r in entries[-1]["low_cost"]["by_graph_share"] if has_value(r["f1"])]
         curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))

@@ -117,8 +117,8 @@ def _labels(detected: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda label: (-label["num_spans"], label["label"]))
 
 
-def _call_everybody(corpus: dict[str, Any]) -> float | None:
-    """F1 of calling everyone a member: 2p / (1 + p) at a member share of p."""
+def _f1_of_all(corpus: dict[str, Any]) -> float | None:
+    """F1 of calling each individual a member: 2p / (1 + p) at a member share of p."""
     individuals = corpus.get("num_individuals", {})
     members, heldout = individuals.get("members"), individuals.get("heldout")
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
@@ -131,7 +131,7 @@ def _chance(models: Sequence[dict[str, Any]]) -> float | None:
 
 
 def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
-    """The row of the largest sets of shared words that everybody who was drawn has."""
+    """The row of the largest sets of shared words that all individuals drawn have."""
     rows = [row for row in corpus.get("unicity") or [] if row["share"]["value"] is not None]
     full = [row for row in rows if row["share"]["n"] == rows[0]["share"]["n"]]
     return full[-1] if full else None
@@ -151,14 +151,14 @@ def _render(audit: dict[str, Any]) -> str:
         trainings=trainings,
     )
     attacks = sorted({name for model in models for name in model["membership"]}, key=_attack_order)
-    everybody = _call_everybody(corpus)
+    f1_of_all = _f1_of_all(corpus)
     figures = {
         **corpus_plots.corpus_panels(corpus),
         "tradeoff": plots.tradeoff_panels(models),
         "epochs": epoch_plots.epoch_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
-        "low_cost": membership_plots.low_cost_panels(models, everybody),
+        "low_cost": membership_plots.low_cost_panels(models, f1_of_all),
         "auc": membership_plots.auc_panels(models, attacks),
         "rocs": [
             panels for panels in (membership_plots.roc_panels(models, attack, cell) for attack in attacks) if panels
@@ -171,7 +171,7 @@ def _render(audit: dict[str, Any]) -> str:
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
         attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
-        groups=groups, parts=PARTS, everybody=everybody, low_fprs=low_fprs,
+        groups=groups, parts=PARTS, f1_of_all=f1_of_all, low_fprs=low_fprs,
         low_cost=any(model.get('low_cost') for model in models),
         asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
         inverted=any(model.get('inversion') for model in models), chance=_chance(models),

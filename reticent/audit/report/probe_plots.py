@@ -32,7 +32,7 @@ __all__ = ["MAX_DENSITIES", "probe_panels"]
 
 WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
-#: Density panels shown; a run of many models and targets has more than anybody reads.
+#: Density panels shown; a run of many models and targets has too many to read.
 MAX_DENSITIES = 12
 
 

@@ -98,7 +98,7 @@ def best_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any] | None:
-    """Return the attack that is most surely better than guessing, with an interval that holds although it was picked.
+    """Return the attack that is most surely better than chance, with an interval that holds although it was picked.
 
     The intervals of all attacks hold at once: value ± c · standard error, with c the 95 % quantile over the draws of
     the largest |draw - value| / standard error of any attack (max-statistic bootstrap). That of one attack of many

@@ -81,7 +81,7 @@ PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
 
 
 def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
-    """A4: a coin for each pair."""
+    """A4: chance, a fair draw for each pair."""
     return generator(seed, 34).integers(0, 2, num_pairs).astype(np.float64)
 
 

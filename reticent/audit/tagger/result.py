@@ -180,7 +180,7 @@ class _Evaluator:
         threshold = best_threshold(*rankings[ranking][:, is_dev])
         won = PAIRWISE[pairwise](scores[..., test])
         called = rankings[ranking][:, test] >= threshold
-        # A cross-validated guess that does worse than a coin knows nothing: a coin is then the better baseline.
+        # A cross-validated rule below chance knows nothing: chance is then the better baseline.
         known = wins(*blind[:, test])
         known = known if known.mean() > 0.5 else np.full(len(known), 0.5)
         blind_accuracy = self.estimate(wins(*blind[:, test]))

@@ -26,7 +26,7 @@ __all__ = ["Files", "find_format", "format_options"]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file, a piece of `Files`."""
+    """One file, a fragment of `Files`."""
 
     path: Path
     source: Files
@@ -61,7 +61,7 @@ class Files:
     markup: Markup
 
     @cached_property
-    def pieces(self) -> tuple[File, ...]:
+    def fragments(self) -> tuple[File, ...]:
         return tuple(File(path, self) for path in self.paths)
 
     @property
@@ -87,7 +87,7 @@ class Files:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        return batches_of_part(self.pieces, Request(columns=columns, batch_rows=batch_rows), part, parts)
+        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
 
 def format_options(format: str) -> frozenset[str]:

@@ -57,7 +57,7 @@ def _named(source: Path, found: Found, is_document: Callable[[Path], bool], resu
             raise CorpusError(f"{source}: neither a file nor a folder; documents are read more than once, from files")
         yield source
     elif os.path.islink(source):
-        raise CorpusError(f"{source}: a link to nothing; mend the link")
+        raise CorpusError(f"{source}: a link to nothing; repair the link")
     else:
         yield from _of_glob(source, found, results)
 
@@ -77,7 +77,7 @@ def _in_folder(source: Path, found: Found, is_document: Callable[[Path], bool], 
                     folders.append(path)
             elif (mode := _mode(path)) is None:
                 if is_document(path):
-                    raise CorpusError(f"{path}: a link to nothing; mend the link or take it away")
+                    raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")
                 found.passed_over[NOTHING] += 1
             elif stat.S_ISDIR(mode):
                 found.passed_over[LINKS] += 1
@@ -105,7 +105,7 @@ def _of_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
         if within:
             continue
         if mode is None:
-            raise CorpusError(f"{path}: a link to nothing; mend the link or take it away")
+            raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")
         if stat.S_ISREG(mode):
             yield path
         elif stat.S_ISDIR(mode):

@@ -90,7 +90,7 @@ def _column(values: Any, where: str) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class FrameSource:
-    """A table in memory, in one piece; a `LocalSource`."""
+    """A table in memory, in one fragment; a `LocalSource`."""
 
     name: str
     table: pa.Table
@@ -102,7 +102,7 @@ class FrameSource:
         return self.name
 
     @property
-    def pieces(self) -> tuple[FrameSource]:
+    def fragments(self) -> tuple[FrameSource]:
         return (self,)
 
     def settings(self) -> list[Any]:
@@ -134,7 +134,7 @@ class FrameSource:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        return batches_of_part(self.pieces, Request(columns=columns, batch_rows=batch_rows), part, parts)
+        return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
     def version(self) -> bytes:
         """SHA-256 over names and values of the columns that can be read, by row.

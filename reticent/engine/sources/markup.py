@@ -21,7 +21,7 @@ __all__ = ["Mark", "MarkedDocument", "read_brat", "read_i2b2_2006", "read_i2b2_2
 
 #: The one line of the i2b2 2006 training file that is not XML, and what it says everywhere else.
 BROKEN_TAG: Final = b'<PHI TYPE="DATE">25th of July<PHI TYPE="DOCTOR">'
-MENDED_TAG: Final = b'<PHI TYPE="DATE">25th of July</PHI>'
+REPAIRED_TAG: Final = b'<PHI TYPE="DATE">25th of July</PHI>'
 #: The classes of the i2b2 2006 smoking task.
 SMOKING_STATUS: Final = ("PAST SMOKER", "CURRENT SMOKER", "SMOKER", "NON-SMOKER", "UNKNOWN")
 
@@ -89,9 +89,9 @@ def _whole(value: str, what: str) -> int:
     return int(value)
 
 
-def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
     """``<ROOT><RECORD ID><TEXT>… <PHI TYPE>…</PHI> …</TEXT></RECORD>``; the status of the smoking task is a label."""
-    data = _with_closed_tags(data, mended)
+    data = _with_closed_tags(data, repaired)
     document: MarkedDocument | None = None
     path: list[str] = []
     text: list[str] | None = None
@@ -128,7 +128,7 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Count
             path.pop()
             if value == "PHI" and document is not None:
                 if num_characters == begin:  # marks nothing
-                    mended["empty PHI tags left out"] += 1
+                    repaired["empty PHI tags left out"] += 1
                 else:
                     document.marks.append(Mark([(begin, num_characters)], label, None))
             elif value == "RECORD" and document is not None:
@@ -142,11 +142,11 @@ def read_i2b2_2006(file: Path, data: bytes, annotator: str | None, mended: Count
         raise CorpusError(f"{file}: no RECORD, so not i2b2 2006")
 
 
-def _with_closed_tags(data: bytes, mended: Counter[str]) -> bytes:
+def _with_closed_tags(data: bytes, repaired: Counter[str]) -> bytes:
     """The file with the tag that stands opening where it closes put right, and counted."""
     if num_broken := data.count(BROKEN_TAG):
-        data = data.replace(BROKEN_TAG, MENDED_TAG)
-        mended["PHI tags closed by an opening tag"] += num_broken
+        data = data.replace(BROKEN_TAG, REPAIRED_TAG)
+        repaired["PHI tags closed by an opening tag"] += num_broken
     return data
 
 
@@ -158,7 +158,7 @@ def _smoking_status(attributes: dict[str, str], where: str) -> str | None:
     return status or None
 
 
-def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
     """``<…><TEXT>…</TEXT><TAGS><NAME id start end text TYPE/>…</TAGS></…>``, one document a file.
 
     The label is ``TYPE``, whatever the element: some names stand in stray ``PHI`` elements.
@@ -195,7 +195,7 @@ def read_i2b2_2014(file: Path, data: bytes, annotator: str | None, mended: Count
 # ---------------------------------------------------------------------------------------------------------------- BRAT
 
 
-def read_brat(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_brat(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
     """``a.txt`` with ``a.ann``: text-bound annotations (T); relations, events, attributes and notes mark no text."""
     other = file.with_suffix(".txt" if file.suffix.lower() == ".ann" else ".ann")
     if not other.is_file():
@@ -231,7 +231,7 @@ def _decoded(data: bytes, file: Path) -> str:
 # ----------------------------------------------------------------------------------------------------------------- TAB
 
 
-def read_tab(file: Path, data: bytes, annotator: str | None, mended: Counter[str]) -> Iterator[MarkedDocument]:
+def read_tab(file: Path, data: bytes, annotator: str | None, repaired: Counter[str]) -> Iterator[MarkedDocument]:
     """Court cases: an array of objects or one a line, with ``annotations`` by annotator or with ``entities``."""
     text = _decoded(data, file)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

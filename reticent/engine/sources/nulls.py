@@ -1,4 +1,4 @@
-"""How many values of a corpus are null that must not be, looked for once one was found: all can be mended at once."""
+"""How many values of a corpus are null that must not be, looked for once one was found: all can be repaired at once."""
 
 from __future__ import annotations
 

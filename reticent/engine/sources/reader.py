@@ -1,4 +1,4 @@
-"""The columns of `DOCUMENTS` from the pieces of a source: mapped, cast and checked, value by value."""
+"""The columns of `DOCUMENTS` from the fragments of a source: mapped, cast and checked, value by value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reticent.core.errors import CorpusError
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, NullError, canonical
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.nulls import count_nulls
-from reticent.engine.sources.source import LocalSource, Piece, Request
+from reticent.engine.sources.source import Fragment, LocalSource, Request
 
 __all__ = ["Reader"]
 
@@ -35,19 +35,19 @@ class Reader:
 
     def read(
         self,
-        piece: Piece,
+        fragment: Fragment,
         columns: Sequence[str],
         batch_rows: int,
         row_groups: Sequence[int] | None = None,
         row: int = 0,
-        mended: Counter[str] | None = None,
+        repaired: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of a piece; one that is not mapped is skipped.
+        """Yield these columns of a fragment; one that is not mapped is skipped.
 
         Parameters
         ----------
         row_groups, row : those to read, and the number of the first row in them, for errors
-        mended : takes what was mended, and how often
+        repaired : takes what was repaired, and how often
         """
         mapped = {name: self.column_of(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}
@@ -56,11 +56,11 @@ class Reader:
             batch_rows=batch_rows,
             row_groups=row_groups,
             large=[wanted["text"]] if "text" in wanted else [],
-            mended=Counter() if mended is None else mended,
+            repaired=Counter() if repaired is None else repaired,
         )
-        for batch in piece.read(request):
+        for batch in fragment.read(request):
             try:
-                checked = canonical(batch, wanted, piece.place, row, fold=self.fold, null_texts=self.null_texts)
+                checked = canonical(batch, wanted, fragment.place, row, fold=self.fold, null_texts=self.null_texts)
             except NullError as error:
                 raise CorpusError(f"{error}{self._all_nulls}") from None
             yield checked
@@ -74,5 +74,5 @@ class Reader:
     @cached_property
     def _all_nulls(self) -> str:
         columns = list(dict.fromkeys(getattr(self.columns, name) for name in REQUIRED))
-        batches = ((piece.place, piece.read(Request(columns=columns))) for piece in self.source.pieces)
+        batches = ((fragment.place, fragment.read(Request(columns=columns))) for fragment in self.source.fragments)
         return count_nulls(batches, columns, self.columns.text)

@@ -1,8 +1,8 @@
 """Source: where documents are, and how they are read as record batches.
 
 A source names its columns as it has them; `reticent.engine.corpus.Corpus` maps and checks them. The engine reads text
-several times, so it reads what is at hand (files, tables in memory) where it stands, piece by piece; any other source,
-such as a database, is read once, into files.
+several times, so it reads what is at hand (files, tables in memory) where it stands, fragment by fragment; any other
+source, such as a database, is read once, into files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reticent.engine.sources.config import Markup
     from reticent.engine.sources.csv_rows import CsvSource
 
-__all__ = ["LocalSource", "Piece", "Request", "Source", "batches_of_part"]
+__all__ = ["Fragment", "LocalSource", "Request", "Source", "batches_of_part"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +33,12 @@ class Request:
     batch_rows : int
         Rows of a batch, at most.
     row_groups : sequence of int, optional
-        Those to read of a piece that has `Piece.row_groups`; None: all.
+        Those to read of a fragment that has `Fragment.row_groups`; None: all.
     large : sequence of str
         Columns that are wanted as large strings, where that spares a copy.
     csv, markup : how files of CSV, and files of a marked-up format, are read
-    mended : Counter
-        Takes what was mended in marked-up files, and how often.
+    repaired : Counter
+        Takes what was repaired in marked-up files, and how often.
     """
 
     columns: Sequence[str]
@@ -47,7 +47,7 @@ class Request:
     large: Sequence[str] = ()
     csv: CsvSource | None = None
     markup: Markup | None = None
-    mended: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
 
 
 class Source(Protocol):
@@ -79,7 +79,7 @@ class Source(Protocol):
         """
 
 
-class Piece(Protocol):
+class Fragment(Protocol):
     """A stretch of a source that is read from its first row to its last: a file, a table."""
 
     @property
@@ -101,7 +101,7 @@ class LocalSource(Source, Protocol):
         """The name of a format, or "memory"."""
 
     @property
-    def pieces(self) -> Sequence[Piece]:
+    def fragments(self) -> Sequence[Fragment]:
         """In the order of the documents."""
 
     @property
@@ -112,12 +112,12 @@ class LocalSource(Source, Protocol):
         """Return how it is read beside its kind and columns, as JSON: a part of the fingerprint."""
 
 
-def batches_of_part(pieces: Sequence[Piece], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part of some pieces: neighbouring row groups, and whole pieces that have none."""
-    units: list[tuple[Piece, int | None]] = []
-    for piece in pieces:
-        groups = None if parts == 1 else piece.row_groups()
-        units += [(piece, None)] if groups is None else [(piece, group) for group in range(len(groups))]
-    first, end = part * len(units) // parts, (part + 1) * len(units) // parts
-    for piece, group in units[first:end]:
-        yield from piece.read(request if group is None else replace(request, row_groups=[group]))
+def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part of some fragments: neighbouring row groups, and whole fragments that have none."""
+    shares: list[tuple[Fragment, int | None]] = []
+    for fragment in fragments:
+        groups = None if parts == 1 else fragment.row_groups()
+        shares += [(fragment, None)] if groups is None else [(fragment, group) for group in range(len(groups))]
+    first, end = part * len(shares) // parts, (part + 1) * len(shares) // parts
+    for fragment, group in shares[first:end]:
+        yield from fragment.read(request if group is None else replace(request, row_groups=[group]))

@@ -2,7 +2,7 @@
 
 i2b2 2006 (inline XML), i2b2 2014 and MEDDOCAN (XML with standoff tags), BRAT (text and annotation files) and TAB
 (JSON). A file is held as a whole. Every mark is checked against the text that it quotes: what does not fit is an error
-that names file and span and never text, and only what that check proves is mended, and counted.
+that names file and span and never text, and only what that check proves is repaired, and counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Parser(Protocol):
     """Bytes of a file -> its documents and marks; ``annotator``: the one whose marks are taken, None: all."""
 
     def __call__(
-        self, file: Path, data: bytes, annotator: str | None, mended: Counter[str]
+        self, file: Path, data: bytes, annotator: str | None, repaired: Counter[str]
     ) -> Iterator[MarkedDocument]: ...
 
 
@@ -51,7 +51,7 @@ class _MarkedReader:
         """Yield these columns of a file: doc_id, individual_id, text, label, spans, mentions.
 
         ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
-        Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.mended``.
+        Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.repaired``.
 
         Raises
         ------
@@ -68,15 +68,15 @@ class _MarkedReader:
                 raise CorpusError(f"{file}: column {name} is missing; format {self.format} has {', '.join(names)}")
         markup = request.markup or Markup()
         rows: list[tuple[Any, ...]] = []
-        for document in self.parse(file, data, markup.annotator, request.mended):
-            rows.append(self._row(document, markup, request.mended))
+        for document in self.parse(file, data, markup.annotator, request.repaired):
+            rows.append(self._row(document, markup, request.repaired))
             if len(rows) == request.batch_rows:
                 yield _batch(rows, request.columns, file)
                 rows = []
         if rows:
             yield _batch(rows, request.columns, file)
 
-    def _row(self, document: MarkedDocument, markup: Markup, mended: Counter[str]) -> tuple[Any, ...]:
+    def _row(self, document: MarkedDocument, markup: Markup, repaired: Counter[str]) -> tuple[Any, ...]:
         individual = re.fullmatch(markup.individual or self.individual, document.doc_id)
         if individual is None:
             raise CorpusError(
@@ -84,7 +84,7 @@ class _MarkedReader:
                 "document id, its one group the individual"
             )
         mentions, spans = [], set()
-        places = _places(document, markup.offsets, self.counts_line_ends, mended)
+        places = _places(document, markup.offsets, self.counts_line_ends, repaired)
         for mark, parts in zip(document.marks, places, strict=True):
             for start, end in parts:
                 mentions.append((start, end, mark.label, mark.entity_id, mark.identifier_type, mark.annotator))
@@ -121,10 +121,10 @@ def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> p
 # ----------------------------------------------------------------------------------------------------------- alignment
 
 
-def _places(document: MarkedDocument, unit: str, crlf: bool, mended: Counter[str]) -> list[list[tuple[int, int]]]:
+def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]) -> list[list[tuple[int, int]]]:
     """Parts of every mark in characters, each checked against what its mark quotes.
 
-    With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are mended, if
+    With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
     """
     places, wrong = _fit(document, unit, False)
@@ -133,7 +133,7 @@ def _places(document: MarkedDocument, unit: str, crlf: bool, mended: Counter[str
     if crlf:
         moved, still_wrong = _fit(document, unit, True)
         if still_wrong is None:
-            mended["documents whose offsets counted CR LF as two"] += 1
+            repaired["documents whose offsets counted CR LF as two"] += 1
             return moved
     for other in UNITS:
         if other != unit and _fit(document, other, False)[1] is None:

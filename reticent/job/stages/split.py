@@ -49,7 +49,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
     """Warn of what reading the documents had to repair, and count it."""
-    for name, count in run.deduplicated.mended.items():
+    for name, count in run.deduplicated.repaired.items():
         counts[name] = count
         run.progress.warn(f"{name}: {count:,}")
 

@@ -353,7 +353,7 @@ def test_another_seed_draws_other_halves(mine: Values) -> None:
     assert all(before[name] != after[name] for name in before if name.endswith("scores.parquet"))
 
 
-def test_shadows_that_the_job_does_not_have_any_more_are_wiped(mine: Values) -> None:
+def test_shadows_that_the_job_does_not_have_any_more_are_deleted(mine: Values) -> None:
     out = Path(mine["out"])
     assert (out / "tokens/toy/train-shadow-00").is_dir()
     audit(changed(mine, audit={**mine["audit"], "shadow": None}))
