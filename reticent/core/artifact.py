@@ -16,24 +16,35 @@ What is checked: :func:`read_manifest` looks at the size of every file, which co
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import re
 import shutil
-import signal
-import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import parse_json
+from reticent.core.leftovers import backup_of, interrupted_in, leftovers_of, parts_of, temporary_of
+from reticent.core.locks import InUseError, locked, signals_deferred
+from reticent.core.manifest import (
+    FORMAT,
+    JOB,
+    MANIFEST,
+    STATE,
+    Manifest,
+    canonical,
+    format_of,
+    hash_file,
+    read_object,
+    reason,
+    verify,
+    versions,
+)
 
 __all__ = [
     "ArtifactWriter",
@@ -41,7 +52,6 @@ __all__ = [
     "delete_artifact",
     "delete_unfinished",
     "fingerprint",
-    "holds_results",
     "is_up_to_date",
     "make_private_folder",
     "nest_artifact",
@@ -52,61 +62,6 @@ __all__ = [
     "write_artifact",
     "write_private",
 ]
-
-FORMAT = "reticent.artifact/1"
-MANIFEST = "manifest.json"
-#: File that makes an unfinished folder worth keeping; a finished artefact holds none.
-STATE = "state.safetensors"
-#: Files of an artefact that hold times, which no digest depends on.
-TIMES = ("timings.jsonl", "tensorboard/")
-#: File that makes a folder a run folder: the job of the results in it.
-JOB = "job.json"
-#: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
-#: be taken for a new one: it is then made again, and with it what was made from it.
-FORMATS = {
-    "synth": 1,
-    "dedup": 1,
-    "scrub": 1,
-    "split": 1,
-    "spans": 1,
-    "index": 3,
-    "foundation": 1,
-    "tokens": 2,
-    "text-check": 1,
-    "models": 2,
-    "measures": 2,
-    "shadows": 1,
-    "canaries": 1,
-    "extraction": 1,
-    "gates": 1,
-    "classification": 1,
-    "audit": 2,
-    "report": 1,
-    "guard": 2,
-    "tagger": 1,
-}
-PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """Manifest of an artefact: its kind, the configuration and inputs it was made from, its files and counts."""
-
-    kind: str
-    config: dict[str, Any]
-    inputs: dict[str, str]
-    files: dict[str, dict[str, Any]]
-    counts: dict[str, Any]
-    versions: dict[str, str]
-    kind_format: int = 1
-
-    @property
-    def digest(self) -> str:
-        """Hash of everything that makes this artefact what it is; counts, versions and times are left out."""
-        content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
-        files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
-        content |= {"inputs": self.inputs, "files": files}
-        return hashlib.sha256(_canonical(content)).hexdigest()
 
 
 @dataclass(slots=True)
@@ -155,15 +110,15 @@ def _write_whole(
     path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None
 ) -> Iterator[ArtifactWriter]:
     make_private_folder(path.parent)
-    with _locked(path):
+    with locked(path):
         _recover(path)
         if path.exists() and not (path / MANIFEST).exists():
             if not path.is_dir() or any(path.iterdir()):
                 raise ArtifactError(f"{path}: exists and is not an artefact of ours; choose another place")
             path.rmdir()
         _refuse_other_kind(path, kind)
-        temporary = _temporary(path) if resume is None else unfinished_path(path, kind, config, inputs)
-        for part in _parts(path):
+        temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
+        for part in parts_of(path):
             if part != temporary or not resume or not (part / STATE).is_file():
                 _delete(part)
         old_umask = os.umask(0o077)
@@ -174,7 +129,7 @@ def _write_whole(
             _finish(temporary, kind, config, inputs, writer.counts)
             _replace(path, temporary)
         except BaseException:
-            with _signals_deferred(), suppress(OSError):  # the next writer deletes what this one cannot
+            with signals_deferred(), suppress(OSError):  # the next writer deletes what this one cannot
                 _recover(path)
                 if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
                     _delete(temporary)
@@ -185,7 +140,7 @@ def _write_whole(
 
 def _refuse_other_kind(path: Path, kind: str) -> None:
     """Raise `ArtifactError` for a result of another sort, which a caller of ``--out`` does not mean to lose."""
-    held = _read_object(path / MANIFEST).get("kind", kind)  # one that cannot be read is replaced
+    held = read_object(path / MANIFEST).get("kind", kind)  # one that cannot be read is replaced
     if held != kind:
         raise ArtifactError(f"{path}: holds an artefact of kind {held}; choose another place for one of kind {kind}")
 
@@ -200,8 +155,8 @@ def read_manifest(path: Path | str) -> Manifest:
     """
     path = Path(path)
     real = Path(os.path.realpath(path))
-    if not real.exists() and _backup_of(real).exists():
-        with _locked(real):
+    if not real.exists() and backup_of(real).exists():
+        with locked(real):
             _recover(real)
     try:
         content = parse_json((path / MANIFEST).read_bytes())
@@ -216,7 +171,7 @@ def read_manifest(path: Path | str) -> Manifest:
     except OSError as error:
         if error.errno is None:  # ours
             raise
-        raise ArtifactError(f"{path / MANIFEST}: cannot be read ({_reason(error)})") from None
+        raise ArtifactError(f"{path / MANIFEST}: cannot be read ({reason(error)})") from None
     for name, (num_bytes, _) in files.items():
         if not (path / name).is_file() or (path / name).stat().st_size != num_bytes:
             raise ArtifactError(f"{path / name}: missing, or not of the size its manifest says")
@@ -228,10 +183,10 @@ def require_kind(path: Path | str, kind: str) -> Manifest:
     manifest = read_manifest(path)
     if manifest.kind != kind:
         raise ArtifactError(f"{path}: an artefact of kind {manifest.kind}, expected {kind}")
-    if manifest.kind_format != _format_of(kind):
+    if manifest.kind_format != format_of(kind):
         raise ArtifactError(
             f"{path}: written by another version of Reticent (format {manifest.kind_format} of {kind}, expected "
-            f"{_format_of(kind)}); make it again"
+            f"{format_of(kind)}); make it again"
         )
     return manifest
 
@@ -242,9 +197,9 @@ def is_up_to_date(path: Path | str, *, kind: str, config: dict[str, Any], inputs
     """
     try:
         manifest = require_kind(path, kind)
-        if _canonical(manifest.config) != _canonical(config) or manifest.inputs != inputs:
+        if canonical(manifest.config) != canonical(config) or manifest.inputs != inputs:
             return False
-        _verify(Path(path), manifest)
+        verify(Path(path), manifest)
     except ArtifactError:
         return False
     return True
@@ -261,45 +216,21 @@ def fingerprint(path: Path | str) -> str:
     path = Path(path)
     if path.is_dir() and (path / MANIFEST).exists():
         manifest = read_manifest(path)
-        _verify(path, manifest)
+        verify(path, manifest)
         return manifest.digest
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        content = {str(file.relative_to(path)): _hash_file(file) for file in files}
-        return hashlib.sha256(_canonical(content)).hexdigest()
+        content = {str(file.relative_to(path)): hash_file(file) for file in files}
+        return hashlib.sha256(canonical(content)).hexdigest()
     if path.is_file():
-        return _hash_file(path)
+        return hash_file(path)
     raise ArtifactError(f"{path}: no such file or folder")
-
-
-def holds_results(folder: Path) -> bool:
-    """Say whether a folder is an artefact or a run folder: its files are results, and not documents.
-
-    Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
-    """
-    manifest, job = _read_object(folder / MANIFEST), _read_object(folder / JOB)
-    artefact = str(manifest.get("format", "")).startswith(FORMAT.partition("/")[0] + "/")
-    return (artefact and manifest.get("kind") not in ("synth", "scrub")) or {
-        "out",
-        "corpus",
-        "protect",
-        "audit",
-    } <= job.keys()
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none."""
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def delete_artifact(path: Path) -> None:
     """Delete an artefact, so that it is gone whole; its lock stays. Nothing is done where there is none."""
     if (path / MANIFEST).exists():
-        with _locked(path):
+        with locked(path):
             _delete(path)
 
 
@@ -310,8 +241,8 @@ def nest_artifact(path: Path, name: str) -> None:
     """
     if not (path / MANIFEST).exists():
         return
-    with _locked(path):
-        backup, nested = _backup_of(path), _temporary(path)
+    with locked(path):
+        backup, nested = backup_of(path), temporary_of(path)
         nested.mkdir(mode=0o700)
         path.rename(backup)  # from where `_recover` brings it back
         nested.rename(path)
@@ -321,9 +252,9 @@ def nest_artifact(path: Path, name: str) -> None:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file (0600) whole or not at all, whatever kills the writer."""
-    with _locked(path):
+    with locked(path):
         _recover(path)
-        temporary = _temporary(path)
+        temporary = temporary_of(path)
         try:
             temporary.touch(mode=0o600)
             temporary.write_bytes(content)
@@ -331,7 +262,7 @@ def write_private(path: Path, content: bytes) -> None:
             temporary.replace(path)
             _sync(path.parent)
         except BaseException:
-            with _signals_deferred(), suppress(OSError):
+            with signals_deferred(), suppress(OSError):
                 _recover(path)
             raise
 
@@ -347,22 +278,22 @@ def recover_folder(folder: Path) -> None:
     """
     if not (folder / JOB).is_file():  # nothing of ours
         return
-    for path in _interrupted(folder):
+    for path in interrupted_in(folder):
         try:
-            with _locked(path):
+            with locked(path):
                 _recover(path)
-        except _InUseError:
+        except InUseError:
             continue
         except OSError as error:
             if error.errno is None:  # ours
                 raise
-            raise ArtifactError(f"{path}: what an interrupted run left cannot be deleted ({_reason(error)})") from None
+            raise ArtifactError(f"{path}: what an interrupted run left cannot be deleted ({reason(error)})") from None
 
 
 def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:
     """Return where a writer that may be interrupted makes this artefact, of this configuration and these inputs."""
     path = Path(os.path.realpath(path))
-    digest = hashlib.sha256(_canonical([kind, _format_of(kind), config, inputs])).hexdigest()
+    digest = hashlib.sha256(canonical([kind, format_of(kind), config, inputs])).hexdigest()
     return path.parent / f".{path.name}.part-{digest[:12]}"
 
 
@@ -370,7 +301,7 @@ def delete_unfinished(folder: Path) -> None:
     """Wipe every folder under ``folder`` that a writer left to go on from; what is being written is left alone."""
     for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
         path = part.with_name(part.name[1:].rpartition(".part-")[0])
-        with suppress(_InUseError), _locked(path):
+        with suppress(InUseError), locked(path):
             _delete(part)
 
 
@@ -379,23 +310,6 @@ def make_private_folder(path: Path) -> None:
     if not path.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
-
-
-def _format_of(kind: str) -> int:
-    return FORMATS.get(kind, 1)
-
-
-def _verify(path: Path, manifest: Manifest) -> None:
-    """Raise `ArtifactError` where a file is not, byte for byte, what was written."""
-    for name, about in manifest.files.items():
-        if _hash_file(path / name) != about["sha256"]:
-            raise ArtifactError(f"{path / name}: changed since it was written; make it again")
-
-
-def _reason(error: OSError) -> str:
-    """Message of a system error, with its file."""
-    said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
-    return f"{said}: {error.filename}" if error.filename else said
 
 
 def _errno(error: Exception) -> int | None:
@@ -408,27 +322,15 @@ def _errno(error: Exception) -> int | None:
     return int(quoted[1]) if quoted else None
 
 
-def _canonical(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _hash_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read ({_reason(error)})") from None
-
-
 def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, str], counts: dict[str, Any]) -> None:
     """Make every file durable and private, then write the manifest."""
     files = {}
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         file.chmod(0o600)
         _sync(file)
-        files[str(file.relative_to(folder))] = {"sha256": _hash_file(file), "num_bytes": file.stat().st_size}
-    content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": _format_of(kind), "config": config}
-    content |= {"inputs": inputs, "files": files, "counts": counts, "versions": _versions()}
+        files[str(file.relative_to(folder))] = {"sha256": hash_file(file), "num_bytes": file.stat().st_size}
+    content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
+    content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions()}
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)
@@ -438,21 +340,9 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
         _sync(directory)
 
 
-@cache
-def _versions() -> dict[str, str]:
-    """Versions of the packages that are installed, read once: finding them takes longer than writing a small file."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for name in ("reticent", *PACKAGES):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
 def _replace(path: Path, temporary: Path) -> None:
     """Put ``temporary`` at ``path``. A crash between two renames is recovered by `_recover`."""
-    backup = _backup_of(path)
+    backup = backup_of(path)
     replaces = path.exists()
     if replaces:
         path.rename(backup)
@@ -467,51 +357,10 @@ def _replace(path: Path, temporary: Path) -> None:
         _delete(backup)
 
 
-def _backup_of(path: Path) -> Path:
-    """Where the old result stands while the new one takes its place."""
-    return path.parent / f".{path.name}.old"
-
-
-def _temporary(path: Path) -> Path:
-    """A new name for what is not yet a result."""
-    return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
-
-
-def _parts(path: Path) -> list[Path]:
-    """Folders that unfinished writers of ``path`` left to go on from."""
-    return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
-
-
-def _leftovers(path: Path) -> list[Path]:
-    """Leftovers of an interrupted writer of ``path`` beside it."""
-    found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
-    return [*found, backup] if (backup := _backup_of(path)).exists() else found
-
-
-def _interrupted(folder: Path) -> list[Path]:
-    """Places in a run folder, links followed, beside which a writer left something."""
-    found = set()
-    for name, folders, files in os.walk(folder, followlinks=True):
-        real = Path(os.path.realpath(name))
-        if MANIFEST in files:
-            folders.clear()
-            continue
-        for entry in (*folders, *files):
-            if match := re.fullmatch(r"\.(.+)\.(old|tmp-[0-9a-f]{12})", entry):
-                # A folder in .old is ours where there is a result, in it or in its place.
-                if match[2] != "old" or any((real / at / MANIFEST).exists() for at in (entry, match[1])):
-                    found.add(real / match[1])
-            elif (real / entry).is_symlink() and _leftovers(there := Path(os.path.realpath(real / entry))):
-                found.add(there)
-        deepest = len(Path(name).relative_to(folder).parts) == 3  # models/MODEL/RECIPE/seed-0
-        folders[:] = [entry for entry in folders if not entry.startswith(".") and not deepest]
-    return sorted(found)
-
-
 def _recover(path: Path) -> None:
     """Bring back an old result that a crash left as a backup, and delete the leftovers of an interrupted writer."""
-    for leftover in _leftovers(path):
-        if leftover == _backup_of(path) and not path.exists() and (leftover / MANIFEST).exists():
+    for leftover in leftovers_of(path):
+        if leftover == backup_of(path) and not path.exists() and (leftover / MANIFEST).exists():
             leftover.rename(path)
         else:
             _delete(leftover)
@@ -524,48 +373,6 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Hold signals back, so that a second Ctrl-C does not stop the clean-up that the first one began."""
-    came: list[int] = []
-    handlers: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():  # which alone gets them
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            handlers[each] = signal.signal(each, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
-        for number in came:
-            signal.raise_signal(number)
-
-
-class _InUseError(ArtifactError):
-    """Another process has the lock."""
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the artefact's lock; `ArtifactError` when another process has it."""
-    # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
-    # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
-    from filelock import FileLock, Timeout
-
-    # No fall-back to a lock that is a file's existence: a process that is killed would leave it locked for good.
-    lock = FileLock(path.parent / f".{path.name}.lock", mode=0o600, blocking=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise _InUseError(f"{path}: in use by another process; wait until it ends, or stop it") from None
-    except OSError as error:
-        raise ArtifactError(f"{path.parent}: cannot be written ({_reason(error)})") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _sync(path: Path) -> None:

@@ -212,8 +212,9 @@ class Run:
 
     def prepare_folder(self) -> None:
         """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
-        from reticent.core.artifact import JOB, make_private_folder
+        from reticent.core.artifact import make_private_folder
         from reticent.core.errors import ArtifactError
+        from reticent.core.manifest import JOB
 
         job_file = self.folder / JOB
         with self._writable():
@@ -227,7 +228,8 @@ class Run:
         """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
         one that fails at its start leaves no settings to the commands after it.
         """
-        from reticent.core.artifact import JOB, write_private
+        from reticent.core.artifact import write_private
+        from reticent.core.manifest import JOB
 
         if self._job_kept:
             return

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.core.artifact import MANIFEST
 from reticent.core.errors import PolicyError
+from reticent.core.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from reticent.core.progress import Progress

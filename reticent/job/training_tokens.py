@@ -84,7 +84,7 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
     ArtifactError
         It stands in no run folder.
     """
-    from reticent.core.artifact import JOB
+    from reticent.core.manifest import JOB
 
     ledger = ledger.resolve()
     for folder in ledger.parents:
@@ -113,7 +113,8 @@ def verify_training(
     """
     import tempfile
 
-    from reticent.core.artifact import MANIFEST, fingerprint, read_manifest
+    from reticent.core.artifact import fingerprint, read_manifest
+    from reticent.core.manifest import MANIFEST
     from reticent.trainer.verify import read_ledger, verify_ledger
 
     content = read_ledger(ledger)

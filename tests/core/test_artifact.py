@@ -20,6 +20,7 @@ from fixtures.unprivileged import unprivileged
 from reticent.core import artifact
 from reticent.core.artifact import fingerprint, is_up_to_date, read_manifest, require_kind, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError
+from reticent.core.manifest import FORMATS
 
 CONFIG = {"k": 2, "labels": ["é", "b"]}
 INPUTS = {"corpus": "abc"}
@@ -537,10 +538,10 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "index"
-    monkeypatch.setitem(artifact.FORMATS, "index", 1)
+    monkeypatch.setitem(FORMATS, "index", 1)
     write(path)
     old = fingerprint(path)
-    monkeypatch.setitem(artifact.FORMATS, "index", 2)
+    monkeypatch.setitem(FORMATS, "index", 2)
     assert not is_up_to_date(path, kind="index", config=CONFIG, inputs=INPUTS)
     with pytest.raises(ArtifactError, match=r"another version of Reticent \(format 1 of index, expected 2\)"):
         require_kind(path, "index")
@@ -553,7 +554,7 @@ def test_an_artefact_in_another_format_of_its_kind_is_made_again(
 def test_a_manifest_from_before_kinds_had_formats_is_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(artifact.FORMATS, "index", 1)
+    monkeypatch.setitem(FORMATS, "index", 1)
     path = tmp_path / "index"
     write(path)
     manifest = json.loads((path / "manifest.json").read_text())

@@ -16,8 +16,8 @@ from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 from pydantic import BaseModel
 
-from reticent.core.artifact import JOB
 from reticent.core.errors import CorpusError
+from reticent.core.manifest import JOB
 from reticent.engine.detect import DETECTORS
 from reticent.engine.detect.config import DetectConfig
 from reticent.engine.synthetic import SynthConfig, synthesize

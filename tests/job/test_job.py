@@ -22,8 +22,9 @@ from pydantic import BaseModel
 
 import reticent
 from reticent.audit.report import page as report
-from reticent.core.artifact import FORMATS, read_manifest, write_artifact
+from reticent.core.artifact import read_manifest, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.core.manifest import FORMATS
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import open_individuals
 from reticent.engine.store import open_tokens

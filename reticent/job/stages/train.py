@@ -56,7 +56,7 @@ def _make_room(run: Run, training: Training) -> None:
 
 
 def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.core.artifact import STATE
+    from reticent.core.manifest import STATE
     from reticent.job.training_tokens import training_tokens
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
