@@ -28,6 +28,7 @@ from reticent.cli.options import (
     said,
 )
 from reticent.cli.show import print_run, print_summary
+from reticent.cli.verify import list_all_recipes, verify_ledger, verify_text
 
 if TYPE_CHECKING:
     from reticent.job.config import Job
@@ -237,38 +238,7 @@ def protect(
     job = job_of(values, [*changes, *(settings or [])])
     _execute(job, "protect", quiet, as_json and not verify)
     if verify:
-        _verify_text(job, quiet, as_json)
-
-
-def _verify_text(job: Job, quiet: bool, as_json: bool) -> None:
-    import os
-
-    from reticent.job.run import Run
-    from reticent.job.text_checks import check_text
-
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
-    found = check_text(Run(job, new_progress(quiet)))
-    if as_json:
-        typer.echo(json.dumps({name: check and check.to_dict() for name, check in found.items()}, indent=1))
-        return
-    for name, check in found.items():
-        typer.echo(f"{name}: {check or 'not checked: its text was rewritten, and has other characters'}")
-
-
-def _list_recipes(wanted: bool) -> None:
-    if not wanted:
-        return
-    from reticent.trainer.recipes import RECIPES
-
-    for name, recipe in RECIPES.items():
-        typer.echo(f"{name:10} {recipe.about}")
-    typer.echo(
-        "\nYour own, in a job file, from any of these; what is not given stays as it is there:\n\n"
-        '[recipes.careful]\nbase = "ppclm"\ncontext = "surrogate"       # or "tag", "keep"\n'
-        'never_target = ["direct", "indirect"]\nfreeze_embeddings = true\n\n'
-        "More fields: objective, text, goldfish_k, goldfish_h, mask_split, private."
-    )
-    raise typer.Exit
+        verify_text(job, quiet, as_json)
 
 
 def train(
@@ -291,7 +261,7 @@ def train(
         ),
     ] = None,
     list_recipes: Annotated[
-        bool, typer.Option("--list-recipes", is_eager=True, callback=_list_recipes, help="Say what each recipe is.")
+        bool, typer.Option("--list-recipes", is_eager=True, callback=list_all_recipes, help="Say what each recipe is.")
     ] = False,
     settings: Set = None,
     quiet: Quiet = False,
@@ -312,51 +282,13 @@ def train(
     if verify is not None:
         if settings or epochs is not None or learning_rate is not None or not resume:
             raise PolicyError("train --verify: goes by the settings of the finished training; give no others")
-        _verify(verify, quiet, as_json)
+        verify_ledger(verify, quiet, as_json)
         return
     assert run_folder is not None
     changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
     changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
     job = job_of(read_job(run_folder), [*changes, *(settings or [])])
     _execute(job, "train", quiet, as_json, fresh=not resume)
-
-
-def _verify(ledger: Path, quiet: bool, as_json: bool) -> None:
-    from reticent.job.run import Run
-    from reticent.job.training_tokens import find_run, verify_training
-
-    folder, model, recipe = find_run(ledger)
-    progress = new_progress(quiet)
-    run = Run(job_of(read_job(folder), None), progress)
-    with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
-        verdict = verify_training(run, model, recipe, ledger, progress=advance)
-    if as_json:
-        found = {
-            "holds": verdict.holds,
-            "mismatches": verdict.mismatches,
-            "drawn": verdict.counts,
-            "flags": verdict.flags,
-        }
-        typer.echo(json.dumps({"ledger": str(ledger), "model": model, "recipe": recipe, **found}, indent=1))
-    elif verdict.holds and verdict.counts is None:
-        typer.echo(
-            f"The ledger holds: {model} {recipe} says it had no violation, on the tokens and with the protection of "
-            "this run. Its targets are not drawn again: the samples of DP-SGD are random."
-        )
-    elif verdict.holds and verdict.counts is not None:
-        counts = {name: f"{count:,}" for name, count in verdict.counts.items()}
-        typer.echo(
-            f"The ledger holds: {model} {recipe} was trained on {counts['targets']} of {counts['eligible']} eligible "
-            f"tokens; {counts['protected']} were protected, {counts['violations']} of them a target."
-        )
-    else:
-        typer.echo(f"The ledger does NOT hold ({model} {recipe}):")
-        for mismatch in verdict.mismatches:
-            typer.echo(f"  {mismatch}")
-    if verdict.holds and not as_json:
-        typer.echo(f"{verdict.flags[0].upper()}{verdict.flags[1:]}.")
-    if not verdict.holds:
-        raise typer.Exit(1)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
