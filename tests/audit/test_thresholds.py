@@ -18,9 +18,10 @@ from reticent.audit.membership.validity import (
     is_over_chance,
     judged,
 )
-from reticent.audit.report import findings
-from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, percent
+from reticent.audit.report import findings, readings
+from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS
 from reticent.audit.report.plots import LITTLE
+from reticent.audit.report.shown import percent
 from reticent.audit.stats.statistics import tpr_at_fpr
 
 STEP = 1e-9
@@ -43,7 +44,7 @@ def test_an_interval_lies_over_chance_only_beyond_a_half(low: float, over: bool)
     assert is_over_chance(auc) is over
     assert not is_over_chance({**auc, "low": None})
     assert not is_over_chance(None)
-    assert findings._is_distinguishable({"membership": {"loss": {"auc": auc}}}) is over
+    assert readings.is_distinguishable({"membership": {"loss": {"auc": auc}}}) is over
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_exposure_is_controlled_by_more_than_nothing(low: float, outcome: str) -
 @pytest.mark.parametrize(("low", "leaks"), [(-STEP, False), (0.0, False), (STEP, True)])
 def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(low: float, leaks: bool) -> None:
     excess = {"excess": {"both": {"excess": estimate(0.1, low, 0.2)}}}
-    assert findings._leaks(excess) is leaks
+    assert readings.leaks_more(excess) is leaks
     privacy = {"privacy": {"both": {"num_leaked": 9}}}
     assert ("has learned about its members" in findings._against_heldout({**excess, **privacy})) is leaks
 
@@ -211,7 +212,7 @@ def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, 
 @pytest.mark.parametrize(("value", "little"), [(LITTLE - STEP, True), (LITTLE, False), (LITTLE + STEP, False)])
 def test_a_model_learned_little_under_a_tenth_of_ordinary_words(value: float, little: bool) -> None:
     heldout = {"ordinary_token_accuracy": estimate(value, 0.0, 1.0)}
-    assert findings._learned_little({"clm": {"objective": "clm", "utility": {"heldout": heldout}}}) is little
+    assert readings.learned_little({"clm": {"objective": "clm", "utility": {"heldout": heldout}}}) is little
 
 
 @pytest.mark.parametrize(("heldout", "asks"), [(999, True), (1000, False), (1001, False), (None, True)])

@@ -7,20 +7,30 @@ where the same attack is loud on an unprotected model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reticent.audit.gates import FAIL, NO_POWER, PASS
-from reticent.audit.membership.validity import INVALID, holds_chance, is_over_chance
+from reticent.audit.membership.validity import holds_chance, is_over_chance
 from reticent.audit.report.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
 from reticent.audit.report.plots import LITTLE
-from reticent.audit.report.summary import UTILITY
+from reticent.audit.report.readings import (
+    Model,
+    broken_rule,
+    excess_of,
+    is_distinguishable,
+    leaks_more,
+    learned_little,
+    only_invalid,
+    strongest_attack,
+    utility_of,
+    without_power,
+)
+from reticent.audit.report.shown import at_most, percent
 from reticent.audit.stats.seeds import num_seeds
 
-__all__ = ["at_most", "percent", "plain_findings", "retention_rows"]
+__all__ = ["plain_findings", "retention_rows"]
 
-Model = dict[str, Any]
 #: Recipe -> its checkpoints by epoch.
 Checkpoints = dict[str, list[Model]]
 #: Non-members that one false positive in a hundred needs (definitions.md#intervals).
@@ -46,18 +56,6 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     return {"short": short, "found": found, "sure": sure, "next": then}
 
 
-def percent(share: float) -> str:
-    """Format a share; small ones, and shares close to all, keep a digit."""
-    digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
-
-
-def at_most(part: dict[str, Any]) -> str | None:
-    """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
-    low = part["types"]["low"]
-    return None if low is None else f"{math.ceil(1000 * (1 - low) - 1e-9) / 10:.1f}\N{NO-BREAK SPACE}%"
-
-
 def retention_rows(corpus: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of policy, n, k, retention, from a list of them or from {policy: share} under the corpus' own n and k."""
     rows = corpus.get("retention_by_policy") or corpus.get("retention") or []
@@ -67,67 +65,6 @@ def retention_rows(corpus: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 # -------------------------------------------------------------------- judgements
-
-
-def _excess(model: Model) -> tuple[str, dict[str, Any]] | None:
-    """The part of the identifiers that is learned most surely; all of them where none is learned measurably."""
-    parts = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
-    rows = [(what, model.get("excess", {}).get(part, {}).get("excess")) for part, what in parts.items()]
-    measured = [(what, excess) for what, excess in rows if has_value(excess) and excess["low"] is not None]
-    learned = [row for row in measured if row[1]["low"] > 0]
-    return max(learned, key=lambda row: row[1]["low"]) if learned else next(iter(measured), None)
-
-
-def _leaks(model: Model) -> bool:
-    excess = _excess(model)
-    return excess is not None and excess[1]["low"] > 0
-
-
-def _strongest(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[str, Any]] | None:
-    """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
-    attacks = {n: a for n, a in (model.get("membership") or {}).items() if even_invalid or a.get("verdict") != INVALID}
-    best = model.get("best_attack")
-    if best and best["attack"] in attacks and has_value(best["auc"]):  # its interval holds for the best of several
-        return best["attack"], best["auc"]
-    # The best of those that are left is picked too: its interval is of those that hold at once.
-    ends = (best or {}).get("intervals") or {}
-    measured = [
-        (name, {**attack["auc"], **dict(zip(("low", "high"), ends.get(name, ()), strict=False))})
-        for name, attack in attacks.items()
-        if has_value(attack["auc"])
-    ]
-    return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
-
-
-def _is_distinguishable(model: Model) -> bool:
-    attack = _strongest(model)
-    return attack is not None and is_over_chance(attack[1])
-
-
-def _only_invalid(model: Model) -> bool:
-    """Whether no attack on it says anything about membership, since the two sides differ without it."""
-    attacks = (model.get("membership") or {}).values()
-    return bool(attacks) and all(attack.get("verdict") == INVALID for attack in attacks)
-
-
-def _without_power(model: Model) -> bool:
-    """Whether no attack on it has shown that it would find an individual: a quiet one then says nothing."""
-    verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
-    return verdicts == {NO_POWER}
-
-
-def _utility(model: Model) -> float | None:
-    measured = model["utility"]["heldout"].get(UTILITY[model["objective"]])
-    return measured["value"] if has_value(measured) else None
-
-
-def _learned_little(last: dict[str, Model]) -> bool:
-    values = [u for m in last.values() if (u := _utility(m)) is not None]
-    return bool(values) and max(values) < LITTLE
-
-
-def _broken_rule(model: Model) -> bool:
-    return bool((model.get("ledger") or {}).get("violations"))
 
 
 # ---------------------------------------------------------------- what was found
@@ -149,10 +86,10 @@ def _canaries(audit: dict[str, Any]) -> Iterable[str]:
 
 def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
     trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
-    broken = [r for r, m in trained if _broken_rule(m)]
+    broken = [r for r, m in trained if broken_rule(m)]
     if broken:
         yield f"Training broke its own rule for {_listed(broken)}."
-    leaky = [r for r, m in trained if _leaks(m)]
+    leaky = [r for r, m in trained if leaks_more(m)]
     silent = [g.kind for g, last in sides.items() if not _loud(g, last)]
     if leaky:
         yield f"{_listed(leaky)} {_have(leaky)} learned identifiers of the people {_it(leaky)} trained on."
@@ -162,16 +99,16 @@ def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
         if silent:
             opening += f"; of {_listed(silent)} models this says little, as nothing shows that the audit would find it"
         yield opening + "."
-    found = [r for r, m in trained if _is_distinguishable(m)]
+    found = [r for r, m in trained if is_distinguishable(m)]
     if found:
         yield f"Who was in the data is distinguishable better than by chance in {_listed(found)}."
-    elif any(_strongest(m) for _, m in trained):
-        weak = [r for r, m in trained if _without_power(m)]
+    elif any(strongest_attack(m) for _, m in trained):
+        weak = [r for r, m in trained if without_power(m)]
         opening = "Who was in the data was not distinguishable better than by chance"
         if weak:
             opening += f"; of {_listed(weak)} this says little, as no attack has shown that it would find anybody"
         yield opening + "."
-    unsaid = [r for r, m in trained if _only_invalid(m)]
+    unsaid = [r for r, m in trained if only_invalid(m)]
     if unsaid:
         yield f"Who was in the data of {_listed(unsaid)} was not measured: the two sides differ without any model."
 
@@ -207,13 +144,13 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
     for over, verdict in ((True, "Who took part is distinguishable, better than by chance (50 %)"),
                           (False, "Who took part is not measurably distinguishable")):  # fmt: skip
         rows = [
-            f"{r} {_area(a)}{'' if over or not _without_power(m) else ', without power'}"
+            f"{r} {_area(a)}{'' if over or not without_power(m) else ', without power'}"
             for r, m in trained.items()
-            if (a := _strongest(m)) and _is_distinguishable(m) is over
+            if (a := strongest_attack(m)) and is_distinguishable(m) is over
         ]
         if rows:
             yield f"{verdict}: {'; '.join(rows)}."
-    unsaid = [r for r, m in trained.items() if _only_invalid(m)]
+    unsaid = [r for r, m in trained.items() if only_invalid(m)]
     if unsaid:
         yield f"Who took part: nothing can be said of {_listed(unsaid)}, as the two sides differ without a model."
 
@@ -261,7 +198,7 @@ def _compared(model: Model, plain: Model | None) -> str:
 
 
 def _against_heldout(model: Model) -> str:
-    excess = _excess(model)
+    excess = excess_of(model)
     if excess is None or model["privacy"]["both"]["num_leaked"] == 0:
         return ""
     what, estimate = excess
@@ -272,10 +209,10 @@ def _against_heldout(model: Model) -> str:
 
 
 def _useful(model: Model, plain: Model | None) -> str:
-    own = _utility(model)
+    own = utility_of(model)
     if own is None:
         return ""
-    other = None if plain is None else _utility(plain)
+    other = None if plain is None else utility_of(plain)
     against = "" if other is None or plain is None else f" ({plain['recipe']}: {percent(other)})"
     what = "words" if model["objective"] == "mlm" else "tokens"
     return f" It gets {percent(own)} of the ordinary {what} of held-out people right{against}."
@@ -319,7 +256,7 @@ def _count(number: int | None, cell: int) -> str:
 
 def _loud(group: Group, last: dict[str, Model]) -> bool:
     """Whether the audit finds learned identifiers where nothing was protected: its positive control."""
-    return group.objective in last and _leaks(last[group.objective])
+    return group.objective in last and leaks_more(last[group.objective])
 
 
 def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
@@ -334,9 +271,9 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
             f"Even in the unprotected {kind} model ({objective}) no learned identifier was found. So finding none in "
             f"other {kind} models does not show that protection works."
         )
-    if _learned_little(last):
+    if learned_little(last):
         yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
-    attack = _strongest(last["base"], even_invalid=True) if "base" in last else None
+    attack = strongest_attack(last["base"], even_invalid=True) if "base" in last else None
     blind = (last["base"].get("blind") or {}).get("auc") if "base" in last else None
     if blind is not None and has_value(blind) and not holds_chance(blind):
         yield (
@@ -393,18 +330,18 @@ def _broken(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
 
 
 def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Checkpoints]) -> Iterable[str]:
-    little = [group for group, last in sides.items() if _learned_little(last)]
+    little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r), m, checkpoints[g][r])
         for g, last in sides.items()
         for r, m in last.items()
-        if r != "base" and not _broken_rule(m)
+        if r != "base" and not broken_rule(m)
     ]
-    leaky = [r for r, m, _ in trained if _leaks(m)]
+    leaky = [r for r, m, _ in trained if leaks_more(m)]
     if leaky:
         which = "it" if len(leaky) == 1 else "them"
         yield f"Do not share {_listed(leaky)}: identifiers of people can be read out of {which}."
-    told = [(r, earlier) for r, m, earlier in trained if not _leaks(m) and _is_distinguishable(m)]
+    told = [(r, earlier) for r, m, earlier in trained if not leaks_more(m) and is_distinguishable(m)]
     if told:
         better = [sentence for r, entries in told if (sentence := _earlier(r, entries))]
         yield (
@@ -414,13 +351,13 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
     for group in little:
         yield f"Train the {group.kind} models further, or on more documents, before you judge them."
     judged = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)]
-    unsaid = [r for r, m, _ in trained if _only_invalid(m)]
+    unsaid = [r for r, m, _ in trained if only_invalid(m)]
     if unsaid:
         yield (
             f"Ask again who was in the data of {_listed(unsaid)}, with members and held-out people who do not differ: "
             "without canaries, and not split by time or place."
         )
-    quiet = [r for r, m in judged if not _leaks(m) and not _is_distinguishable(m) and not _only_invalid(m)]
+    quiet = [r for r, m in judged if not leaks_more(m) and not is_distinguishable(m) and not only_invalid(m)]
     if quiet:
         yield (
             f"Against {_listed(quiet)} no attack of this audit succeeded. That is a measurement, not a promise: "
@@ -431,8 +368,8 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
 def _earlier(recipe: str, entries: Sequence[Model]) -> str:
     """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
     for model in reversed(entries[:-1]):
-        attack, own, last = _strongest(model), _utility(model), _utility(entries[-1])
-        quiet = not _is_distinguishable(model) and not _leaks(model)
+        attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
+        quiet = not is_distinguishable(model) and not leaks_more(model)
         if quiet and attack is not None and own is not None and last is not None:
             return (
                 f" {recipe} after {model['epoch']} epochs: not measurably ({_interval(attack[1])}), with "

@@ -21,8 +21,8 @@ from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
-from reticent.audit.report.findings import percent, plain_findings, retention_rows
-from reticent.audit.report.shown import count, ends, leaks, trainings, value
+from reticent.audit.report.findings import plain_findings, retention_rows
+from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value
 from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
@@ -48,7 +48,7 @@ MODULES = (
     "report/environment", "report/epoch_plots",
     "report/extraction_page",
     "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
-    "report/probe_plots", "report/shown", "report/summary", "stats/estimate", "stats/seeds",
+    "report/probe_plots", "report/readings", "report/shown", "report/summary", "stats/estimate", "stats/seeds",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from reticent.audit.report.findings import at_most
-
-__all__ = ["count", "ends", "leaks", "trainings", "value"]
+__all__ = ["at_most", "count", "ends", "leaks", "percent", "trainings", "value"]
 
 
 def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
@@ -62,3 +61,15 @@ def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
 def count(number: int | None, cell: int) -> str:
     """Format a count that may be too small to publish."""
     return f"fewer than {cell}" if number is None else f"{number:,}"
+
+
+def percent(share: float) -> str:
+    """Format a share; small ones, and shares close to all, keep a digit."""
+    digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def at_most(part: dict[str, Any]) -> str | None:
+    """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
+    low = part["types"]["low"]
+    return None if low is None else f"{math.ceil(1000 * (1 - low) - 1e-9) / 10:.1f}\N{NO-BREAK SPACE}%"
