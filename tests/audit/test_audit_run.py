@@ -236,7 +236,7 @@ def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[
         assert (estimate["unit"], estimate["level"]) == ("individuals", 0.95), path
         if estimate["value"] is None:
             assert estimate["low"] is estimate["high"] is None, path
-            assert estimate["method"] in ("nobody was called a member", "no individual has any"), path
+            assert estimate["method"] in ("no individual was called a member", "no individual has any"), path
             continue
         assert 0 < estimate["n"] <= NUM_INDIVIDUALS, path
         assert estimate["low"] <= estimate["value"] <= estimate["high"], path

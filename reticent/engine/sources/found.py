@@ -30,7 +30,7 @@ class Found:
     other_suffixes: set[str] = field(default_factory=set)
 
     def notice(self) -> str | None:
-        """What was read and what was passed over, as a sentence; None where nothing was."""
+        """The files read and those passed over, as a sentence; None where there are none."""
         if not self.passed_over:
             return None
         shown = {LINKS: "name them to read them"}

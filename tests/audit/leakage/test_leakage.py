@@ -346,7 +346,7 @@ def test_nothing_to_leak_is_stated_not_nan(documents: Any) -> None:
     assert (types["value"], types["n"], types["method"]) == (None, 0, "no individual has any")
     assert measured["by_n"] == {}
     assert measured["excess"]["both"]["excess"]["method"] == "one side has no individual"
-    assert measured["low_cost"]["precision"]["method"] == "nobody was called a member"
+    assert measured["low_cost"]["precision"]["method"] == "no individual was called a member"
 
 
 def test_a_document_more_or_another_order_changes_no_interval() -> None:
@@ -484,7 +484,7 @@ def test_direct_identifiers_call_nobody_a_member() -> None:
     measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member({0}), **OPTIONS)
     assert measured["recall"]["value"] == 0.0
     assert (measured["precision"]["value"], measured["precision"]["n"]) == (None, 0)
-    assert measured["precision"]["method"] == "nobody was called a member"
+    assert measured["precision"]["method"] == "no individual was called a member"
 
 
 def test_a_smaller_graph_calls_no_one_else() -> None:

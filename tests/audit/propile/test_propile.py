@@ -436,7 +436,7 @@ def test_nothing_to_ask_is_said(tmp_path: Path, tokenizer: Any) -> None:
         probe_models(model, people(phone=[None] * 12, email=[None] * 12, zip=[None] * 12), ProbeConfig())
     with pytest.raises(PolicyError, match="no template asks for zip at level twin, triplet in language de"):
         probe_models(model, people(), ProbeConfig(targets=("zip",), language="de"))
-    with pytest.raises(CorpusError, match="nobody has an item of type zip"):
+    with pytest.raises(CorpusError, match="no subject has an item of type zip"):
         probe_models(model, people(zip=[None] * 12), ProbeConfig(targets=("zip",)))
     with pytest.raises(PolicyError, match="same name"):
         probe_models(model * 2, people(), ProbeConfig())
