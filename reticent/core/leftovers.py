@@ -29,7 +29,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """What an interrupted writer of ``path`` left beside it."""
+    """Leftovers of an interrupted writer of ``path`` beside it."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if (backup := backup_of(path)).exists() else found
 

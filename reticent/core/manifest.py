@@ -36,11 +36,11 @@ __all__ = [
 
 FORMAT = "reticent.artifact/1"
 MANIFEST = "manifest.json"
-#: What makes an unfinished folder worth keeping; a finished artefact holds none.
+#: File that makes an unfinished folder worth keeping; a finished artefact holds none.
 STATE = "state.safetensors"
 #: Files of an artefact that hold times, which no digest depends on.
 TIMES = ("timings.jsonl", "tensorboard/")
-#: What makes a folder a run folder: the job of the results in it.
+#: File that makes a folder a run folder: the job of the results in it.
 JOB = "job.json"
 #: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
 #: be taken for a new one: it is then made again, and with it what was made from it.
@@ -71,7 +71,7 @@ PACKAGES = ("numpy", "pyarrow", "tokenizers", "torch", "transformers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an artefact is: its kind, the configuration and inputs it was made from, its files and counts."""
+    """Manifest of an artefact: its kind, the configuration and inputs it was made from, its files and counts."""
 
     kind: str
     config: dict[str, Any]
@@ -126,7 +126,7 @@ def verify(path: Path, manifest: Manifest) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What the system says went wrong, and with which file."""
+    """Message of a system error, with its file."""
     said = os.strerror(error.errno) if error.errno is not None else type(error).__name__
     return f"{said}: {error.filename}" if error.filename else said
 

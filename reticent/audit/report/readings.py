@@ -68,7 +68,7 @@ def only_invalid(model: Model) -> bool:
 
 
 def without_power(model: Model) -> bool:
-    """Whether no attack on it has shown that it would find anybody: a quiet one then says nothing."""
+    """Whether no attack on it has shown that it would find an individual: a quiet one then says nothing."""
     verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
     return verdicts == {NO_POWER}
 
