@@ -1,4 +1,4 @@
-"""Guard: texts and streams of text, read before a reader does.
+"""Guard: finished texts and streams of text, checked before they leave.
 
 :class:`Guard` finds what must not get out in finished texts; :class:`GuardStream` reads text as it comes and lets none
 out that may still become part of a match.
