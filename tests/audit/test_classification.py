@@ -358,10 +358,10 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 @pytest.mark.heavy
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
     from reticent.job.classification import _starts
-    from reticent.job.config import ClassifySection
+    from reticent.trainer.config import ClassifyConfig
 
     def starts(*kept: int, **settings: Any) -> list[int]:
-        return _starts(kept, ClassifySection(**settings), "x")
+        return _starts(kept, ClassifyConfig(**settings), "x")
 
     assert starts(4, 8, 16, 32, 64) == [8, 64]
     assert starts(4, 8) == [8]

@@ -38,7 +38,7 @@ BARE = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("polars", "spacy", "opacus", "pydantic", "duckdb") or name == "reticent._rust":
+        if name.split(".")[0] in ("polars", "spacy", "opacus", "duckdb") or name == "reticent._rust":
             raise ImportError(name)
 sys.meta_path.insert(0, Absent())
 import pkgutil, importlib

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from reticent.core.errors import PolicyError
 from reticent.engine.split import open_individuals
 from reticent.job.config import parse_job
+from reticent.job.pipeline import Stage, run_stages
 from reticent.job.run import Run
+from reticent.job.stages.foundation import foundation_steps
+from reticent.job.stages.split import split_steps
 from reticent.trainer.foundation import ALPHABET, BERT_SPECIALS, new_model, train_tokenizer
 from reticent.trainer.models import load_tokenizer
 
@@ -154,8 +157,8 @@ def test_no_word_of_a_member_stands_in_the_vocabulary_of_a_reference_foundation(
         }
     )
     run = Run(job)
-    for stage in ("split", "foundation"):
-        getattr(run, stage)()
+    run.recover()
+    run_stages(run, [Stage("split", split_steps), Stage("foundation", foundation_steps)])
     individuals = open_individuals(tmp_path / "run" / "split")
     text = (tmp_path / "run" / "foundation" / "toy" / "model" / "tokenizer.json").read_text(encoding="utf-8")
     whole = {spelling(piece) for piece in vocabulary(text)}
