@@ -77,7 +77,12 @@ def test_the_files_of_the_eight_changes_are_there() -> None:
     assert all(len(change.after) <= len(change.before) for change in house.CHANGES)
 
 
-def test_the_house_has_no_cycle_no_mirror_and_no_import_upward() -> None:
+#: How far the evidence is from its goal: it may only shrink.
+UNTYPED = 251
+
+
+def test_the_house_keeps_every_goal_and_the_evidence_gets_no_more_untyped() -> None:
+    goals = house.GOALS | {"dict[str, Any] in the evidence": UNTYPED}
     found = house.measures()
-    for name in ("import cycles", "imports upward between floors", "mirrored configuration classes"):
-        assert found[name] == [], name
+    assert found.keys() == goals.keys()
+    assert {name: rows for name, rows in found.items() if len(rows) > goals[name]} == {}
