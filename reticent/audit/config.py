@@ -131,6 +131,8 @@ class AuditConfig(Section):
     """
 
     table: ClassVar[str] = "audit"
+    #: Settings that the measures of a checkpoint do not depend on; shadow models have their own.
+    not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow")
 
     attacks: tuple[str, ...] = DEFAULT_ATTACKS
     num_bootstrap: int = Field(default=1000, ge=100)
@@ -160,11 +162,6 @@ class AuditConfig(Section):
             from reticent.audit.membership.table import require_attacks
 
             require_attacks(self.attacks, ATTACKS)
-
-    def of_measurement(self) -> dict[str, Any]:
-        """Return the settings that the measures of a checkpoint depend on, but for shadow models, which have theirs."""
-        apart = ("small_cell", "every_checkpoint", "shadow")
-        return {name: value for name, value in self.all_values().items() if name not in apart}
 
 
 class ExtractionConfig(Section):

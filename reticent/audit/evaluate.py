@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.audit.config import AuditConfig
+from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
+from reticent.audit.evidence.inversion import Inversion
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.inversion.measure import InversionAudit, Scores
 from reticent.audit.leakage.generated import generated_leakage
 from reticent.audit.leakage.leakage import (
@@ -31,18 +35,20 @@ from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
 from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
 from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
+    from reticent.audit.membership.shadow import ShadowControl
     from reticent.job.word_categories import WordCategories
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
 #: Scores of a model and of its base -> the document scores of attacks by name, and what else there is to say of each.
-MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]]
+MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], "dict[str, ShadowControl]"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,7 @@ class ModelEntry:
     objective: str
     epoch: int
     path: Path
-    ledger: dict[str, Any] | None = None
+    ledger: Ledger | None = None
 
 
 def audit_models(
@@ -69,8 +75,8 @@ def audit_models(
     user_inference_holdout: TokenStore | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    """Measure every model and its base; returns {"settings": …, "models": […]}, the models in report.json's structure.
+) -> MeasuredModels:
+    """Measure every model and its base.
 
     Parameters
     ----------
@@ -102,7 +108,7 @@ def audit_models(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
         lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, groups=groups,
     )  # fmt: skip
-    results: list[dict[str, Any]] = []
+    results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
         base_entry = ModelEntry(name="base", recipe="base", objective=objective, epoch=0, path=Path(base_path))
         base: BaseModelScores | None = None
@@ -112,7 +118,8 @@ def audit_models(
             results.append(measured)
             if progress:
                 progress(len(results))
-    return {"settings": config.of_measurement(), "models": judged(results)}
+    with_verdicts = [from_json(ModelEvidence, model) for model in judged(to_json(results))]
+    return MeasuredModels(settings=config.all_values(without=config.not_measured), models=with_verdicts)
 
 
 class Auditor:
@@ -161,6 +168,7 @@ class Auditor:
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
+        self._bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
         self._inversion: InversionAudit | None = None
         self._tokenizers: dict[bytes, Any] = {}
         self._num_windows: dict[SpecialIds, int] = {}
@@ -183,7 +191,7 @@ class Auditor:
         base: BaseModelScores | Callable[[], BaseModelScores] | None = None,
         more_attacks: MoreAttacks | None = None,
         task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
-    ) -> tuple[dict[str, Any], BaseModelScores | None]:
+    ) -> tuple[ModelEvidence, BaseModelScores | None]:
         """Return an entry of "models" in report.json by the settings, and the scores of a base model (else None).
 
         Parameters
@@ -201,18 +209,19 @@ class Auditor:
             assert compared.holdout is not None  # the settings are the same
             further[USER_INFERENCE], holdout = user_inference_score(holdout, compared.holdout), None
         measured = self.measure(entry, scores, compared.documents if compared else None, lowercase, further)
-        for name, said in about.items():
-            measured["membership"][name] |= said
+        attacks = {name: replace(measured.membership[name], **said) for name, said in about.items()}
+        measured = replace(measured, membership=measured.membership | attacks)
         if self.config.all_occurrences and entry.objective == "mlm":
             with task("all occurrences") as advance:
                 again = self.score(entry, advance, all_occurrences=True)
-            measured["all_occurrences"] = self.measure_all_occurrences(again)
+            measured = replace(measured, all_occurrences=self.measure_all_occurrences(again))
         if self.config.generation is not None and entry.objective == "clm":
-            measured["generated"] = self.write(entry)
+            measured = replace(measured, generated=self.write(entry))
         candidates = None
         if self.config.inversion is not None:
             with task("inversion") as advance:
-                measured["inversion"], candidates = self.invert(entry, compared, advance)
+                found, candidates = self.invert(entry, compared, advance)
+            measured = replace(measured, inversion=found)
         return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates)
 
     def score(
@@ -270,7 +279,7 @@ class Auditor:
         entry: ModelEntry,
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[dict[str, Any], Scores]:
+    ) -> tuple[Inversion, Scores]:
         """Return what `InversionAudit.measure` does; ``base`` None for the base itself."""
         if self._inversion is None:
             self._inversion = InversionAudit(
@@ -281,7 +290,7 @@ class Auditor:
         special = special_ids(tokenizer, entry.objective)
         return self._inversion.measure(entry, special, tokenizer, base, progress)
 
-    def write(self, entry: ModelEntry) -> dict[str, Any]:
+    def write(self, entry: ModelEntry) -> Generated:
         """Return what a causal model leaks when it writes by itself; see `generated_leakage`."""
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
@@ -289,7 +298,7 @@ class Auditor:
             load_model(entry.path, entry.objective), self.store, self.members, self.words, self.true, self.table,
             tokenizer, special_ids(tokenizer, entry.objective), self.config.generation,
             batch_size=self.config.batch_size, device=self.config.device,
-            num_bootstrap=self.config.num_bootstrap, seed=self.config.seed,
+            **self._bootstrap,
         )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:
@@ -303,66 +312,62 @@ class Auditor:
         base: TokenScores | None,
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, Any]:
+    ) -> ModelEvidence:
         """Return an entry of "models" in report.json; ``base`` None for the base itself.
 
         ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked;
         those of ``user_inference`` are of the holdout of user inference.
         """
-        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options = self._bootstrap
         predicted = self.table.surfaces(scores.argmax, self.words)
         predicted_types = predicted_surfaces(predicted)
         of_members = self.word_member
-        sides = {"heldout": ~self.members, "members": self.members}
-        more: dict[str, Any] = {}
+        over_base = by_category = None
         if base is not None:
             base_predicted_types = predicted_surfaces(self.table.surfaces(base.argmax, self.words))
-            more["over_base"] = excess_over_base(
+            over_base = excess_over_base(
                 self.words, self.true, predicted_types, base_predicted_types, self.word_member, **options
             )
         if self.categories is not None:
-            more["by_category"] = privacy_by_category(
+            by_category = privacy_by_category(
                 self.words, self.true, predicted_types, self.word_member, *self.categories, **options
             )
-        return {
-            **more,
-            "name": entry.name,
-            "recipe": entry.recipe,
-            "objective": entry.objective,
-            "epoch": entry.epoch,
-            "ledger": entry.ledger,
-            "utility": {
-                side: utility(
-                    entry.objective,
-                    scores,
-                    self.store.input_ids,
-                    self.words,
-                    self.store.flags,
-                    self.store.individual,
-                    chosen,
-                    **options,
-                )
-                for side, chosen in sides.items()
-            },
-            "privacy": privacy(
-                self.train_words, self.true[of_members], predicted[of_members], predicted_types, **options
-            ),
-            "privacy_by_n": privacy_by_n(
+        attacked = self.membership.measure(entry.objective, scores, base, lowercase, further)
+        heldout, members = (self._utility(entry.objective, scores, side) for side in (~self.members, self.members))
+        return ModelEvidence(
+            name=entry.name,
+            recipe=entry.recipe,
+            objective=entry.objective,
+            epoch=entry.epoch,
+            ledger=entry.ledger,
+            utility=Utility(heldout=heldout, members=members),
+            privacy=privacy(self.train_words, self.true[of_members], predicted[of_members], predicted_types, **options),
+            privacy_by_n=privacy_by_n(
                 self.train_words, self.true[of_members], predicted[of_members], (self.words, predicted), **options
             ),
-            "excess": excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
-            **self.membership.measure(entry.objective, scores, base, lowercase, further),
-            "low_cost": low_cost_membership(
+            by_category=by_category,
+            excess=excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
+            over_base=over_base,
+            membership=attacked.membership,
+            best_attack=attacked.best_attack,
+            blind=attacked.blind,
+            blind_fresh=attacked.blind_fresh,
+            low_cost=low_cost_membership(
                 self.words, self.true, predicted_types, self.word_member, shares=self.config.graph_shares, **options
             ),
-        }
+        )
 
-    def measure_all_occurrences(self, scores: TokenScores) -> dict[str, Any]:
-        """Return {"privacy", "excess"} of a masked model that was asked with ``all_occurrences``."""
-        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+    def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
+        store = self.store
+        return utility(
+            objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self._bootstrap
+        )
+
+    def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
+        """Return the leakage of a masked model that was asked with ``all_occurrences``."""
         predicted = self.table.surfaces(scores.argmax, self.words)
         predicted_types, mine = predicted_surfaces(predicted), self.word_member
-        return {
-            "privacy": privacy(self.train_words, self.true[mine], predicted[mine], predicted_types, **options),
-            "excess": excess_leakage(self.words, self.true, predicted_types, self.word_member, **options),
-        }
+        return AllOccurrences(
+            privacy=privacy(self.train_words, self.true[mine], predicted[mine], predicted_types, **self._bootstrap),
+            excess=excess_leakage(self.words, self.true, predicted_types, self.word_member, **self._bootstrap),
+        )

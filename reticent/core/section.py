@@ -8,6 +8,7 @@ other, a job fills it in, no table of a job file may hold it, and no dump does.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -98,9 +99,10 @@ class Section(BaseModel):
         """Return the fields that this class has from ``kind``, which it inherits from, as that alone."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
-    def all_values(self) -> dict[str, Any]:
-        """Return every field, also those that a dump leaves out as they belong to the whole job."""
+    def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return every field but those named, also those that a dump leaves out as they belong to the whole job."""
         return {
             name: value.all_values() if isinstance(value, Section) else value
             for name, value in ((name, getattr(self, name)) for name in type(self).model_fields)
+            if name not in without
         }

@@ -19,6 +19,8 @@ from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.evaluate import AuditConfig, ModelEntry, audit_models
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.membership.attacks import ATTACKS, needing
 from reticent.audit.membership.table import Need
@@ -131,7 +133,7 @@ class Ground:
 
     def run(self, config: AuditConfig = CONFIG, **changed: Any) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in fields(self)} | changed
-        return audit_models(
+        measured = audit_models(
             train_store=given["train"],
             audit_store=given["audit"],
             members=given["members"],
@@ -141,6 +143,8 @@ class Ground:
             lowercase_store=given.get("lowercase_store"),
             progress=given.get("progress"),
         )
+        found: dict[str, Any] = to_json(measured)
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +159,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     memorise(gpt2(0), train).save_pretrained(paths["gpt2-memoriser"])
     for path in paths.values():
         load_tokenizer(train.tokenizer_path).save_pretrained(path)
-    ledger = {"eligible": 9, "protected": 2, "targets": 7, "violations": 0}
+    ledger = Ledger(eligible=9, protected=2, targets=7, violations=0)
     models = [
         ModelEntry(name="clm", recipe="clm", objective="clm", epoch=8, path=paths["gpt2-memoriser"], ledger=ledger),
         ModelEntry(name="clm", recipe="clm", objective="clm", epoch=4, path=paths["gpt2"]),
@@ -246,9 +250,8 @@ def test_every_number_has_its_interval_its_n_and_how_it_was_made(evidence: dict[
 
 def test_settings_stand_beside_the_numbers(evidence: dict[str, Any]) -> None:
     of_the_job = {"every_checkpoint", "shadow", "small_cell"}  # which checkpoints there are, and what may leave
-    assert evidence["settings"] == {
-        name: getattr(CONFIG, name) for name in AuditConfig.model_fields.keys() - of_the_job
-    }
+    settings = {name: getattr(CONFIG, name) for name in AuditConfig.model_fields.keys() - of_the_job}
+    assert evidence["settings"] == to_json(settings)
     assert {"seed", "num_bootstrap", "folds", "window_length", "attacks", "graph_shares"} <= set(evidence["settings"])
     for model in evidence["models"]:
         assert [row["share"] for row in model["low_cost"]["by_graph_share"]] == [1.0, 0.5]

@@ -10,6 +10,7 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evaluate import ModelEntry, audit_models
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.artifact import read_manifest
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
@@ -202,7 +203,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         user_inference_holdout=stores["fresh"],
     )
-    for mine, theirs in zip((base, measurement), json.loads(json.dumps(found["models"])), strict=True):
+    for mine, theirs in zip((base, measurement), to_json(found.models), strict=True):
         measured = json.loads((run.folder / mine.name / "measures.json").read_text())
         assert "inversion" in measured
         for attack in theirs["membership"].values():

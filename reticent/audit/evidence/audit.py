@@ -24,12 +24,13 @@ from reticent.audit.evidence.leakage import (
 )
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, are_enough
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, publish
+from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
 from reticent.audit.evidence.settings import published_settings
 
 __all__ = [
     "SMALL_CELL",
     "AuditEvidence",
+    "MeasuredModels",
     "ModelEvidence",
     "publish_audit",
     "published",
@@ -89,6 +90,14 @@ class ModelEvidence:
             for own, measured in ((self.blind, raw.blind), (self.blind_fresh, raw.blind_fresh))
         )
         return replace(self, membership=attacks, best_attack=best, blind=blind, blind_fresh=of_fresh)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredModels:
+    """Models that were measured outside a job, each base model before those that were trained from it."""
+
+    settings: Annotated[Mapping[str, object], Settings("audit")]
+    models: Annotated[list[ModelEvidence], PARTS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

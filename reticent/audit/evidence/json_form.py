@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from reticent.core.errors import ArtifactError
 
-__all__ = ["from_json", "nullable", "optional", "to_json"]
+__all__ = ["extended", "from_json", "nullable", "optional", "to_json"]
 
 Evidence = TypeVar("Evidence")
 
@@ -27,6 +27,11 @@ def optional(*, beside: str | None = None) -> Any:
 def nullable() -> Any:
     """A field that is written as null where it is None."""
     return field(default=None, metadata={"null": True})
+
+
+def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
+    """Return evidence as a class of more fields, with these."""
+    return cls(**{own.name: getattr(part, own.name) for own in fields(part)}, **more)
 
 
 def from_json(cls: type[Evidence], value: Any, where: str = "evidence") -> Evidence:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.rules import COUNT, NAME, OVER_INDIVIDUALS, PARTS, SETTING, TOTAL
 from reticent.audit.stats.estimate import Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "AllOccurrences",
@@ -38,6 +41,11 @@ class Sides:
 
     members: Annotated[int | None, COUNT] = nullable()
     heldout: Annotated[int | None, COUNT] = nullable()
+
+    @classmethod
+    def of(cls, is_member: np.ndarray) -> Sides:
+        """Count both; bool array, one entry for each that is counted."""
+        return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

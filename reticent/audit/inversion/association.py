@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from reticent.audit.config import InversionConfig
+from reticent.audit.evidence.inversion import Association
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.identifiers import Runs
-from reticent.audit.inversion.rates import DIGITS, two_sides
 from reticent.audit.leakage.words import Words
-from reticent.audit.scoring.row_scores import sum_log_probs
+from reticent.audit.scoring.row_scores import DIGITS, sum_log_probs
+from reticent.audit.stats.sides import two_sides
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import PolicyError, TrainingError
 from reticent.core.json_toml import read_toml
 from reticent.engine.document_kernels import document_ranks
@@ -247,23 +250,22 @@ def _dress(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.nda
     return ids, groups, columns < (offset + lengths + (special.suffix is not None))[:, None]
 
 
-def pair_rates(pairs: Pairs, scores: np.ndarray, is_member: np.ndarray, **options: Any) -> dict[str, Any]:
+def pair_rates(pairs: Pairs, scores: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> Association:
     """Return the share of decoys below the true name, of members and held-out individuals, and counts.
 
     Parameters
     ----------
     scores : shape (P, m + 1), of `association`; rows of NaN are left out and counted
     is_member : bool array, shape (P,)
-    options : num_bootstrap, seed
     """
     fits = ~np.isnan(scores).any(axis=1)
     scores, individuals, is_member = np.round(scores[fits], DIGITS), pairs.individuals[fits], is_member[fits]
     below, ties = ((compare(scores[:, 1:], scores[:, :1])).mean(axis=1) for compare in (np.less, np.equal))
-    return {
-        "rate": two_sides(below + ties / 2, individuals, is_member, limit=1.0, **options),
-        "num_decoys": scores.shape[1] - 1,
-        "num_terms": {"members": int(is_member.sum()), "heldout": int((~is_member).sum())},
-        "num_eligible": pairs.num_eligible,
-        "num_unmatched": pairs.num_unmatched,
-        "num_too_long": int(np.count_nonzero(~fits)),
-    }
+    return Association(
+        rate=two_sides(below + ties / 2, individuals, is_member, limit=1.0, **bootstrap),
+        num_decoys=scores.shape[1] - 1,
+        num_terms=Sides.of(is_member),
+        num_eligible=pairs.num_eligible,
+        num_unmatched=pairs.num_unmatched,
+        num_too_long=int(np.count_nonzero(~fits)),
+    )

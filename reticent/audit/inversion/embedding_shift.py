@@ -9,12 +9,14 @@ embeddings nothing moves and it is 0.5 exactly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
 
-from reticent.audit.stats.statistics import ratio_estimate
+from reticent.audit.evidence.inversion import EmbeddingShift
+from reticent.audit.stats.statistics import Bootstrap, Estimate, ratio_estimate
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -54,11 +56,9 @@ def embedding_shift(
     base: PreTrainedModel,
     store: TokenStore,
     tokenizer: PreTrainedTokenizerFast,
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Return {"input", "output": Estimate of the AUROC, "tied", "num_rows", "num_unused"}.
+    **bootstrap: Unpack[Bootstrap],
+) -> EmbeddingShift:
+    """Return the AUROC of the input and of the output embeddings.
 
     The unit of the intervals is a row of the vocabulary, the unused ones taken as they are. With tied weights both are
     the same matrix. Rows of a kind that has no unused token are left out.
@@ -86,17 +86,18 @@ def embedding_shift(
     kinds = kinds_of_tokens(tokenizer, num_rows)
     used &= (kinds >= 0) & np.isin(kinds, kinds[unused])
     unused &= (kinds >= 0) & np.isin(kinds, kinds[used])
-    result: dict[str, Any] = {
-        name: _auroc(shift, used, unused, kinds, num_bootstrap=num_bootstrap, seed=seed)
-        for name, shift in shifts.items()
-    }
-    tied = pairs["input"][0].weight is pairs["output"][0].weight
-    return {**result, "tied": tied, "num_rows": int(used.sum()), "num_unused": int(unused.sum())}
+    return EmbeddingShift(
+        input=_auroc(shifts["input"], used, unused, kinds, **bootstrap),
+        output=_auroc(shifts["output"], used, unused, kinds, **bootstrap),
+        tied=pairs["input"][0].weight is pairs["output"][0].weight,
+        num_rows=int(used.sum()),
+        num_unused=int(unused.sum()),
+    )
 
 
 def _auroc(
-    shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, *, num_bootstrap: int, seed: int
-) -> dict[str, Any]:
+    shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> Estimate:
     """Share of (used, unused) pairs of one kind where the used row moved farther, ties half."""
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
@@ -105,5 +106,5 @@ def _auroc(
         mine = shift[used][kind_of == kind]
         below, up_to = (np.searchsorted(others, mine, side=side) for side in ("left", "right"))
         wins[kind_of == kind] = (below + up_to) / (2 * len(others))
-    estimate = ratio_estimate(wins, np.ones(len(wins)), num_bootstrap=num_bootstrap, seed=seed, unit=UNIT)
-    return {**estimate.to_dict(), "method": estimate.method.replace("individuals", "rows")}
+    estimate = ratio_estimate(wins, np.ones(len(wins)), unit=UNIT, **bootstrap)
+    return replace(estimate, method=estimate.method.replace("individuals", "rows"))

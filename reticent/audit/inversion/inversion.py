@@ -19,15 +19,19 @@ Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from reticent.audit.config import InversionConfig
+from reticent.audit.evidence.inversion import Chance, InvertedKind, RankedCandidates
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.identifiers import Targets
-from reticent.audit.inversion.rates import DIGITS, two_sides
 from reticent.audit.scoring.forward import word_folds
-from reticent.audit.scoring.row_scores import sum_log_probs
+from reticent.audit.scoring.row_scores import DIGITS, sum_log_probs
+from reticent.audit.stats.sides import two_sides
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import Windows
 
@@ -178,46 +182,38 @@ def inversion(
     sums: np.ndarray,
     base_sums: np.ndarray | None,
     is_member: np.ndarray,
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
+    **bootstrap: Unpack[Bootstrap],
+) -> InvertedKind:
     """Return top-1 rate, mean reciprocal rank and bits of members and held-out individuals, and their difference.
 
-    bits = log2(m + 1) - log2(rank). ``chance`` is what blind guessing gives.
+    bits = log2(m + 1) - log2(rank).
 
     Parameters
     ----------
     sums, base_sums : shape (I, C, 2), of `score_candidates`; base_sums None ranks by the likelihood itself
     is_member : bool array, shape (I,)
-
-    Returns
-    -------
-    dict
-        {"all", "ordinary"} -> {"top1", "mrr", "bits"} -> {"members", "heldout", "excess": Estimate}; "chance" by the
-        same names; "score", "num_decoys", "num_targets" by side, "num_eligible", "num_unmatched"
     """
     scores = sums if base_sums is None else sums - base_sums
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
     num_candidates = targets.candidates.shape[1]
     ranks = np.arange(1, num_candidates + 1)
-    result: dict[str, Any] = {
-        "score": "likelihood" if base_sums is None else "difference",
-        "num_decoys": num_candidates - 1,
-        "num_targets": {"members": int(is_member.sum()), "heldout": int((~is_member).sum())},
-        "num_eligible": targets.num_eligible,
-        "num_unmatched": targets.num_unmatched,
-        "chance": {
-            "top1": 1 / num_candidates,
-            "mrr": float(np.mean(1 / ranks)),
-            "bits": float(np.mean(np.log2(num_candidates / ranks))),
-        },
-    }
-    for words, score in (("all", scores.sum(axis=2)), ("ordinary", scores[:, :, ORDINARY])):
+    rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, **bootstrap)
+
+    def ranked(score: np.ndarray) -> RankedCandidates:
         rank, first = ranks_of(score)
-        measures = {"top1": (first, 1.0), "mrr": (1 / rank, 1.0), "bits": (np.log2(num_candidates / rank), None)}
-        result[words] = {
-            name: two_sides(values, targets.individuals, is_member, limit=limit, **options)
-            for name, (values, limit) in measures.items()
-        }
-    return result
+        bits = np.log2(num_candidates / rank)
+        return RankedCandidates(top1=rate(first, limit=1.0), mrr=rate(1 / rank, limit=1.0), bits=rate(bits, limit=None))
+
+    return InvertedKind(
+        score="likelihood" if base_sums is None else "difference",
+        num_decoys=num_candidates - 1,
+        num_targets=Sides.of(is_member),
+        num_eligible=targets.num_eligible,
+        num_unmatched=targets.num_unmatched,
+        chance=Chance(
+            top1=1 / num_candidates,
+            mrr=float(np.mean(1 / ranks)),
+            bits=float(np.mean(np.log2(num_candidates / ranks))),
+        ),
+        all=ranked(scores.sum(axis=2)),
+        ordinary=ranked(scores[:, :, ORDINARY]),
+    )

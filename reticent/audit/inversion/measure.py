@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.audit.evidence.inversion import Inversion, InvertedKind
 from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
 from reticent.audit.inversion.embedding_shift import embedding_shift
 from reticent.audit.inversion.identifiers import Runs, Targets, draw_targets, runs_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, Words
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.device import pick_device
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
@@ -125,7 +127,7 @@ class InversionAudit:
         tokenizer: PreTrainedTokenizerFast,
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> tuple[dict[str, Any], Scores]:
+    ) -> tuple[Inversion, Scores]:
         """Return the entry's part of the evidence, and its scores; ``base`` None for the base itself.
 
         The base is ranked by its own likelihoods: a control of what can be known without the documents.
@@ -136,10 +138,11 @@ class InversionAudit:
             raise ArtifactError("inversion: the base was asked for other identifiers; measure it again")
         device = pick_device(self.config.device)
         model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
-        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         total, before = sum(map(len, drawn.targets.values())), 0
         scores: Scores = {}
-        result: dict[str, Any] = {}
+        kinds: dict[str, InvertedKind] = {}
+        related = shift = None
 
         def advance(done: int) -> None:
             if progress:
@@ -157,7 +160,7 @@ class InversionAudit:
             )
             before += len(targets)
             side = self.is_member[targets.individuals]
-            result[kind] = inversion(targets, scores[kind], None if known is None else known[kind], side, **options)
+            kinds[kind] = inversion(targets, scores[kind], None if known is None else known[kind], side, **options)
         if drawn.pairs is not None:
             templates = read_association_templates(self.settings.language)
             scores["association"] = association(
@@ -165,9 +168,8 @@ class InversionAudit:
                 batch_size=self.config.batch_size,
             )  # fmt: skip
             side = self.is_member[drawn.pairs.individuals]
-            result["association"] = pair_rates(drawn.pairs, scores["association"], side, **options)
+            related = pair_rates(drawn.pairs, scores["association"], side, **options)
         if self.settings.embedding_shift and base is not None:
             before_training: Any = load_model(base.path, entry.objective)
             shift = embedding_shift(model.cpu(), before_training, self.train, tokenizer, **options)
-            result["embedding_shift"] = shift
-        return result, scores
+        return Inversion(**kinds, association=related, embedding_shift=shift), scores

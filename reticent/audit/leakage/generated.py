@@ -7,12 +7,13 @@ of members and held-out individuals are counted, so that what such documents hol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.audit.config import GenerationConfig
+from reticent.audit.evidence.leakage import Generated, GenerationSettings, Sides
 from reticent.audit.leakage.leakage import excess_leakage
 from reticent.audit.leakage.words import NO_SURFACE, SurfaceTable, Words
 from reticent.audit.scoring.generate import Decoding, generate
@@ -89,8 +90,8 @@ def generated_leakage(
     device: str,
     num_bootstrap: int,
     seed: int,
-) -> dict[str, Any]:
-    """Return the leak rates of what is written: {"settings", "decoding", "num_prompts" by side, "excess" by part}.
+) -> Generated:
+    """Return the leak rates of what is written.
 
     Parameters
     ----------
@@ -108,11 +109,10 @@ def generated_leakage(
             num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device,
         )  # fmt: skip
         predicted_types = new_surfaces(prompts, made, table, tokenizer)
-    sides = {"members": int(members[documents].sum()), "heldout": int((~members[documents]).sum())}
     is_member = members[words.documents]
-    return {
-        "settings": config.model_dump(),
-        "decoding": str(decoding),
-        "num_prompts": sides,
-        "excess": excess_leakage(words, true, predicted_types, is_member, num_bootstrap=num_bootstrap, seed=seed),
-    }
+    return Generated(
+        settings=GenerationSettings(**config.model_dump()),
+        decoding=str(decoding),
+        num_prompts=Sides.of(members[documents]),
+        excess=excess_leakage(words, true, predicted_types, is_member, num_bootstrap=num_bootstrap, seed=seed),
+    )

@@ -16,14 +16,27 @@ An identifier that several individuals share is split evenly among them, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
+from reticent.audit.evidence.json_form import extended
+from reticent.audit.evidence.leakage import (
+    CategoryPrivacy,
+    Excess,
+    ExcessOverSides,
+    GraphShare,
+    LowCost,
+    NgramPrivacy,
+    Part,
+    Privacy,
+)
 from reticent.audit.leakage.words import NO_SURFACE, Words
+from reticent.audit.stats.sides import Counts, excess_of
 from reticent.audit.stats.statistics import (
     EXACT,
+    Bootstrap,
     Estimate,
     clopper_pearson,
     iter_resamples,
@@ -45,7 +58,7 @@ __all__ = [
 ]
 
 #: Flag bits of each part of the identifiers.
-PARTS = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
+PARTS: dict[Part, int] = {"both": DIRECT | INDIRECT, "direct": DIRECT, "indirect": INDIRECT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class _Ownership:
     identifiers: np.ndarray
     leaked: np.ndarray
 
-    def per_individual(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def per_individual(self, codes: np.ndarray) -> Counts:
         """(leaked, all) identifiers of each individual, shared ones split evenly among their owners."""
         if len(self.identifiers) == 0:
             return np.zeros(len(codes)), np.zeros(len(codes))
@@ -82,8 +95,12 @@ def predicted_surfaces(predicted: np.ndarray) -> np.ndarray:
 
 
 def privacy(
-    words: Words, true: np.ndarray, predicted: np.ndarray, predicted_types: np.ndarray, *, num_bootstrap: int, seed: int
-) -> dict[str, Any]:
+    words: Words,
+    true: np.ndarray,
+    predicted: np.ndarray,
+    predicted_types: np.ndarray,
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[Part, Privacy]:
     """Return Privacy = 1 - leak rate for direct, indirect and both, at the three levels.
 
     A prediction counts wherever it appears, at every level: *types* are the distinct identifiers, *occurrences* the
@@ -102,12 +119,11 @@ def privacy(
     Returns
     -------
     dict
-        part -> {"types", "occurrences", "individuals", "in_place": Estimate, "num_identifiers", "num_leaked",
-        "num_unpredictable"}. Words with an unknown token cannot be predicted, so they would only flatter the model:
-        they are counted apart and in nothing else.
+        Words with an unknown token cannot be predicted, so they would only flatter the model: they are counted apart
+        (``num_unpredictable``) and in nothing else.
     """
     codes = np.unique(words.individuals)
-    result: dict[str, Any] = {}
+    result: dict[Part, Privacy] = {}
     for part, bits in PARTS.items():
         flagged = (words.flags & bits) != 0
         chosen = flagged & (true != NO_SURFACE)
@@ -118,17 +134,16 @@ def privacy(
         anywhere = np.bincount(row, weights=np.isin(true[chosen], predicted_types), minlength=len(codes))
         in_place = np.bincount(row, weights=(predicted == true)[chosen], minlength=len(codes))
         any_leak = (anywhere > 0).astype(np.float64)
-        options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
         identifiers = np.unique(own.identifiers)
-        result[part] = {
-            "types": _complement(ratio_estimate(leaked, total, **options)),
-            "occurrences": _complement(ratio_estimate(anywhere, seen, **options)),
-            "individuals": _complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), **options)),
-            "in_place": _complement(ratio_estimate(in_place, seen, **options)),
-            "num_identifiers": len(identifiers),
-            "num_leaked": int(np.isin(identifiers, predicted_types).sum()),
-            "num_unpredictable": int(np.count_nonzero(flagged & (true == NO_SURFACE))),
-        }
+        result[part] = Privacy(
+            types=_complement(ratio_estimate(leaked, total, **bootstrap)),
+            occurrences=_complement(ratio_estimate(anywhere, seen, **bootstrap)),
+            individuals=_complement(ratio_estimate(any_leak, (seen > 0).astype(np.float64), **bootstrap)),
+            in_place=_complement(ratio_estimate(in_place, seen, **bootstrap)),
+            num_identifiers=len(identifiers),
+            num_leaked=int(np.isin(identifiers, predicted_types).sum()),
+            num_unpredictable=int(np.count_nonzero(flagged & (true == NO_SURFACE))),
+        )
     return result
 
 
@@ -137,10 +152,8 @@ def privacy_by_n(
     true: np.ndarray,
     predicted: np.ndarray,
     scored: tuple[Words, np.ndarray],
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[str, NgramPrivacy]:
     """Return Privacy over the minimal identifying n-grams, for each n that occurs.
 
     An n-gram is predicted when its n words are predicted in n neighbouring words of one document, anywhere.
@@ -165,13 +178,13 @@ def privacy_by_n(
         identifiers, predicted_ids = numbers[: len(mine)], np.unique(numbers[len(mine) :])
         own = _own(words.individuals[mine], identifiers, predicted_ids)
         leaked, total = own.per_individual(codes)
-        estimate = _complement(ratio_estimate(leaked, total, num_bootstrap=num_bootstrap, seed=seed))
         distinct = np.unique(own.identifiers)
-        result[str(n)] = {
-            **estimate,
-            "num_identifiers": len(distinct),
-            "num_leaked": int(np.isin(distinct, predicted_ids).sum()),
-        }
+        result[str(n)] = extended(
+            _complement(ratio_estimate(leaked, total, **bootstrap)),
+            NgramPrivacy,
+            num_identifiers=len(distinct),
+            num_leaked=int(np.isin(distinct, predicted_ids).sum()),
+        )
     return result
 
 
@@ -182,10 +195,8 @@ def privacy_by_category(
     is_member: np.ndarray,
     categories: np.ndarray,
     names: Sequence[str],
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[str, CategoryPrivacy]:
     """Return Privacy of the members' direct identifiers, and their excess over held-out individuals', by category.
 
     Parameters
@@ -196,12 +207,10 @@ def privacy_by_category(
     Returns
     -------
     dict
-        category -> an Estimate with "num_identifiers" and "num_leaked" of the members, and "excess" as
-        `excess_leakage` gives it for a part. Categories that no member has are left out.
+        By category; those that no member has are left out. The counts are of the members.
     """
-    result: dict[str, Any] = {}
+    result = {}
     direct = ((words.flags & DIRECT) > 0) & (true != NO_SURFACE)
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
     for code in np.unique(categories[direct & is_member]).tolist():
         chosen = direct & (categories == code)
         sides = []
@@ -209,15 +218,16 @@ def privacy_by_category(
             own = _own(words.individuals[chosen & side], true[chosen & side], predicted_types)
             sides.append(own.per_individual(np.unique(words.individuals[side])))
         identifiers = np.unique(true[chosen & is_member])
-        result[names[code] or "OTHER"] = {
-            **_complement(ratio_estimate(*sides[0], **options)),
-            "num_identifiers": len(identifiers),
-            "num_leaked": int(np.isin(identifiers, predicted_types).sum()),
-            "excess": {
-                "heldout": ratio_estimate(*sides[1], **options).to_dict(),
-                "excess": ratio_difference(*sides, **options).to_dict(),
-            },
-        }
+        excess = ExcessOverSides(
+            heldout=ratio_estimate(*sides[1], **bootstrap), excess=ratio_difference(*sides, **bootstrap)
+        )
+        result[names[code] or "OTHER"] = extended(
+            _complement(ratio_estimate(*sides[0], **bootstrap)),
+            CategoryPrivacy,
+            num_identifiers=len(identifiers),
+            num_leaked=int(np.isin(identifiers, predicted_types).sum()),
+            excess=excess,
+        )
     return result
 
 
@@ -228,27 +238,26 @@ def _spelled(surfaces: np.ndarray, starts: np.ndarray, n: int) -> np.ndarray:
 
 
 def excess_leakage(
-    words: Words, true: np.ndarray, predicted_types: np.ndarray, is_member: np.ndarray, *, num_bootstrap: int, seed: int
-) -> dict[str, Any]:
+    words: Words,
+    true: np.ndarray,
+    predicted_types: np.ndarray,
+    is_member: np.ndarray,
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[Part, Excess]:
     """Return leak rates of members and held-out individuals on the joint index's identifiers, and their difference.
 
     Parameters
     ----------
     is_member : bool array, shape (S,), of each word's individual
     """
-    result: dict[str, Any] = {}
+    result = {}
     for part, bits in PARTS.items():
         sides = []
         for side in (is_member, ~is_member):
             chosen = ((words.flags & bits) != 0) & side & (true != NO_SURFACE)
             own = _own(words.individuals[chosen], true[chosen], predicted_types)
             sides.append(own.per_individual(np.unique(words.individuals[side])))
-        options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
-        result[part] = {
-            "members": ratio_estimate(*sides[0], **options).to_dict(),
-            "heldout": ratio_estimate(*sides[1], **options).to_dict(),
-            "excess": ratio_difference(sides[0], sides[1], **options).to_dict(),
-        }
+        result[part] = excess_of(*sides, **bootstrap)
     return result
 
 
@@ -258,18 +267,15 @@ def excess_over_base(
     predicted_types: np.ndarray,
     base_predicted_types: np.ndarray,
     is_member: np.ndarray,
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
+    **bootstrap: Unpack[Bootstrap],
+) -> dict[Part, Excess]:
     """Return how much more leaks than from the base model: of members, of held-out individuals, and the difference.
 
     The same identifiers are asked of both models, so each individual is compared with themselves. The difference of
     differences is what fine-tuning on the members' own documents added: neither knowledge of the
     base model nor guesses that a model of such documents makes of any individual.
     """
-    result: dict[str, Any] = {}
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed, "signed": True}
+    result = {}
     for part, bits in PARTS.items():
         sides = []
         for side in (is_member, ~is_member):
@@ -280,11 +286,7 @@ def excess_over_base(
                 _own(*mine, found).per_individual(codes) for found in (predicted_types, base_predicted_types)
             )
             sides.append((leaked - before, total))
-        result[part] = {
-            "members": ratio_estimate(*sides[0], **options).to_dict(),
-            "heldout": ratio_estimate(*sides[1], **options).to_dict(),
-            "excess": ratio_difference(*sides, **options).to_dict(),
-        }
+        result[part] = excess_of(*sides, signed=True, **bootstrap)
     return result
 
 
@@ -297,7 +299,7 @@ def low_cost_membership(
     shares: Sequence[float] = (1.0,),
     num_bootstrap: int,
     seed: int,
-) -> dict[str, Any]:
+) -> LowCost:
     """Return precision, recall and F1 of calling an individual a member when an indirect identifier of theirs is
     predicted.
 
@@ -314,12 +316,12 @@ def low_cost_membership(
         known = own.leaked & (draw[own.identifiers] < share)
         called = np.zeros(len(codes), dtype=bool)
         called[np.searchsorted(codes, own.individuals[known])] = True
-        rows.append({"share": float(share), **_calls(called, member, num_bootstrap, seed)})
-    headline = rows[0] if rows else {}
-    return {**{key: headline[key] for key in ("precision", "recall", "f1")}, "by_graph_share": rows}
+        rows.append(GraphShare(share=float(share), **_calls(called, member, num_bootstrap, seed)))
+    headline = rows[0]
+    return LowCost(precision=headline.precision, recall=headline.recall, f1=headline.f1, by_graph_share=rows)
 
 
-def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> dict[str, Any]:
+def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int) -> dict[str, Estimate]:
     """Precision, recall and F1 of the calls; a 0 or 1 has no spread to resample and takes exact bounds."""
     confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
     num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
@@ -342,7 +344,7 @@ def _calls(called: np.ndarray, member: np.ndarray, num_bootstrap: int, seed: int
         else:
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
             estimate = Estimate(value=float(value), low=float(low), high=float(high), n=sizes[name])
-        result[name] = estimate.to_dict()
+        result[name] = estimate
     return result
 
 
@@ -368,11 +370,9 @@ def _scores(confusion: np.ndarray) -> np.ndarray:
         return np.stack([hit / (hit + false), hit / (hit + missed), 2 * hit / (2 * hit + false + missed)])
 
 
-def _complement(estimate: Estimate) -> dict[str, Any]:
+def _complement(estimate: Estimate) -> Estimate:
     """Leak rate -> privacy."""
-    shown = estimate.to_dict()
-    if estimate.value is not None:
-        shown["value"] = 1 - estimate.value
-        shown["low"] = None if estimate.high is None else 1 - estimate.high
-        shown["high"] = None if estimate.low is None else 1 - estimate.low
-    return shown
+    if estimate.value is None:
+        return estimate
+    low, high = (None if end is None else 1 - end for end in (estimate.high, estimate.low))
+    return replace(estimate, value=1 - estimate.value, low=low, high=high)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
+from reticent.audit.evidence.leakage import SideUtility
 from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.forward import TokenScores
-from reticent.audit.stats.statistics import Estimate, ratio_estimate
+from reticent.audit.stats.statistics import Bootstrap, Estimate, ratio_estimate
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.kernels import words_all
 
@@ -24,11 +25,9 @@ def utility(
     flags: np.ndarray,
     individual: np.ndarray,
     chosen: np.ndarray,
-    *,
-    num_bootstrap: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Return the utility of one side as Estimates, intervals clustered by individual.
+    **bootstrap: Unpack[Bootstrap],
+) -> SideUtility:
+    """Return the utility of one side, intervals clustered by individual.
 
     Parameters
     ----------
@@ -42,7 +41,6 @@ def utility(
     scored, offsets = scores.scored, scores.doc_offsets
     codes = np.unique(individual[chosen])
     row = np.searchsorted(codes, individual[chosen])
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
 
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
@@ -50,26 +48,26 @@ def utility(
         """Mean of the counted values of the chosen documents."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
-        return ratio_estimate(totals, counts, limit=limit, **options)
+        return ratio_estimate(totals, counts, limit=limit, **bootstrap)
 
     right = scores.argmax == input_ids
     token_accuracy = rate(right, scored)
     if objective == "clm":
         ordinary = scored & (flags == 0)
-        return {
-            "ordinary_token_accuracy": rate(right, ordinary).to_dict(),
-            "token_accuracy": token_accuracy.to_dict(),
-            "ordinary_perplexity": _exp(rate(-scores.log_probs, ordinary, limit=None)).to_dict(),
-            "perplexity": _exp(rate(-scores.log_probs, scored, limit=None)).to_dict(),
-        }
+        return SideUtility(
+            ordinary_token_accuracy=rate(right, ordinary),
+            token_accuracy=token_accuracy,
+            ordinary_perplexity=_exp(rate(-scores.log_probs, ordinary, limit=None)),
+            perplexity=_exp(rate(-scores.log_probs, scored, limit=None)),
+        )
     words_right = words_all(right, words.starts, words.lengths)
     words_scored = scored[words.starts] if len(words) else np.empty(0, dtype=bool)
     bounds = np.searchsorted(words.documents, np.arange(len(offsets)))
-    return {
-        "ordinary_word_accuracy": rate(words_right, words_scored & (words.flags == 0), bounds).to_dict(),
-        "masked_word_accuracy": rate(words_right, words_scored, bounds).to_dict(),
-        "masked_token_accuracy": token_accuracy.to_dict(),
-    }
+    return SideUtility(
+        ordinary_word_accuracy=rate(words_right, words_scored & (words.flags == 0), bounds),
+        masked_word_accuracy=rate(words_right, words_scored, bounds),
+        masked_token_accuracy=token_accuracy,
+    )
 
 
 def _exp(loss: Estimate) -> Estimate:

@@ -9,15 +9,16 @@ documents. The rules that a result is judged by are in :mod:`reticent.audit.memb
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from reticent.audit.evidence.membership import AttackedDocuments, MeasuredAttack, Roc
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.clustered_auc import clustered_auc
-from reticent.audit.stats.statistics import auc_estimate, roc_curve, tpr_at_fpr
+from reticent.audit.stats.statistics import Bootstrap, auc_estimate, roc_curve, tpr_at_fpr
 from reticent.engine.document_kernels import document_lowest, document_sums, document_window_wins
 
 __all__ = [
@@ -242,8 +243,8 @@ def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> t
 
 
 def attack(
-    document_scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, *, num_bootstrap: int, seed: int
-) -> dict[str, Any]:
+    document_scores: np.ndarray, individuals: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
+) -> MeasuredAttack:
     """Return AUC, TPR at low FPR and the ROC curve of document scores, with the individual as the unit; beside it
     the AUC of documents.
 
@@ -255,18 +256,15 @@ def attack(
     member_codes = np.unique(individuals[is_member])
     member = np.isin(codes, member_codes)
     members, nonmembers = scores[member], scores[~member]
-    options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
-    tprs = {f: tpr_at_fpr(members, nonmembers, f, **options) for f in FPRS}
-    documents, _ = clustered_auc(document_scores, individuals, is_member, **options)
-    return {
-        "auc": auc_estimate(members, nonmembers, **options).to_dict(),
-        "documents": {"auc": documents.to_dict(), "num_documents": int(np.count_nonzero(~np.isnan(document_scores)))},
-        "tpr_at_fpr": {f"{f:g}": None if tpr is None else tpr.to_dict() for f, tpr in tprs.items()},
-        "roc": roc_curve(members, nonmembers),
-        "unit": "individual",
-        "num_members": len(members),
-        "num_nonmembers": len(nonmembers),
-    }
+    documents, _ = clustered_auc(document_scores, individuals, is_member, **bootstrap)
+    return MeasuredAttack(
+        auc=auc_estimate(members, nonmembers, **bootstrap),
+        documents=AttackedDocuments(auc=documents, num_documents=int(np.count_nonzero(~np.isnan(document_scores)))),
+        tpr_at_fpr={f"{f:g}": tpr_at_fpr(members, nonmembers, f, **bootstrap) for f in FPRS},
+        roc=Roc(**roc_curve(members, nonmembers)),
+        num_members=len(members),
+        num_nonmembers=len(nonmembers),
+    )
 
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

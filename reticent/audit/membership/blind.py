@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.membership import Blind
 from reticent.audit.leakage.words import Words
 from reticent.audit.stats.statistics import LEVEL, Estimate
 from reticent.engine.document_kernels import document_ranks
@@ -27,8 +28,8 @@ NUM_PERMUTATIONS = 199
 AT_ONCE = 25
 
 
-def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> dict[str, Any]:
-    """Return how well words alone tell members: {"auc": estimate, "num_members", "num_nonmembers"}.
+def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> Blind:
+    """Return how well words alone tell members.
 
     The interval holds 0.5 just where a permutation test at 5 % finds nothing. The value is None where a side has fewer
     than two individuals with words, or no two individuals share a word.
@@ -47,12 +48,13 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
     codes, first, rows = np.unique(words.individuals[known], return_index=True, return_inverse=True)
     member = is_member[words.documents[known][first]]
     num_members = int(np.count_nonzero(member))
-    sides = {"num_members": num_members, "num_nonmembers": len(codes) - num_members}
+    num_nonmembers = len(codes) - num_members
     distinct, columns = np.unique(surfaces[known], return_inverse=True)
     bags = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), len(distinct))).tocsr()
     bags = bags[:, np.flatnonzero(np.bincount(bags.indices, minlength=len(distinct)) > 1)]
-    if min(sides.values()) < 2 or bags.shape[1] == 0:
-        return {"auc": Estimate(value=None, n=len(codes), method="too few individuals or words").to_dict(), **sides}
+    if min(num_members, num_nonmembers) < 2 or bags.shape[1] == 0:
+        none = Estimate(value=None, n=len(codes), method="too few individuals or words")
+        return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
     fold = _deal(member, seed)
     memberships = _permuted(member, fold, seed)
     scores = [
@@ -61,7 +63,7 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
     ]
     ranks = rankdata(np.concatenate(scores, axis=1), axis=0)
     wins = (ranks * memberships).sum(axis=0) - num_members * (num_members + 1) / 2
-    areas = wins / (num_members * sides["num_nonmembers"])
+    areas = wins / (num_members * num_nonmembers)
     # The smallest distance of a permuted area that at most 5 % of all, the real one among them, go beyond.
     reach = float(np.quantile(np.abs(areas - 0.5), LEVEL, method="higher"))
     auc = Estimate(
@@ -71,7 +73,7 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
         n=len(codes),
         method=f"{NUM_PERMUTATIONS} permutations of the individuals",
     )
-    return {"auc": auc.to_dict(), **sides}
+    return Blind(auc=auc, num_members=num_members, num_nonmembers=num_nonmembers)
 
 
 def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:

@@ -7,12 +7,14 @@ lower case and the sizes of the texts after zlib are asked for only where an att
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words
 from reticent.audit.membership.attacks import (
     ATTACKS,
@@ -27,13 +29,24 @@ from reticent.audit.membership.table import Need
 from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.scoring.forward import TokenScores
 from reticent.audit.stats.clustered_auc import best_attack
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
 if TYPE_CHECKING:
     from reticent.audit.evaluate import AuditConfig
 
-__all__ = ["MembershipAudit"]
+__all__ = ["Membership", "MembershipAudit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Every attack on a model with its worst group, the best of them, and (of a base model) what words alone tell."""
+
+    membership: dict[str, MeasuredAttack]
+    best_attack: BestAttack | None
+    blind: Blind | None
+    blind_fresh: Blind | None
 
 
 class MembershipAudit:
@@ -87,8 +100,8 @@ class MembershipAudit:
         base: TokenScores | None,
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, Any]:
-        """Return every attack with its worst group, the best attack, and (of the base) what words alone tell.
+    ) -> Membership:
+        """Attack a model.
 
         Parameters
         ----------
@@ -96,27 +109,26 @@ class MembershipAudit:
         lowercase : scores of the documents in lower case
         further : as `Auditor.measure` takes it
         """
-        options: dict[str, Any] = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
+        options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}
         document_scores = self._attacks(objective, scores, base, lowercase) | dict(further or {})
-        results: dict[str, Any] = {}
+        results: dict[str, MeasuredAttack] = {}
         by_code: dict[str, np.ndarray] = {}
         for name, attacked in document_scores.items():
             asked = self.holdout if name == USER_INFERENCE and self.holdout else self
             codes, means = individual_scores(attacked, asked.store.individual)
             by_code[name] = np.full(len(self.codes), np.nan)
             by_code[name][np.searchsorted(self.codes, codes)] = means
-            results[name] = attack(attacked, asked.store.individual, asked.members, **options)
-            results[name]["worst_subgroup"] = worst_subgroup(by_code[name], self.code_member, self.groups, **options)
-        blind = {}
+            results[name] = replace(
+                attack(attacked, asked.store.individual, asked.members, **options),
+                worst_subgroup=worst_subgroup(by_code[name], self.code_member, self.groups, **options),
+            )
+        blind = of_holdout = None
         if base is None and results:
-            blind["blind"] = blind_baseline(self.words, self.surfaces, self.members, seed=self.config.seed)
+            blind = blind_baseline(self.words, self.surfaces, self.members, seed=self.config.seed)
         if base is None and self.holdout is not None:
-            blind["blind_fresh"] = self.holdout.blind(self.table, seed=self.config.seed)
-        return {
-            "membership": results,
-            "best_attack": best_attack(by_code, self.codes, self.code_member, **options),
-            **blind,
-        }
+            of_holdout = self.holdout.blind(self.table, seed=self.config.seed)
+        best = best_attack(by_code, self.codes, self.code_member, **options)
+        return Membership(results, best, blind, of_holdout)
 
     def _attacks(
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from reticent.audit.membership.shadow_attacks import (
 )
 from reticent.audit.membership.table import Attack, Need, table_of
 from reticent.audit.scoring.forward import TokenScores
+from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import ArtifactError
 from reticent.engine.document_kernels import document_sums
 from reticent.engine.randomness import generator
@@ -41,6 +42,7 @@ __all__ = [
     "SHADOW_ATTACKS",
     "DocumentScores",
     "ShadowAttacks",
+    "ShadowControl",
     "draw_half",
     "draw_population",
     "shadow_individuals",
@@ -138,7 +140,7 @@ class DocumentScores:
         try:
             table = pq.read_table(path).combine_chunks()
             log_probs = table.column("log_probs").combine_chunks()
-            means: dict[str, Any] = {name: table.column(name).to_numpy() for name in _MEANS}
+            means: dict[str, np.ndarray] = {name: table.column(name).to_numpy() for name in _MEANS}
             is_in = table.column("is_in").to_numpy()
             offsets = log_probs.offsets.to_numpy()
             return cls(log_probs.flatten().to_numpy(zero_copy_only=False), doc_offsets=offsets, **means), is_in
@@ -293,6 +295,14 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
         ),
     )
 )
+
+
+class ShadowControl(TypedDict, total=False):
+    """More of a `MeasuredAttack`: the area of the same attack on the base model, its shadows, and RMIA's slope."""
+
+    control: Estimate
+    num_shadows: int
+    slope: float
 
 
 def shadow_scores(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.membership import WorstSubgroup
 from reticent.audit.stats.statistics import LEVEL, auc_estimate
 from reticent.engine.store import TokenStore
 
@@ -45,18 +45,14 @@ def worst_subgroup(
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
-) -> dict[str, Any] | None:
-    """Return the group of individuals that is most surely distinguishable, with a Bonferroni-corrected interval.
+) -> WorstSubgroup | None:
+    """Return the group of individuals that is most surely distinguishable, with a Bonferroni-corrected interval; None
+    where no group has ten individuals on both sides.
 
     Parameters
     ----------
     scores : float array, shape (individuals,), NaN for none; is_member : bool array, shape (individuals,)
     groups : name -> label of each individual
-
-    Returns
-    -------
-    {"group", "num_groups", "num_members", "num_nonmembers", "auc": estimate}, or None where no group has ten
-    individuals on both sides.
     """
     usable = ~np.isnan(scores)
     sides = {}
@@ -74,10 +70,6 @@ def worst_subgroup(
     }
     worst, auc = max(measured.items(), key=lambda row: (row[1].low or 0.0, row[1].value or 0.0))
     num_members, num_nonmembers = map(len, sides[worst])
-    return {
-        "group": worst,
-        "num_groups": len(measured),
-        "num_members": num_members,
-        "num_nonmembers": num_nonmembers,
-        "auc": auc.to_dict(),
-    }
+    return WorstSubgroup(
+        group=worst, num_groups=len(measured), num_members=num_members, num_nonmembers=num_nonmembers, auc=auc
+    )

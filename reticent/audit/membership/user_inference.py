@@ -7,11 +7,11 @@ The documents are of members and of held-out individuals, and are drawn by one r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from reticent.audit.evidence.membership import Blind
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.blind import blind_baseline
 from reticent.core.errors import ArtifactError
@@ -51,7 +51,7 @@ class UserInferenceHoldout:
         holdout = holdout.select(np.flatnonzero(np.isin(holdout.individual, audit.individual)))
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
-    def blind(self, table: SurfaceTable, *, seed: int) -> dict[str, Any]:
+    def blind(self, table: SurfaceTable, *, seed: int) -> Blind:
         """Return the blind baseline of these documents: what their words alone tell."""
         words = words_of(self.store)
         return blind_baseline(words, table.surfaces(self.store.input_ids, words), self.members, seed=seed)

@@ -262,14 +262,14 @@ class Scorer:
             self._scores[number][name][at] = column.cpu().numpy()
 
 
-def _unscored(num_tokens: int) -> dict[str, Any]:
+def _unscored(num_tokens: int) -> dict[str, np.ndarray]:
     return {
         name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
         for name in COLUMNS
     }
 
 
-def _join(scores: dict[str, Any]) -> None:
+def _join(scores: dict[str, np.ndarray]) -> None:
     """Give every process the scores of all; a token was scored by one of them at most."""
     own = scores["argmax"] >= 0
     for column in scores.values():

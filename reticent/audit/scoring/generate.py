@@ -203,7 +203,7 @@ def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, sp
     """Every setting that changes what is chosen is said: what is not is the model's own, which may be anything."""
     from transformers import GenerationConfig
 
-    sampling: dict[str, Any] = {"do_sample": False}
+    sampling: dict[str, bool | int | float] = {"do_sample": False}
     if decoding.temperature > 0:
         sampling = {"do_sample": True, "top_k": decoding.top_k, "temperature": decoding.temperature, "min_p": 0.0}
     return GenerationConfig(

@@ -18,8 +18,10 @@ from reticent.trainer.models import logits_at
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["sum_log_probs"]
+__all__ = ["DIGITS", "sum_log_probs"]
 
+#: Sums are compared to this many digits after the point, in nats: below it is the noise of float32.
+DIGITS = 4
 #: Logits held at once, in numbers.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 22}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +69,7 @@ class TokenScores:
         offsets = lists[0].offsets.to_numpy()
         if not all(column.null_count == 0 and np.array_equal(column.offsets, offsets) for column in lists):
             raise ArtifactError(f"{path}: the scores of a document have different lengths")
-        columns: dict[str, Any] = {
+        columns: dict[str, np.ndarray] = {
             name: column.flatten().to_numpy(zero_copy_only=False) for name, column in zip(COLUMNS, lists, strict=True)
         }
         return cls(doc_offsets=offsets, **columns)

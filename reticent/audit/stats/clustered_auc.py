@@ -10,10 +10,10 @@ as independent give intervals that cover too rarely
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.membership import BestAttack
 from reticent.audit.stats.statistics import (
     EXACT,
     LEVEL,
@@ -97,22 +97,19 @@ def best_attack(
     *,
     num_bootstrap: int = 1000,
     seed: int = 0,
-) -> dict[str, Any] | None:
-    """Return the attack that is most surely better than chance, with an interval that holds although it was picked.
+) -> BestAttack | None:
+    """Return the attack that is most surely better than chance, with an interval that holds although it was picked;
+    None where no attack has an area.
 
     The intervals of all attacks hold at once: value ± c · standard error, with c the 95 % quantile over the draws of
     the largest |draw - value| / standard error of any attack (max-statistic bootstrap). That of one attack of many
     alone would promise too much. An area of 0 or 1 has no spread; it has Clopper-Pearson's bound, Bonferroni corrected.
+    So the intervals hold for the best of some of the attacks too.
 
     Parameters
     ----------
     scores : attack -> float array, shape (individuals,), one score an individual, NaN for none
     individuals, is_member : shape (individuals,)
-
-    Returns
-    -------
-    {"attack", "num_attacks", "auc": estimate, "intervals": attack -> [low, high]}, or None where no attack has an area.
-    The intervals hold at once, so also for the best of some of the attacks.
     """
     measured = {
         name: clustered_auc(own, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
@@ -151,7 +148,7 @@ def best_attack(
         method=f"max-statistic bootstrap over individuals, {len(names)} attacks",
     )
     intervals = {name: [float(low), float(high)] for name, (low, high) in zip(names, bounds, strict=True)}
-    return {"attack": names[best], "num_attacks": len(names), "auc": estimate.to_dict(), "intervals": intervals}
+    return BestAttack(attack=names[best], num_attacks=len(names), auc=estimate, intervals=intervals)
 
 
 def _fewest(scores: np.ndarray, is_member: np.ndarray) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 from scipy import stats
@@ -18,6 +19,7 @@ from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 
 __all__ = [
+    "Bootstrap",
     "Estimate",
     "auc_estimate",
     "certain_auc_bounds",
@@ -36,6 +38,13 @@ UNCHANGED = "Clopper-Pearson over individuals, of no change"
 #: Weights of resamples held at once, in numbers: 2^23 float64 are 64 MiB.
 MAX_WEIGHTS = 1 << 23
 _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+
+
+class Bootstrap(TypedDict):
+    """How intervals are made: the number of resamples of the individuals, and the seed of their draws."""
+
+    num_bootstrap: int
+    seed: int
 
 
 def clopper_pearson(

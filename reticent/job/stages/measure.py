@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
@@ -67,9 +68,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 
 def _settings(run: Run, measurement: Measurement) -> dict[str, Any]:
-    config = audit_config(run).of_measurement()
-    for name in NOT_IN_A_MEASUREMENT:
-        del config[name]
+    config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
     if config["bf16"] == "auto":  # as it was before there was a choice
         del config["bf16"]
     if is_attacked(run, measurement):
@@ -122,5 +121,5 @@ def _build(
     measured, scores = auditor().evaluate(entry, base, shadows, task)
     if scores is not None:
         scores.save(folder)
-    (folder / "measures.json").write_text(json.dumps(measured, indent=1, allow_nan=False))
+    (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from reticent.audit.config import ShadowConfig
     from reticent.audit.evaluate import Auditor
+    from reticent.audit.membership.shadow import ShadowControl
     from reticent.audit.scoring.forward import TokenScores
+    from reticent.audit.stats.statistics import Bootstrap
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
@@ -270,11 +272,8 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: TokenScores, base: TokenScores
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
-    """Return the document scores of all attacks with shadows on one checkpoint, and what else there is to say of each.
-
-    That is on how many shadows it stands, and under ``control`` the area of the same attack on the base model.
-    """
+) -> tuple[dict[str, np.ndarray], dict[str, ShadowControl]]:
+    """Return the document scores of all attacks with shadows on one checkpoint, and what else is said of each."""
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
 
@@ -289,11 +288,11 @@ def attack_with_shadows(
 
     attacks = ShadowAttacks(shadows(), population[store.individual], slope=section.rmia_slope)
     found = shadow_scores(attacks, section.attacks, DocumentScores.of(scores), DocumentScores.of(base))
-    options: dict[str, Any] = {"num_bootstrap": auditor.config.num_bootstrap, "seed": auditor.config.seed}
-    about: dict[str, dict[str, Any]] = {}
+    options: Bootstrap = {"num_bootstrap": auditor.config.num_bootstrap, "seed": auditor.config.seed}
+    about: dict[str, ShadowControl] = {}
     for name, (_, control) in found.items():
         without = attack(control, store.individual, auditor.members, **options)
-        about[name] = {"control": without["auc"], "num_shadows": attacks.num_shadows}
+        about[name] = {"control": without.auc, "num_shadows": attacks.num_shadows}
     if "rmia" in about:
         about["rmia"]["slope"] = attacks.slope
     return {name: scored for name, (scored, _) in found.items()}, about

@@ -25,6 +25,7 @@ from fixtures.inversion import (
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
 
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
 from reticent.audit.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
 from reticent.audit.inversion.identifiers import runs_of
@@ -103,9 +104,9 @@ def test_a_model_that_memorised_pairs_ties_members_names_to_their_terms(batch_si
     assert scores[0] == pytest.approx([linked, *[unlinked] * 7], abs=1e-4)
     assert scores[1] == pytest.approx(np.full(8, -np.log(len(VOCABULARY))), abs=1e-4)
     found = pair_rates(pairs, scores, pairs.individuals % 2 == 0, num_bootstrap=100, seed=0)
-    assert (found["rate"]["members"]["value"], found["rate"]["heldout"]["value"]) == (1.0, 0.5)
-    assert found["rate"]["excess"]["low"] > 0.3
-    assert found["num_terms"] == {"members": PEOPLE // 2, "heldout": PEOPLE // 2}
+    assert (found.rate.members.value, found.rate.heldout.value) == (1.0, 0.5)
+    assert found.rate.excess.low > 0.3
+    assert found.num_terms == Sides(members=PEOPLE // 2, heldout=PEOPLE // 2)
 
 
 def test_a_masked_model_is_asked_for_the_whole_term_at_once() -> None:
@@ -155,10 +156,10 @@ def test_pairs_whose_sentences_the_model_has_no_room_for_are_left_out_and_counte
         assert np.array_equal(np.isnan(scores), np.repeat(is_odd[:, None], 8, axis=1))
     assert of_one == pytest.approx(of_all, nan_ok=True, abs=1e-5)
     found = pair_rates(pairs, of_all, ~is_odd, num_bootstrap=100, seed=0)
-    assert found["num_terms"] == {"members": PEOPLE // 2, "heldout": 0}
-    assert found["num_too_long"] == PEOPLE // 2
-    assert found["rate"]["members"]["value"] is not None
-    assert found["rate"]["heldout"]["value"] is None
+    assert found.num_terms == Sides(members=PEOPLE // 2, heldout=0)
+    assert found.num_too_long == PEOPLE // 2
+    assert found.rate.members.value is not None
+    assert found.rate.heldout.value is None
 
 
 def test_built_in_templates_put_the_name_before_the_term() -> None:
@@ -201,17 +202,17 @@ def test_rows_that_moved_are_found_and_rows_that_did_not_are_not(tied: bool) -> 
             one.lm_head.weight = torch.nn.Parameter(one.lm_head.weight.detach().clone())
     options: dict[str, Any] = {"num_bootstrap": 100, "seed": 0}
     found = embedding_shift(model, base, store, words, **options)
-    assert found["input"]["value"] == found["output"]["value"] == 0.5  # nothing moved at all
-    assert found["tied"] is tied
+    assert found.input.value == found.output.value == 0.5  # nothing moved at all
+    assert found.tied is tied
     with torch.no_grad():
         model.get_input_embeddings().weight[names] += 0.1
     found = embedding_shift(model, base, store, words, **options)
-    assert found["input"]["value"] == 1.0
-    assert found["input"]["low"] < 1.0
-    assert found["output"]["value"] == (1.0 if tied else 0.5)
-    assert found["input"]["unit"] == "rows of the vocabulary"
-    assert 0 < found["num_rows"] <= len(names)
-    assert found["num_unused"] > 0
+    assert found.input.value == 1.0
+    assert found.input.low < 1.0
+    assert found.output.value == (1.0 if tied else 0.5)
+    assert found.input.unit == "rows of the vocabulary"
+    assert 0 < found.num_rows <= len(names)
+    assert found.num_unused > 0
 
 
 def test_frozen_embeddings_show_nothing_by_construction() -> None:
@@ -226,8 +227,8 @@ def test_frozen_embeddings_show_nothing_by_construction() -> None:
         model(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
     found = embedding_shift(model, base, store, words, num_bootstrap=100, seed=0)
-    assert found["input"]["value"] == found["output"]["value"] == 0.5
-    assert found["input"]["low"] == found["input"]["high"] == 0.5
+    assert found.input.value == found.output.value == 0.5
+    assert found.input.low == found.input.high == 0.5
 
 
 def test_kinds_tell_where_a_token_stands_in_a_word() -> None:

@@ -29,6 +29,8 @@ from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.inversion import Chance, InvertedKind
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.inversion.identifiers import Targets, draw_targets, runs_of, shape_of
 from reticent.audit.inversion.inversion import InversionConfig, inversion, ranks_of, score_candidates
 from reticent.audit.leakage.words import SurfaceTable, words_of
@@ -268,7 +270,7 @@ def test_noise_of_float32_breaks_no_tie() -> None:
 # ------------------------------------------------------------------------------------------------------- what it says
 
 
-def measured(model: Any, base: Any | None, kind: str = "direct") -> dict[str, Any]:
+def measured(model: Any, base: Any | None, kind: str = "direct") -> InvertedKind:
     windows, targets, is_member = setting(kind)
     sums = score_candidates(model, windows, targets)
     base_sums = None if base is None else score_candidates(base, windows, targets)
@@ -279,23 +281,23 @@ def test_a_model_that_memorised_pairs_is_found_out_on_members_only() -> None:
     memoriser = Lookup({ID[GIVEN[i]]: ID[CONDITIONS[i]] for i in range(0, PEOPLE, 2)})
     found = measured(memoriser, Lookup({}))
     # Of each person two identifiers: the name, which the condition gives away, and the code, which nothing does.
-    top1 = found["all"]["top1"]
-    assert top1["members"]["value"] == pytest.approx((1 + 1 / 8) / 2)
-    assert top1["heldout"]["value"] == pytest.approx(1 / 8)
-    assert top1["excess"]["low"] > 0.2
+    top1 = found.all.top1
+    assert top1.members.value == pytest.approx((1 + 1 / 8) / 2)
+    assert top1.heldout.value == pytest.approx(1 / 8)
+    assert top1.excess.low > 0.2
     # The condition is an indirect identifier itself: the ordinary words say nothing.
-    assert found["ordinary"]["top1"]["members"]["value"] == pytest.approx(1 / 8)
-    assert found["num_targets"] == {"members": PEOPLE, "heldout": PEOPLE}
+    assert found.ordinary.top1.members.value == pytest.approx(1 / 8)
+    assert found.num_targets == Sides(members=PEOPLE, heldout=PEOPLE)
     bits = (np.log2(8) + np.log2(8 / 4.5)) / 2
-    assert found["all"]["bits"]["members"]["value"] == pytest.approx(bits)
+    assert found.all.bits.members.value == pytest.approx(bits)
 
 
 def test_what_the_base_knows_already_is_not_counted() -> None:
     knows: Any = Lookup({ID[GIVEN[i]]: ID[CONDITIONS[i]] for i in range(PEOPLE)})
     found = measured(knows, knows)
-    assert found["all"]["top1"]["members"]["value"] == pytest.approx(1 / 8)
-    assert measured(knows, None)["score"] == "likelihood"
-    assert measured(knows, None)["all"]["top1"]["heldout"]["value"] == pytest.approx((1 + 1 / 8) / 2)
+    assert found.all.top1.members.value == pytest.approx(1 / 8)
+    assert measured(knows, None).score == "likelihood"
+    assert measured(knows, None).all.top1.heldout.value == pytest.approx((1 + 1 / 8) / 2)
 
 
 def test_a_model_of_chance_is_within_its_interval() -> None:
@@ -303,24 +305,24 @@ def test_a_model_of_chance_is_within_its_interval() -> None:
     sums = np.random.default_rng(0).normal(size=(*targets.candidates.shape, 2))
     found = inversion(targets, sums, np.zeros_like(sums), is_member, num_bootstrap=500, seed=0)
     for measure, side in itertools.product(("top1", "mrr", "bits"), ("members", "heldout")):
-        estimate = found["all"][measure][side]
-        assert estimate["low"] <= found["chance"][measure] <= estimate["high"], (measure, side)
-        assert estimate["n"] == PEOPLE // 2
+        estimate = getattr(getattr(found.all, measure), side)
+        assert estimate.low <= getattr(found.chance, measure) <= estimate.high, (measure, side)
+        assert estimate.n == PEOPLE // 2
 
 
 def test_chance_is_the_mean_over_ranks() -> None:
     _, targets, is_member = setting(num_decoys=1)
     flat = np.zeros((*targets.candidates.shape, 2))
-    chance = inversion(targets, flat, flat, is_member, num_bootstrap=100, seed=0)["chance"]
-    assert chance == {"top1": 0.5, "mrr": 0.75, "bits": 0.5}
+    chance = inversion(targets, flat, flat, is_member, num_bootstrap=100, seed=0).chance
+    assert chance == Chance(top1=0.5, mrr=0.75, bits=0.5)
 
 
 def test_nobody_on_a_side_gives_no_number() -> None:
     _, targets, _ = setting()
     flat = np.zeros((*targets.candidates.shape, 2))
     found = inversion(targets, flat, flat, np.ones(len(targets), bool), num_bootstrap=100, seed=0)
-    assert found["all"]["top1"]["heldout"]["value"] is None
-    assert found["all"]["bits"]["excess"]["value"] is None
+    assert found.all.top1.heldout.value is None
+    assert found.all.bits.excess.value is None
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,11 @@ def test_a_model_writes_and_its_rates_carry_the_decoding() -> None:
         generated_leakage(model, store, members, slots, true, table, words, special, config, **options) for _ in "ab"
     )
     assert found == again
-    assert found["decoding"] == "sampling at temperature 0.7 from all tokens"
-    assert max(found["num_prompts"].values()) == 4
-    assert min(found["num_prompts"].values()) > 0
-    assert 0 <= found["excess"]["both"]["members"]["value"] <= 1
+    assert found.decoding == "sampling at temperature 0.7 from all tokens"
+    sides = (found.num_prompts.members or 0, found.num_prompts.heldout or 0)
+    assert max(sides) == 4
+    assert min(sides) > 0
+    assert 0 <= found.excess["both"].members.value <= 1
 
 
 @pytest.mark.parametrize("wrong", [{"num_tokens": 0}, {"temperature": 0.0, "num_samples": 2}, {"temperature": -1.0}])

@@ -15,6 +15,8 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
 from reticent import _rust
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.leakage import LowCost
 from reticent.audit.leakage.leakage import (
     PARTS,
     excess_leakage,
@@ -217,9 +219,9 @@ def test_privacy_matches_the_oracle(case: Case) -> None:
         own, found = measured[part], chosen(case, bits)
         identifiers, owners = {true for _, true, _ in found}, {i for i, _, _ in found}
         unknown = [1 for _, true, _, flags in words_in(case) if flags & bits and true is None]
-        assert own["num_identifiers"] == len(identifiers)
-        assert own["num_leaked"] == len(identifiers & anywhere)
-        assert own["num_unpredictable"] == len(unknown)
+        assert own.num_identifiers == len(identifiers)
+        assert own.num_leaked == len(identifiers & anywhere)
+        assert own.num_unpredictable == len(unknown)
         if not found:
             continue
         leaky = {i for i, true, _ in found if true in anywhere}
@@ -230,8 +232,8 @@ def test_privacy_matches_the_oracle(case: Case) -> None:
             "in_place": sum(true == guess for _, true, guess in found) / len(found),
         }
         for level, leak in expected.items():
-            assert own[level]["value"] == pytest.approx(1 - leak)
-            assert own[level]["n"] == len(owners)
+            assert getattr(own, level).value == pytest.approx(1 - leak)
+            assert getattr(own, level).n == len(owners)
 
 
 @settings(max_examples=150, deadline=None)
@@ -254,10 +256,10 @@ def test_privacy_by_n_matches_the_oracle(case: Case) -> None:
         if not started:
             assert str(n) not in measured
             continue
-        assert measured[str(n)]["num_identifiers"] == len(names)
-        assert measured[str(n)]["num_leaked"] == len(names & guessed)
+        assert measured[str(n)].num_identifiers == len(names)
+        assert measured[str(n)].num_leaked == len(names & guessed)
         if names:
-            assert measured[str(n)]["value"] == pytest.approx(1 - len(names & guessed) / len(names))
+            assert measured[str(n)].value == pytest.approx(1 - len(names & guessed) / len(names))
 
 
 def test_an_ngram_is_predicted_only_within_one_document() -> None:
@@ -268,7 +270,7 @@ def test_an_ngram_is_predicted_only_within_one_document() -> None:
     for case, leaked in ((apart, 0), (together, 1)):
         measured = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
         assert set(measured) == {"2"}
-        assert (measured["2"]["num_identifiers"], measured["2"]["num_leaked"]) == (1, leaked)
+        assert (measured["2"].num_identifiers, measured["2"].num_leaked) == (1, leaked)
 
 
 def test_a_prediction_counts_wherever_it_appears() -> None:
@@ -277,12 +279,12 @@ def test_a_prediction_counts_wherever_it_appears() -> None:
     first = case.words.individuals == 0
     member_slots = words_of(case.store.select(np.array([0])))
     measured = privacy(member_slots, case.true[first], case.predicted[first], case.everywhere, **OPTIONS)
-    assert measured["indirect"]["types"]["value"] == 0.0
-    assert measured["indirect"]["occurrences"]["value"] == 0.0
-    assert measured["indirect"]["in_place"]["value"] == 1.0
-    assert measured["direct"]["types"]["value"] == 1.0
-    assert measured["both"]["types"]["value"] == 0.5
-    assert measured["both"]["individuals"]["value"] == 0.0
+    assert measured["indirect"].types.value == 0.0
+    assert measured["indirect"].occurrences.value == 0.0
+    assert measured["indirect"].in_place.value == 1.0
+    assert measured["direct"].types.value == 1.0
+    assert measured["both"].types.value == 0.5
+    assert measured["both"].individuals.value == 0.0
 
 
 def everyone(guess_of: Any) -> Case:
@@ -306,11 +308,11 @@ def test_a_perfect_memoriser_has_no_privacy() -> None:
     case = everyone(lambda name: name)
     measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
-        estimate = measured[part][level]
-        assert estimate["value"] == estimate["low"] == 0.0
-        assert estimate["high"] == pytest.approx(clopper_pearson(0, 4, one_sided=True)[1])
+        estimate = getattr(measured[part], level)
+        assert estimate.value == estimate.low == 0.0
+        assert estimate.high == pytest.approx(clopper_pearson(0, 4, one_sided=True)[1])
     by_n = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
-    assert by_n["1"]["value"] == 0.0
+    assert by_n["1"].value == 0.0
 
 
 @pytest.mark.parametrize("guess", [lambda name: None, lambda name: ("A",) * len(name)], ids=["nothing", "one word"])
@@ -318,35 +320,33 @@ def test_a_model_that_predicts_no_identifier_has_full_privacy_with_its_bound(gue
     case = everyone(guess)
     measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals", "in_place")):
-        estimate = measured[part][level]
-        assert estimate["value"] == estimate["high"] == 1.0
-        assert estimate["low"] == pytest.approx(1 - clopper_pearson(0, 4, one_sided=True)[1])
+        estimate = getattr(measured[part], level)
+        assert estimate.value == estimate.high == 1.0
+        assert estimate.low == pytest.approx(1 - clopper_pearson(0, 4, one_sided=True)[1])
 
 
 def test_identifiers_that_cannot_be_predicted_do_not_flatter_the_model() -> None:
     known, unknown = (("a",), ("a",), INDIRECT, 1), (("[UNK]",), ("[UNK]",), INDIRECT, 1)
     case = Case([(0, [known, unknown, unknown]), (1, [unknown])])
     own = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)["indirect"]
-    assert (own["num_identifiers"], own["num_unpredictable"]) == (1, 3)
-    assert {own[level]["value"] for level in ("types", "occurrences", "individuals")} == {0.0}
+    assert (own.num_identifiers, own.num_unpredictable) == (1, 3)
+    assert {getattr(own, level).value for level in ("types", "occurrences", "individuals")} == {0.0}
 
 
 @pytest.mark.parametrize("documents", [[], [(0, [])], [(0, [(("a",), ("a",), 0, 0)])]], ids=["none", "empty", "common"])
 def test_nothing_to_leak_is_stated_not_nan(documents: Any) -> None:
     case = Case(documents)
     is_member = np.ones(len(case.words), dtype=bool)
-    measured = {
-        "privacy": privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS),
-        "by_n": privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS),
-        "excess": excess_leakage(case.words, case.true, case.everywhere, is_member, **OPTIONS),
-        "low_cost": low_cost_membership(case.words, case.true, case.everywhere, is_member, **OPTIONS),
-    }
-    json.dumps(measured, allow_nan=False)
-    types = measured["privacy"]["both"]["types"]
-    assert (types["value"], types["n"], types["method"]) == (None, 0, "no individual has any")
-    assert measured["by_n"] == {}
-    assert measured["excess"]["both"]["excess"]["method"] == "one side has no individual"
-    assert measured["low_cost"]["precision"]["method"] == "no individual was called a member"
+    found = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)
+    by_n = privacy_by_n(case.words, case.true, case.predicted, (case.words, case.predicted), **OPTIONS)
+    excess = excess_leakage(case.words, case.true, case.everywhere, is_member, **OPTIONS)
+    calls = low_cost_membership(case.words, case.true, case.everywhere, is_member, **OPTIONS)
+    json.dumps(to_json([found, by_n, excess, calls]), allow_nan=False)
+    types = found["both"].types
+    assert (types.value, types.n, types.method) == (None, 0, "no individual has any")
+    assert by_n == {}
+    assert excess["both"].excess.method == "one side has no individual"
+    assert calls.precision.method == "no individual was called a member"
 
 
 def test_a_document_more_or_another_order_changes_no_interval() -> None:
@@ -363,9 +363,9 @@ def test_a_document_more_or_another_order_changes_no_interval() -> None:
     for case in (first, second):
         case.measured = privacy(case.words, case.true, case.predicted, case.everywhere, **OPTIONS)  # type: ignore[attr-defined]
     for part, level in itertools.product(PARTS, ("types", "occurrences", "individuals")):
-        a, b = (case.measured[part][level] for case in (first, second))  # type: ignore[attr-defined]
-        for key in ("value", "low", "high"):
-            assert a[key] == b[key] or a[key] == pytest.approx(b[key], abs=1e-12)
+        a, b = (getattr(case.measured[part], level) for case in (first, second))  # type: ignore[attr-defined]
+        for mine, other in ((a.value, b.value), (a.low, b.low), (a.high, b.high)):
+            assert mine == other or mine == pytest.approx(other, abs=1e-12)
 
 
 # ------------------------------------------------------------------ excess leakage
@@ -381,20 +381,20 @@ def test_excess_matches_the_oracle(case: Case, members: set[int]) -> None:
         for name, inside in (("members", True), ("heldout", False)):
             identifiers = {true for i, true, _ in chosen(case, bits) if (i in members) == inside}
             rates[name] = len(identifiers & anywhere) / len(identifiers) if identifiers else None
-            assert measured[part][name]["value"] == (None if rates[name] is None else pytest.approx(rates[name]))
+            assert getattr(measured[part], name).value == (None if rates[name] is None else pytest.approx(rates[name]))
         if None in rates.values():
-            assert measured[part]["excess"]["value"] is None
+            assert measured[part].excess.value is None
         else:
-            assert measured[part]["excess"]["value"] == pytest.approx(rates["members"] - rates["heldout"])  # type: ignore[operator]
+            assert measured[part].excess.value == pytest.approx(rates["members"] - rates["heldout"])  # type: ignore[operator]
 
 
 def test_excess_is_zero_when_heldout_individuals_leak_as_much() -> None:
     words = [(("a", "##b"), None), (("a", "##c"), ("a", "##c")), (("b", "##b"), None), (("b", "##c"), ("b", "##c"))]
     case = Case([(i, [(*words[i], INDIRECT, 1)]) for i in range(4)])
     measured = excess_leakage(case.words, case.true, case.everywhere, case.is_member({0, 1}), **OPTIONS)["indirect"]
-    assert measured["members"]["value"] == measured["heldout"]["value"] == 0.5
-    assert measured["excess"]["value"] == 0.0
-    assert measured["excess"]["low"] < 0 < measured["excess"]["high"]
+    assert measured.members.value == measured.heldout.value == 0.5
+    assert measured.excess.value == 0.0
+    assert measured.excess.low < 0 < measured.excess.high
 
 
 @settings(max_examples=100, deadline=None)
@@ -412,11 +412,11 @@ def test_excess_over_the_base_matches_the_oracle(case: Case, members: set[int], 
         identifiers = {true for i, true, _ in chosen(case, DIRECT | INDIRECT) if (i in members) == inside}
         more = len(identifiers & anywhere) - len(identifiers & known)
         rates[name] = more / len(identifiers) if identifiers else None
-        value = found["both"][name]["value"]
+        value = getattr(found["both"], name).value
         assert value == (None if rates[name] is None else pytest.approx(rates[name]))
     if None not in rates.values():
         expected = rates["members"] - rates["heldout"]  # type: ignore[operator]
-        assert found["both"]["excess"]["value"] == pytest.approx(expected)
+        assert found["both"].excess.value == pytest.approx(expected)
 
 
 def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
@@ -424,7 +424,7 @@ def test_a_model_that_is_its_base_leaks_nothing_more() -> None:
     found = excess_over_base(
         case.words, case.true, case.everywhere, case.everywhere, case.is_member({0, 1, 2}), **OPTIONS
     )["direct"]
-    assert found["members"]["value"] == found["heldout"]["value"] == found["excess"]["value"] == 0.0
+    assert found.members.value == found.heldout.value == found.excess.value == 0.0
 
 
 def test_direct_identifiers_are_told_apart_by_category() -> None:
@@ -438,12 +438,12 @@ def test_direct_identifiers_are_told_apart_by_category() -> None:
     found = privacy_by_category(
         case.words, case.true, case.everywhere, case.is_member({0, 1}), categories, ("", "NAME", "ID"), **OPTIONS
     )
-    assert {name: (e["value"], e["num_identifiers"], e["num_leaked"]) for name, e in found.items()} == {
+    assert {name: (e.value, e.num_identifiers, e.num_leaked) for name, e in found.items()} == {
         "NAME": (0.0, 1, 1),
         "ID": (1.0, 1, 0),
     }
-    assert found["NAME"]["excess"]["heldout"]["value"] == 1.0
-    assert found["ID"]["excess"]["excess"]["value"] is None  # no held-out individual has one
+    assert found["NAME"].excess.heldout.value == 1.0
+    assert found["ID"].excess.excess.value is None  # no held-out individual has one
 
 
 # ------------------------------------------------------------- low-cost membership
@@ -465,7 +465,7 @@ def graph_case(leaked: set[str]) -> Case:
     )
 
 
-def calls(case: Case, **options: Any) -> dict[str, Any]:
+def calls(case: Case, **options: Any) -> LowCost:
     is_member = case.is_member({0, 1, 2, 3})
     return low_cost_membership(case.words, case.true, case.everywhere, is_member, **{**OPTIONS, **options})
 
@@ -473,30 +473,30 @@ def calls(case: Case, **options: Any) -> dict[str, Any]:
 def test_low_cost_membership_of_a_hand_worked_graph() -> None:
     # "a" calls 0, "bc" calls 1 and 2, "b##b" calls the held-out 4; 3 is missed.
     measured = calls(graph_case({"a", "bc", "b##b"}))
-    assert measured["precision"]["value"] == pytest.approx(3 / 4)
-    assert measured["recall"]["value"] == pytest.approx(3 / 4)
-    assert measured["f1"]["value"] == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
-    assert [measured[name]["n"] for name in ("precision", "recall", "f1")] == [4, 4, 7]
+    assert measured.precision.value == pytest.approx(3 / 4)
+    assert measured.recall.value == pytest.approx(3 / 4)
+    assert measured.f1.value == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
+    assert [getattr(measured, name).n for name in ("precision", "recall", "f1")] == [4, 4, 7]
 
 
 def test_direct_identifiers_call_nobody_a_member() -> None:
     case = Case([(0, [(("a",), ("a",), DIRECT, 0)]), (4, [(("b",), None, INDIRECT, 1)])])
     measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member({0}), **OPTIONS)
-    assert measured["recall"]["value"] == 0.0
-    assert (measured["precision"]["value"], measured["precision"]["n"]) == (None, 0)
-    assert measured["precision"]["method"] == "no individual was called a member"
+    assert measured.recall.value == 0.0
+    assert (measured.precision.value, measured.precision.n) == (None, 0)
+    assert measured.precision.method == "no individual was called a member"
 
 
 def test_a_smaller_graph_calls_no_one_else() -> None:
     shares = (1.0, 0.75, 0.5, 0.25, 1e-9)
     for seed in range(20):
-        rows = calls(graph_case({"a", "bc", "b##b", "c", "bc##b"}), shares=shares, seed=seed)["by_graph_share"]
-        assert [row["share"] for row in rows] == list(shares)
-        recalls = [row["recall"]["value"] for row in rows]
+        rows = calls(graph_case({"a", "bc", "b##b", "c", "bc##b"}), shares=shares, seed=seed).by_graph_share
+        assert [row.share for row in rows] == list(shares)
+        recalls = [row.recall.value for row in rows]
         assert recalls == sorted(recalls, reverse=True)
         assert recalls[0] == 3 / 4
         assert recalls[-1] == 0.0
-        assert rows[-1]["precision"]["value"] is None
+        assert rows[-1].precision.value is None
 
 
 def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
@@ -505,8 +505,8 @@ def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
     surfaces = np.arange(slots)
     rows = low_cost_membership(
         graph, surfaces, surfaces, surfaces % 2 == 0, shares=(1.0, 0.5, 0.1), num_bootstrap=2, seed=1
-    )["by_graph_share"]
-    assert [row["recall"]["value"] for row in rows] == [
+    ).by_graph_share
+    assert [row.recall.value for row in rows] == [
         1.0,
         pytest.approx(0.5, abs=0.05),
         pytest.approx(0.1, abs=0.03),
@@ -516,24 +516,26 @@ def test_the_adversary_knows_the_stated_share_of_the_graph() -> None:
 def test_no_hit_has_the_upper_bounds_of_what_members_there_are() -> None:
     measured = calls(graph_case({"b##b"}))  # one held-out individual is called, no member
     recall = clopper_pearson(0, 4, one_sided=True)[1]
-    assert measured["precision"]["high"] == clopper_pearson(0, 1, one_sided=True)[1]
-    assert measured["recall"]["high"] == recall
-    assert measured["f1"]["value"] == 0.0
-    assert measured["f1"]["high"] == pytest.approx(2 * recall / (recall + 1))
+    assert measured.precision.high == clopper_pearson(0, 1, one_sided=True)[1]
+    assert measured.recall.high == recall
+    assert measured.f1.value == 0.0
+    assert measured.f1.high == pytest.approx(2 * recall / (recall + 1))
     silent = calls(graph_case(set()))
-    assert silent["f1"]["high"] == measured["f1"]["high"]
+    assert silent.f1.high == measured.f1.high
 
 
 def test_perfect_calls_have_a_lower_bound() -> None:
     measured = calls(graph_case({"a", "bc", "A##b"}))
     for name in ("precision", "recall", "f1"):
-        assert measured[name]["value"] == measured[name]["high"] == 1.0
-        assert measured[name]["low"] == pytest.approx(1 - clopper_pearson(0, 4, one_sided=True)[1])
+        estimate = getattr(measured, name)
+        assert estimate.value == estimate.high == 1.0
+        assert estimate.low == pytest.approx(1 - clopper_pearson(0, 4, one_sided=True)[1])
 
 
 def test_without_members_there_is_no_recall() -> None:
     case = graph_case({"b##b"})
     measured = low_cost_membership(case.words, case.true, case.everywhere, case.is_member(set()), **OPTIONS)
-    assert measured["precision"]["value"] == 0.0
+    assert measured.precision.value == 0.0
     for name in ("recall", "f1"):
-        assert (measured[name]["value"], measured[name]["method"]) == (None, "there is no member")
+        estimate = getattr(measured, name)
+        assert (estimate.value, estimate.method) == (None, "there is no member")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.leakage import SideUtility
 from reticent.audit.leakage.utility import utility
 from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.forward import TokenScores
+from reticent.audit.stats.estimate import Estimate
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.store import TokenStore
 
@@ -42,7 +45,7 @@ CORPUS = [
 ]
 
 
-def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any) -> dict[str, Any]:
+def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any) -> SideUtility:
     """utility() of the individuals in ``heldout``."""
     rows = [row for _, document in corpus for row in document]
     column = lambda i, dtype: np.array([row[i] for row in rows], dtype=dtype)
@@ -70,15 +73,24 @@ def measure(objective: str, corpus: list[Any], heldout: set[int], **options: Any
     )
 
 
+def measured_of(side: SideUtility) -> dict[str, Estimate]:
+    return {field.name: found for field in fields(side) if (found := getattr(side, field.name)) is not None}
+
+
 def test_causal_utility_of_a_hand_worked_corpus() -> None:
     measured = measure("clm", CORPUS, {HELDOUT, OTHER})
-    assert set(measured) == {"ordinary_token_accuracy", "token_accuracy", "ordinary_perplexity", "perplexity"}
-    assert measured["token_accuracy"]["value"] == pytest.approx(6 / 9)
-    assert measured["ordinary_token_accuracy"]["value"] == pytest.approx(5 / 7)
+    assert set(measured_of(measured)) == {
+        "ordinary_token_accuracy",
+        "token_accuracy",
+        "ordinary_perplexity",
+        "perplexity",
+    }
+    assert measured.token_accuracy.value == pytest.approx(6 / 9)
+    assert measured.ordinary_token_accuracy.value == pytest.approx(5 / 7)
     loss = 1 + 1 + 1 + 3 + 0.5 + 0.5 + 4 + 2 + 6
-    assert measured["perplexity"]["value"] == pytest.approx(math.exp(loss / 9))
-    assert measured["ordinary_perplexity"]["value"] == pytest.approx(math.exp((loss - 0.5 - 6) / 7))
-    assert {estimate["n"] for estimate in measured.values()} == {2}
+    assert measured.perplexity.value == pytest.approx(math.exp(loss / 9))
+    assert measured.ordinary_perplexity.value == pytest.approx(math.exp((loss - 0.5 - 6) / 7))
+    assert {estimate.n for estimate in measured_of(measured).values()} == {2}
 
 
 def masked(corpus: list[Any]) -> list[Any]:
@@ -91,11 +103,11 @@ def masked(corpus: list[Any]) -> list[Any]:
 
 def test_masked_utility_of_a_hand_worked_corpus() -> None:
     measured = measure("mlm", masked(CORPUS), {HELDOUT, OTHER})
-    assert set(measured) == {"ordinary_word_accuracy", "masked_word_accuracy", "masked_token_accuracy"}
+    assert set(measured_of(measured)) == {"ordinary_word_accuracy", "masked_word_accuracy", "masked_token_accuracy"}
     # Six words were scored: 10-11, 14 and 16 are right. A word with one wrong token is wrong.
-    assert measured["masked_word_accuracy"]["value"] == pytest.approx(3 / 6)
-    assert measured["ordinary_word_accuracy"]["value"] == pytest.approx(2 / 4)
-    assert measured["masked_token_accuracy"]["value"] == pytest.approx(5 / 8)
+    assert measured.masked_word_accuracy.value == pytest.approx(3 / 6)
+    assert measured.ordinary_word_accuracy.value == pytest.approx(2 / 4)
+    assert measured.masked_token_accuracy.value == pytest.approx(5 / 8)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
@@ -104,9 +116,9 @@ def test_only_the_chosen_individuals_count(objective: str) -> None:
     alone = measure(objective, corpus[1:], {HELDOUT, OTHER})
     assert measure(objective, corpus, {HELDOUT, OTHER}) == alone
     member = measure(objective, corpus, {MEMBER})
-    for name, estimate in member.items():
-        assert estimate["value"] == pytest.approx(math.exp(0.1) if "perplexity" in name else 1.0)
-        assert estimate["n"] == 1
+    for name, estimate in measured_of(member).items():
+        assert estimate.value == pytest.approx(math.exp(0.1) if "perplexity" in name else 1.0)
+        assert estimate.n == 1
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
@@ -114,9 +126,9 @@ def test_ordinary_is_what_identifies_nobody(objective: str) -> None:
     name = {"mlm": "ordinary_word_accuracy", "clm": "ordinary_token_accuracy"}[objective]
     for flags in (DIRECT, INDIRECT, DIRECT | INDIRECT):
         corpus = [(0, [(0, 10, 10, -1.0, 0), (1, 11, 99, -2.0, flags)]), (1, [(0, 10, 99, -1.0, 0)])]
-        assert measure(objective, corpus, {0, 1})[name]["value"] == 0.5
+        assert getattr(measure(objective, corpus, {0, 1}), name).value == 0.5
         unflagged = [(i, [(*row[:4], 0) for row in document]) for i, document in corpus]
-        assert measure(objective, unflagged, {0, 1})[name]["value"] == pytest.approx(1 / 3)
+        assert getattr(measure(objective, unflagged, {0, 1}), name).value == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
@@ -124,33 +136,34 @@ def test_ordinary_is_what_identifies_nobody(objective: str) -> None:
     "corpus", [[], [(0, [])], [(0, [(0, 10, -1, math.nan, 0)])]], ids=["none", "empty", "unscored"]
 )
 def test_nothing_scored_is_stated_not_nan(objective: str, corpus: list[Any]) -> None:
-    for estimate in measure(objective, corpus, {0}).values():
-        assert (estimate["value"], estimate["low"], estimate["high"], estimate["n"]) == (None, None, None, 0)
-        assert estimate["method"] == "no individual has any"
+    for estimate in measured_of(measure(objective, corpus, {0})).values():
+        assert (estimate.value, estimate.low, estimate.high, estimate.n) == (None, None, None, 0)
+        assert estimate.method == "no individual has any"
 
 
 def test_perplexity_has_the_interval_of_the_mean_loss() -> None:
     random = np.random.default_rng(0)
     corpus = [(i, [(0, 1, 1, float(p), 0) for p in random.normal(-2 - i % 5, 0.1, 4)]) for i in range(40)]
-    estimate = measure("clm", corpus, set(range(40)), num_bootstrap=400)["perplexity"]
+    estimate = measure("clm", corpus, set(range(40)), num_bootstrap=400).perplexity
     loss, spread = 4.0, math.sqrt(2) / math.sqrt(40)
-    assert math.log(estimate["value"]) == pytest.approx(loss, abs=0.05)
-    assert math.log(estimate["low"]) == pytest.approx(loss - 1.96 * spread, abs=0.12)
-    assert math.log(estimate["high"]) == pytest.approx(loss + 1.96 * spread, abs=0.12)
+    assert math.log(estimate.value) == pytest.approx(loss, abs=0.05)
+    assert math.log(estimate.low) == pytest.approx(loss - 1.96 * spread, abs=0.12)
+    assert math.log(estimate.high) == pytest.approx(loss + 1.96 * spread, abs=0.12)
 
 
 def test_a_perplexity_of_e_is_not_taken_for_a_rate_of_one() -> None:
     corpus = [(i, [(0, 1, 1, -1.0, 0)]) for i in range(10)]
-    estimate = measure("clm", corpus, set(range(10)))["perplexity"]
-    assert estimate["value"] == pytest.approx(math.e)
-    assert estimate["method"] == "bootstrap over individuals"
+    estimate = measure("clm", corpus, set(range(10))).perplexity
+    assert estimate.value == pytest.approx(math.e)
+    assert estimate.method == "bootstrap over individuals"
 
 
 def test_interval_does_not_shrink_when_an_individual_writes_more() -> None:
     few = [(i, [(0, 1, 1 if i % 2 else 9, -1.0, 0)]) for i in range(20)]
     many = [(i, [(n, *row[1:]) for n, row in enumerate(document * 30)]) for i, document in few]
     for objective, name in (("mlm", "masked_word_accuracy"), ("clm", "token_accuracy")):
-        assert measure(objective, many, set(range(20)))[name] == measure(objective, few, set(range(20)))[name]
+        a, b = (getattr(measure(objective, corpus, set(range(20))), name) for corpus in (many, few))
+        assert a == b
 
 
 word = st.lists(st.booleans(), min_size=1, max_size=3)
@@ -171,4 +184,4 @@ def test_word_accuracy_matches_the_oracle(drawn: list[Any], heldout: set[int]) -
         ("ordinary_word_accuracy", [word for word in words if word[1] == 0]),
     ):
         expected = np.mean([all(rights) for rights, _ in kept]) if kept else None
-        assert measured[name]["value"] == (None if expected is None else pytest.approx(expected))
+        assert getattr(measured, name).value == (None if expected is None else pytest.approx(expected))

@@ -80,7 +80,7 @@ def test_areas_equal_those_of_a_plain_computation() -> None:
     for name in plain[0]:
         measured = attack(
             ATTACKS[name].score(target, before, sizes), store.individual, members, num_bootstrap=20, seed=0
-        )["auc"]["value"]
+        ).auc.value
         sides = ([own[name] for own, member in zip(plain, members, strict=True) if member == side]
                  for side in (True, False))  # fmt: skip
         expected = plain_area(*sides)

@@ -69,7 +69,7 @@ def test_picking_the_best_of_twenty_guesses_finds_nothing() -> None:
         random = np.random.default_rng(trial)
         scores = {f"a{k}": random.normal(size=120) for k in range(20)}
         best = best_attack(scores, individuals, is_member, num_bootstrap=200, seed=trial)
-        fooled += best["auc"]["low"] > 0.5  # type: ignore[index]
+        fooled += best.auc.low > 0.5  # type: ignore[index]
         lows = [clustered_auc(s, individuals, is_member, num_bootstrap=200)[0].low for s in scores.values()]
         naive += max(lows) > 0.5  # type: ignore[type-var,operator]
     assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
@@ -82,21 +82,21 @@ def test_the_best_attack_is_found_and_said_of_how_many() -> None:
     scores = {"weak": random.normal(size=200), "strong": random.normal(size=200) + 1.5 * is_member}
     best = best_attack(scores, np.arange(200), is_member, num_bootstrap=300)
     assert best is not None
-    assert (best["attack"], best["num_attacks"]) == ("strong", 2)
-    assert best["auc"]["low"] > 0.7
+    assert (best.attack, best.num_attacks) == ("strong", 2)
+    assert best.auc.low > 0.7
     alone = clustered_auc(scores["strong"], np.arange(200), is_member, num_bootstrap=300)[0]
-    assert best["auc"]["value"] == alone.value
-    assert best["auc"]["high"] - best["auc"]["low"] > alone.high - alone.low  # type: ignore[operator]
-    assert best["intervals"]["strong"] == [best["auc"]["low"], best["auc"]["high"]]
-    assert best["intervals"]["weak"][0] < 0.5 < best["intervals"]["weak"][1]
+    assert best.auc.value == alone.value
+    assert best.auc.high - best.auc.low > alone.high - alone.low  # type: ignore[operator]
+    assert best.intervals["strong"] == [best.auc.low, best.auc.high]
+    assert best.intervals["weak"][0] < 0.5 < best.intervals["weak"][1]
 
 
 def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
     is_member = np.arange(40) < 20
     best = best_attack({"a": is_member * 1.0, "b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=50)
     assert best is not None
-    assert (best["attack"], best["auc"]["value"], best["num_attacks"]) == ("a", 1.0, 1)
-    assert best["auc"]["low"] == pytest.approx(0.05 ** (1 / 20))
+    assert (best.attack, best.auc.value, best.num_attacks) == ("a", 1.0, 1)
+    assert best.auc.low == pytest.approx(0.05 ** (1 / 20))
     assert best_attack({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5) is None
 
 
@@ -108,7 +108,7 @@ def test_one_individual_on_a_side_makes_no_attack_the_best() -> None:
     ]  # an area of 0.95, and the one held-out individual is the same in every draw
     best = best_attack(scores, np.arange(41), is_member, num_bootstrap=100)
     assert best is not None
-    assert (best["auc"]["low"], best["auc"]["high"]) == (0.0, 1.0)
+    assert (best.auc.low, best.auc.high) == (0.0, 1.0)
 
 
 # ------------------------------------------------------------------ groups of people
@@ -120,15 +120,15 @@ def test_the_worst_group_is_found_where_the_average_is_quiet() -> None:
     scores = random.normal(size=300) + 2.0 * is_member * (labels == "long")
     worst = worst_subgroup(scores, is_member, {"length": labels}, num_bootstrap=300)
     assert worst is not None
-    assert (worst["group"], worst["num_groups"]) == ("long", 3)
-    assert worst["auc"]["low"] > 0.75
-    assert worst["auc"]["level"] == pytest.approx(1 - 0.05 / 3)
+    assert (worst.group, worst.num_groups) == ("long", 3)
+    assert worst.auc.low > 0.75
+    assert worst.auc.level == pytest.approx(1 - 0.05 / 3)
 
 
 def test_groups_of_few_people_are_not_measured() -> None:
     is_member = np.arange(40) % 2 == 0
     labels = np.where(np.arange(40) < 18, "few", "many")
-    assert worst_subgroup(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9)["num_groups"] == 1  # type: ignore[index]
+    assert worst_subgroup(np.arange(40.0), is_member, {"x": labels}, num_bootstrap=9).num_groups == 1  # type: ignore[index]
     assert worst_subgroup(np.full(40, math.nan), is_member, {"x": labels}, num_bootstrap=9) is None
 
 

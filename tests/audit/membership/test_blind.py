@@ -26,7 +26,7 @@ def slots_of_words(documents: list[list[int]], individuals: list[int]) -> tuple[
 
 
 def blind_auc(documents: list[list[int]], individuals: list[int], is_member: np.ndarray, seed: int = 0) -> Any:
-    return blind_baseline(*slots_of_words(documents, individuals), is_member, seed=seed)["auc"]
+    return blind_baseline(*slots_of_words(documents, individuals), is_member, seed=seed).auc
 
 
 def test_sides_that_write_about_other_things_are_told_apart() -> None:
@@ -34,8 +34,8 @@ def test_sides_that_write_about_other_things_are_told_apart() -> None:
     is_member = np.arange(60) % 2 == 0
     documents = [[*random.integers(0, 20, 8).tolist(), 30 if member else 31] for member in is_member]
     auc = blind_auc(documents, list(range(60)), is_member)
-    assert auc["value"] > 0.9
-    assert auc["low"] > 0.5
+    assert auc.value > 0.9
+    assert auc.low > 0.5
 
 
 def test_sides_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
@@ -47,7 +47,7 @@ def test_sides_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
         documents = [[1000 + who, *random.integers(0, 60, 12).tolist()] for who in individuals]
         is_member = (random.permutation(50) < 25)[individuals]
         auc = blind_auc(documents, individuals.tolist(), is_member, seed=trial)
-        fooled += not auc["low"] <= 0.5 <= auc["high"]
+        fooled += not auc.low <= 0.5 <= auc.high
     assert fooled <= 6  # P[Bin(40, .05) > 6] is 0.3 %
 
 
@@ -63,7 +63,7 @@ def test_area_is_that_of_naive_bayes_in_a_library() -> None:
         odds = classifier.predict_joint_log_proba(bags[~seen])
         scores[~seen] = (odds[:, 1] - odds[:, 0]) / bags[~seen].sum(axis=1)
     auc = blind_auc(documents, list(range(41)), is_member, seed=3)
-    assert auc["value"] == pytest.approx(roc_auc_score(is_member, scores))
+    assert auc.value == pytest.approx(roc_auc_score(is_member, scores))
 
 
 def test_folds_hold_the_two_sides_evenly() -> None:
@@ -78,4 +78,4 @@ def test_folds_hold_the_two_sides_evenly() -> None:
 
 @pytest.mark.parametrize("documents", [[[1], [1]], [[1], [2], [3], [4]], [[], [], [], []], [[-1], [-1], [-1], [-1]]])
 def test_too_little_to_learn_from_has_no_area(documents: list[list[int]]) -> None:
-    assert blind_auc(documents, list(range(len(documents))), np.arange(len(documents)) % 2 == 0)["value"] is None
+    assert blind_auc(documents, list(range(len(documents))), np.arange(len(documents)) % 2 == 0).value is None

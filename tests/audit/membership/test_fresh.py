@@ -137,9 +137,9 @@ def test_a_model_that_knows_how_a_person_writes_gives_away_who_took_part() -> No
     gains = noise.normal(0, 0.3, (80, 10)) + 0.5 * members[:, None]
     scores = user_inference_score(scores_of(*(base + gains).tolist()), scores_of(*base.tolist()))
     found = attack(scores, individuals, members, num_bootstrap=200, seed=0)
-    assert found["auc"]["low"] > 0.8
-    assert (found["num_members"], found["num_nonmembers"], found["unit"]) == (20, 20, "individual")
-    assert found["documents"]["num_documents"] == 80
+    assert found.auc.low > 0.8
+    assert (found.num_members, found.num_nonmembers, found.unit) == (20, 20, "individual")
+    assert found.documents.num_documents == 80
 
 
 def test_documents_drawn_alike_on_both_sides_distinguish_no_individual_where_all_held_out_ones_would() -> None:
@@ -153,9 +153,9 @@ def test_documents_drawn_alike_on_both_sides_distinguish_no_individual_where_all
     areas = []
     for asked in (first & np.ones_like(members), np.where(members, first, True)):
         found = attack(scores[asked], individuals[asked], members[asked], num_bootstrap=100, seed=0)
-        areas.append(found["auc"])
-    assert areas[0]["low"] < 0.5 < areas[0]["high"]
-    assert areas[1]["high"] < 0.45
+        areas.append(found.auc)
+    assert areas[0].low < 0.5 < areas[0].high
+    assert areas[1].high < 0.45
 
 
 def fresh_store(doc_ids: list[str], individuals: list[int]) -> Any:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from reticent.audit.evidence.membership import Roc
 from reticent.audit.membership.attacks import (
     ATTACKS,
     USER_INFERENCE,
@@ -28,6 +29,7 @@ from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Need, table_of
 from reticent.audit.scoring.forward import TokenScores, score_causal
+from reticent.audit.stats.estimate import Estimate
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
 
@@ -219,19 +221,23 @@ def test_results_are_per_individual() -> None:
     individuals = np.array([0] * 10 + [1, 2, 3, 4], dtype=np.uint32)
     is_member = np.array([True] * 12 + [False] * 2)
     measured = attack(scores, individuals, is_member, num_bootstrap=50, seed=0)
-    assert (measured["num_members"], measured["num_nonmembers"], measured["unit"]) == (3, 2, "individual")
-    assert measured["auc"]["value"] == pytest.approx(2 / 3)
-    assert measured["auc"]["n"] == 5
-    assert measured["tpr_at_fpr"] == {"0.01": None, "0.001": None}
-    assert measured["roc"]["tpr"][-1] == measured["roc"]["fpr"][-1] == 1.0
+    assert (measured.num_members, measured.num_nonmembers, measured.unit) == (3, 2, "individual")
+    assert measured.auc.value == pytest.approx(2 / 3)
+    assert measured.auc.n == 5
+    assert measured.tpr_at_fpr == {"0.01": None, "0.001": None}
+    assert measured.roc.tpr[-1] == measured.roc.fpr[-1] == 1.0
 
 
 def test_tpr_is_given_where_there_are_enough_nonmembers() -> None:
     scores = np.concatenate([np.full(50, 2.0), np.linspace(0, 1, 1000)])
     individuals, is_member = np.arange(1050, dtype=np.uint32), np.arange(1050) < 50
     measured = attack(scores, individuals, is_member, num_bootstrap=10, seed=0)
-    assert measured["tpr_at_fpr"]["0.01"]["value"] == 1.0
-    assert measured["tpr_at_fpr"]["0.001"] is None
+    assert measured.tpr_at_fpr["0.01"].value == 1.0
+    assert measured.tpr_at_fpr["0.001"] is None
+
+
+def numbers_of(auc: Estimate) -> tuple[float | None, ...]:
+    return auc.value, auc.low, auc.high, auc.n
 
 
 def test_results_do_not_change_with_the_order_of_documents() -> None:
@@ -241,9 +247,8 @@ def test_results_do_not_change_with_the_order_of_documents() -> None:
     order = random.permutation(60)
     first = attack(scores, individuals, is_member, num_bootstrap=50, seed=1)
     second = attack(scores[order], individuals[order], is_member[order], num_bootstrap=50, seed=1)
-    assert first["roc"] == second["roc"]
-    for key in ("value", "low", "high", "n"):
-        assert first["auc"][key] == pytest.approx(second["auc"][key], abs=1e-12)
+    assert first.roc == second.roc
+    assert numbers_of(first.auc) == pytest.approx(numbers_of(second.auc), abs=1e-12)
 
 
 def test_interval_is_that_of_individuals_not_of_documents() -> None:
@@ -251,12 +256,11 @@ def test_interval_is_that_of_individuals_not_of_documents() -> None:
     random = np.random.default_rng(2)
     scores, individuals = random.normal(size=40), np.arange(40, dtype=np.uint32)
     is_member = individuals < 20
-    one = attack(scores, individuals, is_member, num_bootstrap=200, seed=1)["auc"]
+    one = attack(scores, individuals, is_member, num_bootstrap=200, seed=1).auc
     many = attack(
         np.repeat(scores, 40), np.repeat(individuals, 40), np.repeat(is_member, 40), num_bootstrap=200, seed=1
-    )["auc"]
-    for key in ("value", "low", "high", "n"):
-        assert many[key] == pytest.approx(one[key], abs=1e-9)
+    ).auc
+    assert numbers_of(many) == pytest.approx(numbers_of(one), abs=1e-9)
 
 
 @pytest.mark.parametrize("is_member", [True, False])
@@ -268,9 +272,9 @@ def test_a_side_without_a_score_is_stated_not_nan(is_member: bool) -> None:
         num_bootstrap=10,
         seed=0,
     )
-    assert measured["auc"]["value"] is None
-    assert measured["auc"]["method"] == "one side has no individual"
-    assert measured["roc"] == {"fpr": [], "tpr": []}
+    assert measured.auc.value is None
+    assert measured.auc.method == "one side has no individual"
+    assert measured.roc == Roc(fpr=[], tpr=[])
 
 
 # ------------------------------------------------------------------ an overfitted model
@@ -315,7 +319,7 @@ def test_a_higher_score_means_member(name: str, overfitted: Any) -> None:
     assert not np.isnan(scores).any()
     assert scores[is_member].min() > scores[~is_member].max()
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=20, seed=0)
-    assert measured["auc"]["value"] == 1.0
+    assert measured.auc.value == 1.0
 
 
 @pytest.mark.parametrize("name", sorted(set(ATTACKS) - needing(Need.BASE) - needing(Need.LOWERCASE)))
@@ -323,7 +327,7 @@ def test_nobody_is_distinguishable_in_the_base_model(name: str, overfitted: Any)
     _, base, sizes, is_member = overfitted
     scores = ATTACKS[name].score(base, None, sizes)
     measured = attack(scores, np.arange(16, dtype=np.uint32), is_member, num_bootstrap=200, seed=0)
-    assert measured["auc"]["low"] < 0.5 < measured["auc"]["high"]
+    assert measured.auc.low < 0.5 < measured.auc.high
 
 
 def test_attacks_say_what_they_need() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def rows_of(shadows: Any, target: Any, base: Any, units: np.ndarray, member: np.
     found = shadow_scores(attacks, SHADOW_ATTACKS, target, base)
     options: dict[str, Any] = {"num_bootstrap": 200, "seed": 0}
     return {
-        name: attack(scored, units, member, **options) | {"control": attack(control, units, member, **options)["auc"]}
+        name: replace(attack(scored, units, member, **options), control=attack(control, units, member, **options).auc)
         for name, (scored, control) in found.items()
     }
 
@@ -144,18 +145,18 @@ def test_attacks_with_shadows_see_through_difficulty_and_say_when_they_see_nothi
     rows = rows_of(shadows, target, base, units, member)
     assert tuple(rows) == tuple(SHADOW_ATTACKS)
     for name in tuple(SHADOW_ATTACKS)[1:]:
-        assert rows[name]["auc"]["value"] > 0.8
-        assert rows[name]["auc"]["low"] > 0.5
-        assert rows[name]["control"]["low"] < 0.5 < rows[name]["control"]["high"]
-    assert rows["shadow"]["auc"]["value"] < 0.65  # it does not know which document it sees
-    assert rows_of(shadows, base, base, units, member)["lira_online"]["auc"]["low"] < 0.5
+        assert rows[name].auc.value > 0.8
+        assert rows[name].auc.low > 0.5
+        assert rows[name].control.low < 0.5 < rows[name].control.high
+    assert rows["shadow"].auc.value < 0.65  # it does not know which document it sees
+    assert rows_of(shadows, base, base, units, member)["lira_online"].auc.low < 0.5
 
 
 def test_who_rmia_compares_with_is_not_attacked() -> None:
     shadows, target, base, (units, member) = hand_made()
     rows = rows_of(shadows, target, base, units, member)
-    assert rows["lira_online"]["num_nonmembers"] == 100
-    assert rows["rmia"]["num_nonmembers"] == rows["rmia_online"]["num_nonmembers"] == 80
+    assert rows["lira_online"].num_nonmembers == 100
+    assert rows["rmia"].num_nonmembers == rows["rmia_online"].num_nonmembers == 80
 
 
 def test_results_do_not_depend_on_the_order_of_shadows_or_documents() -> None:
@@ -170,7 +171,7 @@ def test_results_do_not_depend_on_the_order_of_shadows_or_documents() -> None:
     attacks = ShadowAttacks(others, draw_population(units, ~member, share=0.2, seed=0)[order])
     for name, (scored, _) in shadow_scores(attacks, SHADOW_ATTACKS, moved(target), moved(base)).items():
         again = attack(scored, units[order], member[order], num_bootstrap=200, seed=0)
-        assert again["auc"]["value"] == pytest.approx(rows[name]["auc"]["value"], abs=1e-3)
+        assert again.auc.value == pytest.approx(rows[name].auc.value, abs=1e-3)
 
 
 def test_scores_survive_the_file(tmp_path: Path) -> None:
