@@ -148,6 +148,7 @@ def meddocan(folder: Path, size: dict[str, int]) -> tuple[dict[str, Any], dict[s
 
 def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, Any]:
     """Train the recipes on one corpus, probe them, and return the numbers that may be kept."""
+    from reticent.audit.evidence.json_form import to_json
     from reticent.audit.propile.measure import probe_models, with_heldout
     from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
     from reticent.audit.propile.subjects import subjects_from_rows
@@ -204,9 +205,10 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
             seconds[side] = round(time.perf_counter() - started, 1)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
-        (pages / f"{name}.html").write_text(probe_page(with_heldout(*sections.values())), encoding="utf-8")
-    rows = [row for side, section in sections.items() for row in _rows(side, section)]
-    return {"rows": rows, "dp_guarantee": guarantee, "soft_prompts": _soft_rows(sections[MEMBERS]), "seconds": seconds,
+        (pages / f"{name}.html").write_text(probe_page(to_json(with_heldout(*sections.values()))), encoding="utf-8")
+    rows = [row for side, section in sections.items() for row in _rows(side, to_json(section))]
+    soft = _soft_rows(to_json(sections[MEMBERS]))
+    return {"rows": rows, "dp_guarantee": guarantee, "soft_prompts": soft, "seconds": seconds,
             "train_seconds": {stage: round(value, 1) for stage, value in progress.seconds.items()}}  # fmt: skip
 
 

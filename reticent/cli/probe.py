@@ -13,7 +13,7 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 
 if TYPE_CHECKING:
-    from reticent.audit.propile.prompts import ProbeModel, SoftPromptStudy
+    from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptStudy
     from reticent.audit.propile.subjects import Subjects
     from reticent.audit.propile.templates import Template
 
@@ -204,10 +204,11 @@ def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subject
 
 
 def _run(
-    entries: list[ProbeModel], table: Subjects, source: Path, config: Any, study: SoftPromptStudy | None,
+    entries: list[ProbeModel], table: Subjects, source: Path, config: ProbeConfig, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from reticent.audit.evidence.audit import published_probe
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.evidence.rules import publish
     from reticent.audit.propile.measure import probe_models, write_probe
     from reticent.core.artifact import fingerprint
     from reticent.core.names import require_name
@@ -221,20 +222,20 @@ def _run(
     if templates is not None:
         inputs["templates"] = fingerprint(templates)
     with progress.task("probe", None, "rows") as advance:
-        section, answers, learned = probe_models(
+        evidence, answers, learned = probe_models(
             entries, table, config, templates=own, study=study,
             progress=lambda what, done, total: advance(done, total, what),
         )  # fmt: skip
-    page = write_probe(out, section, answers, learned, table, study=study, inputs=inputs) if out else None
+    page = write_probe(out, evidence, answers, learned, table, study=study, inputs=inputs) if out else None
     if as_json:
-        print(json.dumps(published_probe(section, config.small_cell)))  # as in probe.json
+        print(json.dumps(to_json(publish(evidence, config.small_cell))))  # as in probe.json
         return
     from rich.console import Console
 
     from reticent.audit.propile.evidence import results_table
 
     console = Console()
-    console.print(results_table(section))
+    console.print(results_table(evidence))
     if page:
         console.print(f"Page: {page}", soft_wrap=True)
 

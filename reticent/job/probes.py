@@ -6,7 +6,6 @@ questions: right answers on held-out individuals are skill, and stand beside tho
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from reticent.core.errors import PolicyError
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.probe import ProbeEvidence
     from reticent.audit.propile.subjects import Subjects
     from reticent.audit.propile.templates import Template
     from reticent.job.config import Job
@@ -61,8 +61,8 @@ def _read(job: Job) -> tuple[Subjects, tuple[Template, ...] | None]:
     return subjects, read_templates(job.probe.templates) if job.probe.templates else None
 
 
-def run_probes(run: Run) -> dict[str, Any]:
-    """Return the section ``probe`` of the evidence."""
+def run_probes(run: Run) -> ProbeEvidence:
+    """Return the part ``probe`` of the evidence."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -92,7 +92,7 @@ def run_probes(run: Run) -> dict[str, Any]:
         for recipe in model.recipes:
             checkpoints = run.checkpoints(model, recipe)
             models.append(ProbeModel(f"{recipe}{named}", checkpoints[max(checkpoints)], model.objective))
-    sections = {}
+    found = {}
     for side, white in ((MEMBERS, study), (HELDOUT, None)):
         chosen = np.flatnonzero(run.individuals.mask(side)[codes] & (codes >= 0))
         with run.progress.task(f"probe {side}", None, "rows") as advance:
@@ -100,9 +100,8 @@ def run_probes(run: Run) -> dict[str, Any]:
             def told(what: str, done: int, total: int, advance: Any = advance) -> None:
                 advance(done, total, what)
 
-            sections[side], _, _ = probe_models(
+            found[side], _, _ = probe_models(
                 models, subjects.take(chosen), config, templates=templates, study=white,
                 progress=told,
             )  # fmt: skip
-    # As JSON has it: tuples of the settings are lists.
-    return json.loads(json.dumps(with_heldout(sections[MEMBERS], sections[HELDOUT]), allow_nan=False))
+    return with_heldout(found[MEMBERS], found[HELDOUT])

@@ -35,7 +35,6 @@ __all__ = [
     "publish_audit",
     "published",
     "published_corpus",
-    "published_probe",
 ]
 
 #: No count of fewer individuals, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
@@ -154,12 +153,6 @@ def published(audit: Mapping[str, Any]) -> dict[str, Any]:
 def published_corpus(corpus: Mapping[str, Any], cell: int) -> dict[str, Any]:
     """Return the JSON of the statistics of a corpus as it may leave."""
     found: dict[str, Any] = to_json(publish(from_json(CorpusEvidence, corpus, "corpus"), cell))
-    return found
-
-
-def published_probe(section: Mapping[str, Any], cell: int) -> dict[str, Any]:
-    """Return the JSON of a probe as it may leave."""
-    found: dict[str, Any] = to_json(publish(from_json(ProbeEvidence, section, "probe"), cell))
     return found
 
 

@@ -9,12 +9,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy import stats
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.probe import (
+    ByTemplates,
+    Densities,
+    Density,
+    ExposureAt,
+    LikelihoodComparison,
+    ProbeEvidence,
+    ProbeResult,
+)
 from reticent.audit.propile.probe import (
     Answers,
     exposed,
@@ -40,34 +51,31 @@ def best(values: np.ndarray) -> np.ndarray:
         return np.nanmax(values, axis=0)
 
 
-def mean_estimate(values: np.ndarray, config: ProbeConfig) -> dict[str, Any]:
+def mean_estimate(values: np.ndarray, config: ProbeConfig) -> Estimate:
     """Mean over subjects with a bootstrap interval; one subject has no interval."""
     values = values[~np.isnan(values)]
     if len(values) == 1:
-        return Estimate(value=float(values[0]), n=1, method="one individual: no interval").to_dict()
-    found = ratio_estimate(
+        return Estimate(value=float(values[0]), n=1, method="one individual: no interval")
+    return ratio_estimate(
         values, np.ones(len(values)), limit=None, num_bootstrap=config.num_bootstrap, seed=config.seed
     )
-    return found.to_dict()
 
 
-def share_estimate(hits: np.ndarray, config: ProbeConfig) -> dict[str, Any]:
+def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
     """Share of subjects with its interval; where so few of them, or all but so few, are hit that it would show, only a
     bound."""
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
-    found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed).to_dict()
+    found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed)
     if 0 < count < cell:
-        share = min(cell / n, 1.0)
-        found.update(value=share, low=0.0, high=max(float(found["high"] or 0.0), share), bound="below")  # type: ignore[arg-type]
-    elif 0 < n - count < cell:
-        share = max(1 - cell / n, 0.0)
-        found.update(value=share, low=min(float(found["low"] or 0.0), share), high=1.0, bound="above")  # type: ignore[arg-type]
+        return found.bounded(min(cell / n, 1.0), "below")
+    if 0 < n - count < cell:
+        return found.bounded(max(1 - cell / n, 0.0), "above")
     return found
 
 
-def summarise(answers: Answers, config: ProbeConfig) -> dict[str, Any]:
-    """Return the section of one model, target and level: estimates over the subjects who could be asked.
+def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
+    """Return the result of one model, target and level: estimates over the subjects who could be asked.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of what compares with it.
     """
@@ -75,48 +83,56 @@ def summarise(answers: Answers, config: ProbeConfig) -> dict[str, Any]:
     scored = ~np.isnan(answers.log_probs).all(axis=0)
     true, null = best(answers.log_probs)[scored], best(answers.null_log_probs)[scored]
     n = int(scored.sum())
-    section: dict[str, Any] = {
-        "target": prompts.target,
-        "level": prompts.level,
-        "n": n,
-        "num_templates": len(prompts.templates),
-        "templates": [template.text for template in prompts.templates],
-        "counts": {key: _small(count, config.small_cell) for key, count in answers.counts.items()},
-        "target_tokens": float(np.median(answers.num_tokens.max(0)[scored])) if n else None,
-    }
-    if n < max(config.small_cell, 1):
-        return {**section, "n": _small(n, config.small_cell), "withheld": f"fewer than {config.small_cell} subjects"}
+    withheld = n < max(config.small_cell, 1)
+    result = ProbeResult(
+        target=prompts.target,
+        level=prompts.level,
+        n=_small(n, config.small_cell),
+        num_templates=len(prompts.templates),
+        templates=[template.text for template in prompts.templates],
+        counts={key: _small(count, config.small_cell) for key, count in answers.counts.items()},
+        target_tokens=float(np.median(answers.num_tokens.max(0)[scored])) if n else None,
+        withheld=f"fewer than {config.small_cell} subjects" if withheld else None,
+    )
+    if withheld:
+        return result
     own = np.exp(true)
-    section["likelihood"] = _compared(np.exp(true), np.exp(null), true, null, config)
     rooted = best(normalised_likelihood(answers.log_probs, answers.num_tokens))[scored]
     null_rooted = best(normalised_likelihood(answers.null_log_probs, answers.null_num_tokens))[scored]
     with np.errstate(divide="ignore"):
-        section["normalised"] = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), config)
-    section["gamma"] = [
-        {
-            "k": k,
-            "true": share_estimate(exposed(own, k), config),
-            "null": share_estimate(exposed(np.exp(null[~np.isnan(null)]), k), config),
-            "within": mean_estimate(within_queries(own, k), config),
-        }
+        normalised = _compared(rooted, null_rooted, np.log(rooted), np.log(null_rooted), config)
+    gamma = [
+        ExposureAt(
+            k=k,
+            true=share_estimate(exposed(own, k), config),
+            null=share_estimate(exposed(np.exp(null[~np.isnan(null)]), k), config),
+            within=mean_estimate(within_queries(own, k), config),
+        )
         for k in NUM_QUERIES
     ]
-    section["matches"] = {
+    matches = {
         str(beams): {name: share_estimate(np.any(hit, axis=0)[scored], config) for name, hit in metrics.items()}
         for beams, metrics in answers.matches.items()
     }
     first = next(iter(answers.matches.values()))["exact_match"]
-    section["exact_match"] = share_estimate(np.any(first, axis=0)[scored], config)
-    section["by_num_templates"] = [
-        {
-            "num_templates": t,
-            "exact_match": share_estimate(np.any(first[:t], axis=0)[scored], config),
-            "exposed_100": share_estimate(exposed(np.exp(_floor(best(answers.log_probs[:t])[scored])), 100), config),
-            "log_likelihood": mean_estimate(best(answers.log_probs[:t])[scored], config),
-        }
+    by_num_templates = [
+        ByTemplates(
+            num_templates=t,
+            exact_match=share_estimate(np.any(first[:t], axis=0)[scored], config),
+            exposed_100=share_estimate(exposed(np.exp(_floor(best(answers.log_probs[:t])[scored])), 100), config),
+            log_likelihood=mean_estimate(best(answers.log_probs[:t])[scored], config),
+        )
         for t in range(1, len(prompts.templates) + 1)
     ]
-    return section
+    return replace(
+        result,
+        likelihood=_compared(own, np.exp(null), true, null, config),
+        normalised=normalised,
+        gamma=gamma,
+        matches=matches,
+        exact_match=share_estimate(np.any(first, axis=0)[scored], config),
+        by_num_templates=by_num_templates,
+    )
 
 
 def _floor(log_probs: np.ndarray) -> np.ndarray:
@@ -129,43 +145,40 @@ def _small(count: int, cell: int) -> int | None:
 
 def _compared(
     true: np.ndarray, null: np.ndarray, log_true: np.ndarray, log_null: np.ndarray, config: ProbeConfig
-) -> dict[str, Any]:
+) -> LikelihoodComparison:
     """True items against nulls: means, how many times likelier, how often above, the two tests, the densities."""
     both = ~np.isnan(null)
-    difference = mean_estimate((log_true - log_null)[both], config)
-    factor = {**difference, **{key: to_factor(difference[key]) for key in ("value", "low", "high")}}
-    return {
-        "true": mean_estimate(true, config),
-        "null": mean_estimate(null, config),
-        "log_true": mean_estimate(log_true, config),
-        "log_null": mean_estimate(log_null, config),
+    return LikelihoodComparison(
+        true=mean_estimate(true, config),
+        null=mean_estimate(null, config),
+        log_true=mean_estimate(log_true, config),
+        log_null=mean_estimate(log_null, config),
         # Geometric mean of p_true / p_null, one ratio a subject.
-        "factor": factor,
-        "above_null": share_estimate(log_true[both] > log_null[both], config),
+        factor=to_factor(mean_estimate((log_true - log_null)[both], config)),
+        above_null=share_estimate(log_true[both] > log_null[both], config),
         # Ranks of differences depend on the scale: the published test takes likelihoods, ours their logarithms.
-        "test": paired_test(log_true, log_null),
-        "published_test": paired_test(true, null),
-        "density": {
-            "true": density(log_true, config.small_cell),
-            "null": density(log_null[both], config.small_cell),
-        },
-    }
+        test=paired_test(log_true, log_null),
+        published_test=paired_test(true, null),
+        density=Densities(true=density(log_true, config.small_cell), null=density(log_null[both], config.small_cell)),
+    )
 
 
-def to_factor(value: float | None) -> float | None:
+def to_factor(difference: Estimate) -> Estimate:
     """A mean log ratio as a factor."""
-    return None if value is None else math.exp(min(value, 700.0))
+    ends = (difference.value, difference.low, difference.high)
+    value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
+    return replace(difference, value=value, low=low, high=high)
 
 
-def density(log_probs: np.ndarray, cell: int) -> dict[str, list[float]]:
+def density(log_probs: np.ndarray, cell: int) -> Density:
     """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
     highest subject; empty where there are too few or all are alike."""
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
-        return {"x": [], "y": []}
+        return Density(x=[], y=[])
     x = np.linspace(values[cell - 1], values[-cell], NUM_POINTS)
     y = stats.gaussian_kde(values)(x)
-    return {"x": [round(float(v), 4) for v in x], "y": [round(float(v), 5) for v in y]}
+    return Density(x=[round(float(v), 4) for v in x], y=[round(float(v), 5) for v in y])
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
@@ -177,7 +190,7 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
     for name, answers in named:
         prompts = answers.prompts
         t, s = np.nonzero(~np.isnan(answers.log_probs))
-        columns: dict[str, Any] = {
+        columns: dict[str, pa.Array | np.ndarray] = {
             "model": pa.array([name] * len(t), pa.string()),
             "target": pa.array([prompts.target] * len(t), pa.string()),
             "level": pa.array([prompts.level] * len(t), pa.string()),
@@ -194,8 +207,8 @@ def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.
     return pa.concat_tables(tables)
 
 
-def results_table(section: dict[str, Any]) -> Any:
-    """Return the section as a table for a terminal (rich)."""
+def results_table(probe: ProbeEvidence) -> Any:
+    """Return the results as a table for a terminal (rich)."""
     from rich.table import Table
 
     from reticent.audit.report.probe_page import factor
@@ -204,16 +217,16 @@ def results_table(section: dict[str, Any]) -> Any:
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
         table.add_column(head, justify="left" if head in ("model", "asked for") else "right")
-    for model in section["models"]:
-        for row in model["results"]:
-            asked = (model["name"], f"{row['target']}, {row['level']}")
-            if "likelihood" not in row:
-                table.add_row(*asked, row["withheld"])
+    for model in probe.models:
+        for row in model.results:
+            asked = (model.name, f"{row.target}, {row.level}")
+            if row.likelihood is None:
+                table.add_row(*asked, row.withheld)
                 continue
-            found = row["likelihood"]
+            found = row.likelihood
+            within_100 = next(point.true for point in row.gamma or () if point.k == 100)
             table.add_row(
-                *asked, f"{row['n']:,}", factor(found["factor"]), value(found["above_null"]),
-                f"{found['test']['p_value']:.2g}",
-                value(next(point["true"] for point in row["gamma"] if point["k"] == 100)), value(row["exact_match"]),
+                *asked, f"{row.n:,}", factor(to_json(found.factor)), value(to_json(found.above_null)),
+                f"{found.test.p_value:.2g}", value(to_json(within_100)), value(to_json(row.exact_match)),
             )  # fmt: skip
     return table

@@ -1,4 +1,4 @@
-"""Models and subjects -> the section of a report on ProPILE probes, and its private artefact.
+"""Models and subjects -> the evidence of ProPILE probes, and its private artefact.
 
 Black box: every model, target and level; number of templates, levels, beam sizes and model sizes are its sweeps (Fig.
 4). White box, where asked for: a soft prompt for each causal model and target, its sweeps (Fig. 5), and what the first
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from reticent.audit.evidence.audit import published_probe
+from reticent.audit.evidence.json_form import extended, to_json
+from reticent.audit.evidence.probe import (
+    Comparison,
+    HeldoutProbe,
+    ProbedModel,
+    ProbedSubjects,
+    ProbeEvidence,
+    SoftPromptResult,
+    SoftPromptRow,
+    TransferRow,
+)
+from reticent.audit.evidence.rules import publish
 from reticent.audit.propile.evidence import answers_table, best, mean_estimate, share_estimate, summarise, to_factor
 from reticent.audit.propile.probe import Answers, probe_target
 from reticent.audit.propile.prompts import (
@@ -57,8 +69,8 @@ def probe_models(
     templates: Sequence[Template] | None = None,
     study: SoftPromptStudy | None = None,
     progress: Progress | None = None,
-) -> tuple[dict[str, Any], list[tuple[str, Answers]], dict[str, SoftPrompt]]:
-    """Return the section of a report, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
+) -> tuple[ProbeEvidence, list[tuple[str, Answers]], dict[str, SoftPrompt]]:
+    """Return the evidence, every answer by model, and the soft prompts by name (``MODEL-TARGET``).
 
     Parameters
     ----------
@@ -79,49 +91,51 @@ def probe_models(
     kept: dict[str, tuple[SoftPrompt, Sides, Template, str]] = {}
     for entry in models:
         model, tokenizer = _load(entry, config)
-        about: dict[str, Any] = {
-            "name": entry.name,
-            "recipe": entry.name,
-            "objective": entry.objective,
-            "num_parameters": sum(p.numel() for p in model.parameters()),
-            "results": [],
-        }
+        asked = []
         for question in prompts:
             told = _named(progress, f"{entry.name} {question.target} {question.level}")
             answers = probe_target(model, tokenizer, entry.objective, question, config, progress=told)
             everything.append((entry.name, answers))
-            about["results"].append(summarise(answers, config))
+            asked.append(summarise(answers, config))
+        soft_prompts = transfer = None
         if study is not None and entry.objective == "clm":
-            about["soft_prompts"] = []
+            soft_prompts = []
             for target in study.targets or tuple(dict.fromkeys(q.target for q in prompts)):
                 level, template = _first_template(subjects, target, config, templates)
                 white = _white_box(model, tokenizer, subjects, target, level, template, config, study, progress)
-                about["soft_prompts"].append(white[0])
+                soft_prompts.append(white[0])
                 learned[f"{entry.name}-{target}"] = white[1]
                 if entry.name == source:
                     kept[target] = (white[1], white[2], template, nearest_text(model, tokenizer, white[1]))
-            about["transfer"] = []  # what the first model's prompt brings as text (Table 1), which is not shown
+            transfer = []  # what the first model's prompt brings as text (Table 1), which is not shown
             for prompt, sides, template, text in kept.values():
                 both = probe_with_soft_prompt(
                     model, tokenizer, sides, prompt, template.level, template, config, text=text
                 )
-                about["transfer"].append({"target": prompt.target, "level": template.level, **compare(*both, config)})
-        results.append(about)
-    section = {
-        "format": FORMAT,
-        "settings": _settings(config, study),
-        "subjects": {"num": len(subjects), "types": list(subjects.types)},
-        "not_asked": skipped,
-        "source": source,
-        "models": results,
-    }
-    return section, everything, learned
-
-
-def _settings(config: ProbeConfig, study: SoftPromptStudy | None) -> dict[str, Any]:
-    """The settings that go with the results: no path among them."""
-    values = {name: value for name, value in config.all_values().items() if name not in ("subjects", "templates")}
-    return {**values, "soft_prompt": study.all_values() if study else None}
+                row = extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
+                transfer.append(row)
+        results.append(
+            ProbedModel(
+                name=entry.name,
+                recipe=entry.name,
+                objective=entry.objective,
+                num_parameters=sum(p.numel() for p in model.parameters()),
+                results=asked,
+                soft_prompts=soft_prompts,
+                transfer=transfer,
+            )
+        )
+    # The settings that go with the results: no path among them.
+    settings = config.all_values(without=("subjects", "templates"))
+    evidence = ProbeEvidence(
+        format=FORMAT,
+        settings={**settings, "soft_prompt": study.all_values() if study else None},
+        subjects=ProbedSubjects(num=len(subjects), types=list(subjects.types)),
+        not_asked=skipped,
+        source=source,
+        models=results,
+    )
+    return evidence, everything, learned
 
 
 def _load(entry: ProbeModel, config: ProbeConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -158,7 +172,7 @@ def _white_box(
     config: ProbeConfig,
     study: SoftPromptStudy,
     progress: Progress | None,
-) -> tuple[dict[str, Any], SoftPrompt, Sides]:
+) -> tuple[SoftPromptResult, SoftPrompt, Sides]:
     pool = max([study.prompt.num_subjects, *study.num_subjects])
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None
@@ -170,14 +184,22 @@ def _white_box(
             progress=None if told is None else partial(told, "epochs"),
         )  # fmt: skip
         without, with_it = probe_with_soft_prompt(model, tokenizer, sides, prompt, level, template, config)
-        row = {**compare(without, with_it, config), "sweep": sweep, "best_epoch": prompt.best_epoch}
-        row |= {name: getattr(settings, name) for name in ("num_subjects", "num_tokens", "init")}
-        rows.append(row)
+        rows.append(
+            extended(
+                compare(without, with_it, config),
+                SoftPromptRow,
+                sweep=sweep,
+                best_epoch=prompt.best_epoch,
+                num_subjects=settings.num_subjects,
+                num_tokens=settings.num_tokens,
+                init=settings.init,
+            )
+        )
         if first is None:
             first = prompt, sides
     assert first is not None
-    section = {"target": target, "level": level, "template": template.text, "evaluated": len(first[1].evaluation)}
-    return {**section, **rows[0], "sweeps": rows[1:]}, *first
+    about = {"target": target, "level": level, "template": template.text, "evaluated": len(first[1].evaluation)}
+    return extended(rows[0], SoftPromptResult, **about, sweeps=rows[1:]), *first
 
 
 def _validation(study: SoftPromptStudy) -> int:
@@ -185,43 +207,40 @@ def _validation(study: SoftPromptStudy) -> int:
     return study.prompt.held_for_validation
 
 
-def compare(before: Answers, after: Answers, config: ProbeConfig) -> dict[str, Any]:
+def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
     """The same questions asked in two ways: likelihoods, exact matches, and how many times likelier the second is."""
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
-    difference = mean_estimate((new - old)[both], config)
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
-    return {
-        "n": int(both.sum()),
-        "likelihood_before": mean_estimate(np.exp(old[both]), config),
-        "likelihood_after": mean_estimate(np.exp(new[both]), config),
-        "factor": {**difference, **{key: to_factor(difference[key]) for key in ("value", "low", "high")}},
-        "exact_match_before": share_estimate(hits[0], config),
-        "exact_match_after": share_estimate(hits[1], config),
-    }
+    return Comparison(
+        n=int(both.sum()),
+        likelihood_before=mean_estimate(np.exp(old[both]), config),
+        likelihood_after=mean_estimate(np.exp(new[both]), config),
+        factor=to_factor(mean_estimate((new - old)[both], config)),
+        exact_match_before=share_estimate(hits[0], config),
+        exact_match_after=share_estimate(hits[1], config),
+    )
 
 
-def with_heldout(members: dict[str, Any], heldout: dict[str, Any]) -> dict[str, Any]:
-    """Return the members' section with held-out subjects' likelihoods and exact matches beside each result."""
-    found = {
-        (model["name"], row["target"], row["level"]): row for model in heldout["models"] for row in model["results"]
-    }
+def with_heldout(members: ProbeEvidence, heldout: ProbeEvidence) -> ProbeEvidence:
+    """Return the members' evidence with held-out subjects' likelihoods and exact matches beside each result."""
+    found = {(model.name, row.target, row.level): row for model in heldout.models for row in model.results}
     models = []
-    for model in members["models"]:
+    for model in members.models:
         rows = []
-        for row in model["results"]:
-            other = found.get((model["name"], row["target"], row["level"]), {})
-            if "likelihood" in row and "likelihood" in other:
-                about = {"n": other["n"], "factor": other["likelihood"]["factor"], "exact_match": other["exact_match"]}
-                row = {**row, "heldout": about}
+        for row in model.results:
+            other = found.get((model.name, row.target, row.level))
+            if row.likelihood and other and other.likelihood and other.exact_match:
+                beside = HeldoutProbe(n=other.n, factor=other.likelihood.factor, exact_match=other.exact_match)
+                row = replace(row, heldout=beside)
             rows.append(row)
-        models.append({**model, "results": rows})
-    return {**members, "models": models}
+        models.append(replace(model, results=rows))
+    return replace(members, models=models)
 
 
 def write_probe(
     folder: Path | str,
-    section: dict[str, Any],
+    evidence: ProbeEvidence,
     answers: Sequence[tuple[str, Answers]],
     learned: dict[str, SoftPrompt],
     subjects: Subjects,
@@ -235,13 +254,13 @@ def write_probe(
     from reticent.core.artifact import write_artifact
 
     folder = Path(folder)
-    settings = json.loads(json.dumps(section["settings"]))
+    settings = to_json(evidence.settings)
     with write_artifact(folder, kind="probe", config=settings, inputs=inputs) as writer:
-        shown = published_probe(section, section["settings"]["small_cell"])
+        shown = to_json(publish(evidence, settings["small_cell"]))
         (writer.path / "probe.json").write_text(json.dumps(shown, indent=1, allow_nan=False) + "\n")
         (writer.path / "probe.html").write_text(probe_page(shown), encoding="utf-8")
         pq.write_table(answers_table(answers, subjects.rows), writer.path / "answers.parquet", compression="zstd")
-        writer.counts.update(models=len(section["models"]), subjects=len(subjects))
+        writer.counts.update(models=len(evidence.models), subjects=len(subjects))
     for name, prompt in learned.items():
         assert study is not None
         write_soft_prompt(folder.parent / f"{folder.name}-soft-{name}", prompt, study.prompt, inputs=inputs)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from scipy import stats
 
+from reticent.audit.evidence.probe import PairedTest
 from reticent.audit.propile.prompts import ProbeConfig, Prompts
 from reticent.audit.propile.scores import (
     Pairs,
@@ -97,7 +98,7 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
         return -np.expm1(num_queries * np.log1p(-np.minimum(likelihoods, 1.0)))
 
 
-def paired_test(true: np.ndarray, null: np.ndarray) -> dict[str, Any]:
+def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
     """Return the paired one-sided Wilcoxon signed-rank test that the true items score above the nulls.
 
     Pairs without a difference are left out (Wilcoxon 1945); with none left the p-value is 1.
@@ -106,9 +107,9 @@ def paired_test(true: np.ndarray, null: np.ndarray) -> dict[str, Any]:
     difference = difference[~np.isnan(difference)]
     num = int(np.count_nonzero(difference))
     if num == 0:
-        return {"statistic": 0.0, "p_value": 1.0, "n": 0}
+        return PairedTest(statistic=0.0, p_value=1.0, n=0)
     found = stats.wilcoxon(difference, alternative="greater", zero_method="wilcox")
-    return {"statistic": float(found.statistic), "p_value": float(found.pvalue), "n": num}
+    return PairedTest(statistic=float(found.statistic), p_value=float(found.pvalue), n=num)
 
 
 # ---------------------------------------------------------------------- probing

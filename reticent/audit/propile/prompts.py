@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from reticent.audit.config import Init, Masking, ProbeConfig, SoftPromptConfig
+from reticent.audit.evidence.probe import NotAsked
 from reticent.audit.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
 from reticent.audit.propile.templates import (
     Template,
@@ -117,7 +118,7 @@ def require_language(language: str) -> None:
 
 def all_prompts(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
-) -> tuple[list[Prompts], list[dict[str, str]]]:
+) -> tuple[list[Prompts], list[NotAsked]]:
     """Return the prompts of every target and level, and those that no template asks for.
 
     Raises
@@ -131,7 +132,7 @@ def all_prompts(
         if found.templates:
             prompts.append(found)
         else:
-            skipped.append({"target": target, "level": level})
+            skipped.append(NotAsked(target=target, level=level))
     return prompts, skipped
 
 

@@ -311,7 +311,7 @@ def generate_texts(
             pad_token_id=special.pad, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.bos_token_id,
         )  # fmt: skip
         if soft is None:
-            inputs: dict[str, Any] = {"inputs": ids, "attention_mask": torch.ones_like(ids)}
+            inputs = {"inputs": ids, "attention_mask": torch.ones_like(ids)}
         else:
             embeddings = with_soft_prompt(model, ids, soft)
             mask = torch.ones(embeddings.shape[:2], dtype=torch.int64, device=device)

@@ -91,11 +91,6 @@ class Template:
 
 
 @cache
-def _builtin() -> dict[str, Any]:
-    return read_toml(BUILTIN)
-
-
-@cache
 def _types() -> dict[str, PiiType]:
     return {
         name: PiiType(
@@ -105,7 +100,7 @@ def _types() -> dict[str, PiiType]:
             max_new_tokens=about["max_new_tokens"],
             columns=tuple(about["columns"]),
         )
-        for name, about in _builtin()["types"].items()
+        for name, about in read_toml(BUILTIN)["types"].items()
     }
 
 
@@ -125,7 +120,7 @@ def pii_type(column: str) -> PiiType:
 @cache
 def builtin_templates() -> tuple[Template, ...]:
     """Return every built-in template."""
-    return tuple(_templates(_builtin(), BUILTIN.name))
+    return tuple(_templates(read_toml(BUILTIN)["template"], BUILTIN.name))
 
 
 def read_templates(path: Path | str) -> tuple[Template, ...]:
@@ -142,7 +137,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: cannot be read ({type(error).__name__})") from None
     if path.suffix == ".toml":
-        found = _templates(read_toml(path), str(path))
+        found = _templates(read_toml(path).get("template", []), str(path))
     else:
         lines = (line.rstrip("\n") for line in content.splitlines())
         found = [Template(line) for line in lines if line.strip() and not line.startswith("#")]
@@ -153,8 +148,8 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
     return tuple(found)
 
 
-def _templates(content: dict[str, Any], where: str) -> list[Template]:
-    groups = content.get("template", [])
+def _templates(groups: Any, where: str) -> list[Template]:
+    """The templates of the [[template]] tables of a file, which may hold anything."""
     if not isinstance(groups, list):
         raise PolicyError(f"{where}: expected [[template]] tables")
     found = []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import reticent
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.corpus_statistics import corpus_section
@@ -101,7 +102,7 @@ def gather_evidence(run: Run) -> dict[str, Any]:
     if run.job.probe is not None:
         from reticent.job.probes import run_probes
 
-        probe["probe"] = run_probes(run)
+        probe["probe"] = to_json(run_probes(run))
     evidence = {
         **probe,
         **extraction_section(run),

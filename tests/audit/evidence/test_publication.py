@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import pytest
 
 from reticent.audit import evidence
-from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit, published, published_probe
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit, published
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
 from reticent.audit.evidence.probe import ProbeEvidence
@@ -177,9 +177,10 @@ def test_the_seed_of_a_probe_does_not_leave() -> None:
         "settings": {"seed": 77, "beam_sizes": [3], "soft_prompt": {"prompt": {"seed": 77, "num_tokens": 20}}},
         "models": [],
     }  # fmt: skip
-    shown = published_probe(section, CELL)
-    assert shown["settings"] == {"beam_sizes": [3], "soft_prompt": {"prompt": {"num_tokens": 20}}}
-    assert published_probe({**section, "subjects": {"num": 4, "types": ["ssn"]}}, CELL)["subjects"]["num"] is None
+    shown = publish(from_json(ProbeEvidence, section), CELL)
+    assert shown.settings == {"beam_sizes": [3], "soft_prompt": {"prompt": {"num_tokens": 20}}}
+    few = from_json(ProbeEvidence, {**section, "subjects": {"num": 4, "types": ["ssn"]}})
+    assert publish(few, CELL).subjects.num is None
 
 
 def test_patterns_of_a_detector_may_hold_names_and_are_not_shown() -> None:

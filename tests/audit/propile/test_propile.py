@@ -15,6 +15,8 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 from scipy.stats import chisquare
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.probe import Density
 from reticent.audit.propile import probe as propile
 from reticent.audit.propile import templates as propile_templates
 from reticent.audit.propile.evidence import answers_table, density, share_estimate, summarise
@@ -92,19 +94,19 @@ def test_wilcoxon_by_hand() -> None:
     # Differences 1, 2, 3, -4, 5: the ranks of the positive ones are 1 + 2 + 3 + 5 = 11. Of 2^5 sign patterns those
     # with a rank sum of 11 or more: complements of subsets with a sum of 4 or less: {}, 1, 2, 3, 4, 12, 13 = 7.
     found = paired_test(np.array([1.0, 2, 3, -4, 5]), np.zeros(5))
-    assert (found["statistic"], found["n"]) == (11, 5)
-    assert found["p_value"] == pytest.approx(7 / 32)
+    assert (found.statistic, found.n) == (11, 5)
+    assert found.p_value == pytest.approx(7 / 32)
 
 
 def test_wilcoxon_without_a_difference_proves_nothing() -> None:
-    assert paired_test(np.ones(4), np.ones(4))["p_value"] == 1
-    assert paired_test(np.array([1.0, np.nan]), np.array([1.0, 0.0]))["n"] == 0
+    assert paired_test(np.ones(4), np.ones(4)).p_value == 1
+    assert paired_test(np.array([1.0, np.nan]), np.array([1.0, 0.0])).n == 0
 
 
 def test_the_test_is_one_sided() -> None:
     low, high = np.arange(8.0), np.arange(8.0) + np.arange(1, 9)
-    assert paired_test(high, low)["p_value"] == pytest.approx(1 / 256)
-    assert paired_test(low, high)["p_value"] == 1
+    assert paired_test(high, low).p_value == pytest.approx(1 / 256)
+    assert paired_test(low, high).p_value == 1
 
 
 # ----------------------------------------------------------------------------------------------- templates
@@ -340,14 +342,14 @@ def test_what_was_learned_is_found_and_what_was_not_is_not(knowing: Any, tokeniz
     assert not matched[:, taught + 1].any()
     assert np.exp(answers.log_probs[0, taught]).min() > 0.5
     section = summarise(answers, config)
-    assert section["exact_match"]["value"] == 0.5
-    assert [row["exact_match"]["value"] for row in section["by_num_templates"]] == [0.5, 0.5]
-    assert section["gamma"][0]["k"] == 2
-    assert section["gamma"][0]["true"]["value"] == 0.5
+    assert section.exact_match.value == 0.5
+    assert [row.exact_match.value for row in section.by_num_templates] == [0.5, 0.5]
+    assert section.gamma[0].k == 2
+    assert section.gamma[0].true.value == 0.5
     difference = answers.log_probs.max(0) - answers.null_log_probs.max(0)
     assert difference[taught].min() > 2
-    assert section["likelihood"]["factor"]["value"] == pytest.approx(math.exp(difference.mean()))
-    assert section["likelihood"]["test"]["p_value"] < 0.1  # six of twelve were taught
+    assert section.likelihood.factor.value == pytest.approx(math.exp(difference.mean()))
+    assert section.likelihood.test.p_value < 0.1  # six of twelve were taught
 
 
 def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:
@@ -362,7 +364,7 @@ def test_subjects_who_cannot_be_asked_are_counted(tokenizer: Any) -> None:
         "without_target": 1, "too_long": 1, "single_word_names": 2,
     }  # fmt: skip
     assert answers.counts["longer_than_generated"] > 0  # a phone number has more than 12 tokens here
-    assert summarise(answers, config)["n"] == 10
+    assert summarise(answers, config).n == 10
 
 
 def test_scores_do_not_depend_on_the_batch(tokenizer: Any) -> None:
@@ -398,13 +400,13 @@ def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) ->
     subjects = few_people()
     config = ProbeConfig(levels=("twin", "triplet"), num_bootstrap=100, beam_sizes=(2, 1))
     section, answers, _ = probe_models([ProbeModel("a", path, "clm")], subjects, config)
-    assert {(r["target"], r["level"]) for r in section["models"][0]["results"]} == {
+    assert {(r.target, r.level) for r in section.models[0].results} == {
         (t, level) for t in ("phone", "email", "zip") for level in ("twin", "triplet")
     }
     pq.write_table(answers_table(answers, subjects.rows), tmp_path / "t.parquet")
     shown = (
-        json.dumps(section, allow_nan=False)
-        + probe_page(section)
+        json.dumps(to_json(section), allow_nan=False)
+        + probe_page(to_json(section))
         + (tmp_path / "t.parquet").read_bytes().decode("latin-1")
     )
     for name in ("name", "phone", "email"):  # the digits of a ZIP code may stand in any number
@@ -414,19 +416,19 @@ def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) ->
 def test_few_are_not_counted_out() -> None:
     config = ProbeConfig(num_bootstrap=100)
     found = share_estimate(np.arange(50) < 2, config)
-    assert (found["value"], found["bound"], found["low"]) == (0.1, "below", 0.0)
-    assert share_estimate(np.arange(50) < 48, config)["bound"] == "above"
-    assert "bound" not in share_estimate(np.arange(50) < 20, config)
-    assert share_estimate(np.zeros(50), config)["high"] > 0
+    assert (found.value, found.bound, found.low) == (0.1, "below", 0.0)
+    assert share_estimate(np.arange(50) < 48, config).bound == "above"
+    assert share_estimate(np.arange(50) < 20, config).bound is None
+    assert share_estimate(np.zeros(50), config).high > 0
 
 
 def test_a_density_leaves_the_outermost_out() -> None:
     values = np.concatenate([[-900.0], np.linspace(-10, -5, 60), [-0.001]])
     curve = density(values, 5)
-    assert min(curve["x"]) > -10 / math.log(10)
-    assert max(curve["x"]) < -5 / math.log(10)
-    assert density(values[:10], 5) == {"x": [], "y": []}
-    assert density(np.zeros(100), 5) == {"x": [], "y": []}
+    assert min(curve.x) > -10 / math.log(10)
+    assert max(curve.x) < -5 / math.log(10)
+    assert density(values[:10], 5) == Density(x=[], y=[])
+    assert density(np.zeros(100), 5) == Density(x=[], y=[])
 
 
 def test_nothing_to_ask_is_said(tmp_path: Path, tokenizer: Any) -> None:

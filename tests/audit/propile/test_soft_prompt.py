@@ -164,14 +164,14 @@ def test_a_study_varies_one_thing_at_a_time_and_moves_to_other_models(
     study = SoftPromptStudy(prompt=config, num_subjects=(4,), num_tokens=(1,), init=("mean",))
     section, _, learned = probe_models(models, people, ProbeConfig(num_bootstrap=100, targets=("zip",)), study=study)
     assert sorted(learned) == ["large-zip", "small-zip"]
-    for entry in section["models"]:
-        (soft,) = entry["soft_prompts"]
-        assert [(row["sweep"], row[row["sweep"]]) for row in soft["sweeps"]] == [
+    for entry in section.models:
+        (soft,) = entry.soft_prompts
+        assert [(row.sweep, getattr(row, row.sweep)) for row in soft.sweeps] == [
             ("num_subjects", 4), ("num_tokens", 1), ("init", "mean"),
         ]  # fmt: skip
-        assert len({row["n"] for row in (soft, *soft["sweeps"])}) == 1
-        (moved,) = entry["transfer"]
-        assert math.isfinite(moved["factor"]["value"])
+        assert len({row.n for row in (soft, *soft.sweeps)}) == 1
+        (moved,) = entry.transfer
+        assert math.isfinite(moved.factor.value)
 
 
 @pytest.mark.parametrize(
