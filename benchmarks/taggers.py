@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.real_corpora import read_documents
 from benchmarks.record_io import DATA, markdown, write_record
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.tagger.prompts import PROMPTS
 from reticent.audit.tagger.result import evaluate_attack
 from reticent.audit.tagger.scores import score_names
@@ -97,7 +98,7 @@ def attacked(
 
     def measure(epoch: int) -> None:
         if epoch in (0, *epochs):
-            result = evaluate_attack(score_names(tagger, tokenizer, attack_set.names), attack_set, PROMPTS)
+            result = to_json(evaluate_attack(score_names(tagger, tokenizer, attack_set.names), attack_set, PROMPTS))
             rows.append({"epoch": epoch, "result": result})
 
     measure(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,19 @@ tagger_app = typer.Typer(
     scores, better than by the names alone, has learned who was in the data.""",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How pairs are chosen: options of `build_attack_set`."""
+
+    max_pairs: int | None
+    fewer: bool
+    listed: bool
+    match: bool
+    seed: int
+
+
 Bf16 = Annotated[str, typer.Option(metavar="auto|on|off", help="bfloat16; auto is on for CUDA.")]
 
 
@@ -95,7 +109,7 @@ def attack(
         person_labels(known, labels)
     progress = new_progress(quiet)
     files = [*(train or []), *(file for file in (names, heldout) if file is not None)]
-    choice: dict[str, Any] = {"max_pairs": max_pairs, "fewer": fewer, "listed": listed, "match": match, "seed": seed}
+    choice = Choice(max_pairs=max_pairs, fewer=fewer, listed=listed, match=match, seed=seed)
     if run is not None:
         if files:
             raise PolicyError("--run: the names come from its documents; leave out --train, --names and --heldout")
@@ -103,6 +117,7 @@ def attack(
     else:
         attack_set = _of_files(train or [], names, heldout, labels, encoding, choice)
         inputs = {str(file): fingerprint(file) for file in files}
+    from reticent.audit.evidence.json_form import to_json
     from reticent.audit.tagger.plots import tagger_panels
     from reticent.audit.tagger.result import evaluate_attack, score_table, write_tagger_audit
     from reticent.audit.tagger.scores import open_tagger, score_names  # torch: all that can be checked without it is
@@ -117,13 +132,13 @@ def attack(
     result = evaluate_attack(scores, attack_set, asked, seed=seed)
     if Path(model).is_dir():
         inputs["model"] = fingerprint(model)
-    config = {**choice, "model": str(model), "labels": labels, "bf16": bf16}
+    config = {**asdict(choice), "model": str(model), "labels": labels, "bf16": bf16}
     table = score_table(scores, attack_set, key=secret)
     write_tagger_audit(out, result, table, tagger_panels(result, scores), config=config, inputs=inputs)
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(to_json(result)))
     else:
-        print("\n".join([*result["reading"], f"{out}: tagger.html, tagger.json, scores.parquet"]))
+        print("\n".join([*result.reading, f"{out}: tagger.html, tagger.json, scores.parquet"]))
 
 
 @tagger_app.command()
@@ -160,8 +175,6 @@ def thesis(
     as_json: AsJson = False,
 ) -> None:
     """Print Tables 4.1 to 4.9 and A.1 to A.4 of Nußbaumer (2023) from published scores."""
-    from dataclasses import asdict
-
     from reticent.audit.tagger.tables import read_scores, thesis_tables
     from reticent.core.errors import PolicyError
 
@@ -214,7 +227,7 @@ def _key(file: Path | None) -> bytes | None:
 
 
 def _of_files(
-    train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Any
+    train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
     from reticent.audit.tagger.sets import Mentions, build_attack_set, read_conll, read_names
     from reticent.core.errors import PolicyError
@@ -224,14 +237,14 @@ def _of_files(
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
     training = Mentions([n for part in read for n in part.names], [t for part in read for t in part.texts])
     if names is not None:
-        candidates = read_names(names, seed=choice["seed"])
+        candidates = read_names(names, seed=choice.seed)
     else:
         assert heldout is not None
         candidates = list(dict.fromkeys(read_conll(heldout, labels=labels, encoding=encoding).names))
-    return build_attack_set(training, candidates, **choice)
+    return build_attack_set(training, candidates, **asdict(choice))
 
 
-def _of_run(run: Path, choice: dict[str, Any]) -> tuple[AttackSet, dict[str, str]]:
+def _of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
     from reticent.audit.tagger.sets import build_attack_set, names_of_corpus
     from reticent.cli.options import job_of, read_job
     from reticent.core.artifact import fingerprint, require_kind
@@ -239,9 +252,10 @@ def _of_run(run: Path, choice: dict[str, Any]) -> tuple[AttackSet, dict[str, str
 
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
-    training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice["seed"])
+    training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)
     # Members and held-out are as many as they are.
-    attack_set = build_attack_set(training, candidates, **{**choice, "fewer": True}, unit="pairs of individuals")
+    as_many = replace(choice, fewer=True)
+    attack_set = build_attack_set(training, candidates, **asdict(as_many), unit="pairs of individuals")
     return attack_set, {"corpus": opened.corpus.fingerprint(), "split": fingerprint(opened.folder / "split")}
 
 

@@ -70,38 +70,36 @@ def test_advantage_over_the_blind_baseline_grows_with_epochs_and_surrogates_have
     assert advantage(trained, 10) > max(0.6, advantage(trained, 0) + 0.2)
     assert advantage(trained, "surrogates") < 0.4
     after = result_of(trained, 10)
-    assert after["verified"]["excess"]["low"] > 0
-    assert "gives away which names" in after["reading"][-1]
-    assert "No power to tell" in result_of(trained, "surrogates")["reading"][-1]
+    assert after.verified.excess.low > 0
+    assert "gives away which names" in after.reading[-1]
+    assert "No power to tell" in result_of(trained, "surrogates").reading[-1]
 
 
 def test_the_result_holds_together(trained: dict[str, Any]) -> None:
     result = result_of(trained, 10)
-    assert result["dev"]["pairs"] + result["test"]["pairs"] == 40
+    assert result.dev.pairs + result.test.pairs == 40
     for side in ("dev", "test"):
-        found = result[side]
-        rates = [row["accuracy"]["value"] for row in found["by_prompt"]]
-        assert found["list"]["expected_rank"] == pytest.approx((1 - np.mean(rates)) * 20 + 10)
-        assert found["list"]["map"]["value"] == pytest.approx(
-            np.mean([row["average_precision"]["value"] for row in found["by_prompt"]])
-        )
-        kinds = found["by_utterance"]
+        found = getattr(result, side)
+        rates = [row.accuracy.value for row in found.by_prompt]
+        assert found.list.expected_rank == pytest.approx((1 - np.mean(rates)) * 20 + 10)
+        assert found.list.map.value == pytest.approx(np.mean([row.average_precision.value for row in found.by_prompt]))
+        kinds = found.by_utterance
         # 1 prompt without an utterance, 4 assertions, 2 questions, 2 negations.
-        whole = (kinds["none"]["value"] + 4 * kinds["assertion"]["value"] + 2 * kinds["question"]["value"]
-                 + 2 * kinds["negation"]["value"]) / 9  # fmt: skip
+        whole = (kinds["none"].value + 4 * kinds["assertion"].value + 2 * kinds["question"].value
+                 + 2 * kinds["negation"].value) / 9  # fmt: skip
         assert whole == pytest.approx(np.mean(rates))
-        for name, row in found["pairwise"].items():
-            assert row["advantage"]["value"] == pytest.approx(2 * row["accuracy"]["value"] - 1), name
-            assert row["accuracy"]["low"] <= row["accuracy"]["value"] <= row["accuracy"]["high"]
-    best = max(row["accuracy"]["value"] for row in result["dev"]["pairwise"].values())
-    assert result["dev"]["pairwise"][result["verified"]["pairwise"]]["accuracy"]["value"] == best
-    assert sum(row["names"] for row in result["occurrences"]) == 40
+        for name, row in found.pairwise.items():
+            assert row.advantage.value == pytest.approx(2 * row.accuracy.value - 1), name
+            assert row.accuracy.low <= row.accuracy.value <= row.accuracy.high
+    best = max(row.accuracy.value for row in result.dev.pairwise.values())
+    assert result.dev.pairwise[result.verified.pairwise].accuracy.value == best
+    assert sum(row.names for row in result.occurrences) == 40
 
 
 def test_bins_of_few_names_say_only_that_they_are_few(trained: dict[str, Any]) -> None:
     result = evaluate_attack(trained["scores"][10], trained["set"], PROMPTS, num_bootstrap=50, small_cell=15)
-    assert {row["names"] for row in result["occurrences"]} <= {"under 15", 20}
-    assert all("advantage" not in row for row in result["occurrences"] if row["names"] == "under 15")
+    assert {row.names for row in result.occurrences} <= {"under 15", 20}
+    assert all(row.advantage is None for row in result.occurrences if row.names == "under 15")
 
 
 def test_panels_are_images_with_words(trained: dict[str, Any]) -> None:

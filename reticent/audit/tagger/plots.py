@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.tagger import RatesByMentions, TaggerEvidence
 from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.stats.estimate import Estimate
 from reticent.audit.tagger.attacks import ranked
 
 __all__ = ["tagger_panels"]
@@ -22,27 +25,25 @@ EDGE = 6
 TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
-def tagger_panels(result: dict[str, Any], scores: np.ndarray) -> list[str]:
+def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
     """Return the panels of one tagger; ``scores`` are those that ``result`` was made of."""
     panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
-    if any("advantage" in row for row in result["occurrences"]):
+    if any(row.advantage for row in result.occurrences):
         panels.insert(2, _occurrences(result))
     return panels
 
 
 @styled
-def _roc(result: dict[str, Any]) -> str:
+def _roc(result: TaggerEvidence) -> str:
     figure, axis = new_panel("ROC, test names", "solid: mean score, dots: maximum, grey: without the model", height=3.5)
     axis.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
-    curves = result["test"]["list"]["roc"]
-    for name, colour, line in (("blind", SOFT, "-"), ("maximum", MEMBER.light, (0, (1, 1.4))),
-                               ("mean", MEMBER.light, "-")):  # fmt: skip
-        axis.step(curves[name]["fpr"], curves[name]["tpr"], where="post", color=colour, linestyle=line)
+    curves, test = result.test.list.roc, result.test
+    for curve, colour, line in ((curves.blind, SOFT, "-"), (curves.maximum, MEMBER.light, (0, (1, 1.4))),
+                               (curves.mean, MEMBER.light, "-")):  # fmt: skip
+        axis.step(curve.fpr, curve.tpr, where="post", color=colour, linestyle=line)
     axis.set(xlabel="false-positive rate", ylabel="true-positive rate", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    area = result["test"]["list"]["auc_of_mean"]
-    label = (
-        f"ROC of the mean score, test names: area {area:.2f}; without the model {result['test']['blind']['auc']:.2f}."
-    )
+    area, blind = test.list.auc_of_mean, test.blind.auc
+    label = f"ROC of the mean score, test names: area {area:.2f}; without the model {blind:.2f}."
     return to_svg(figure, "fig-tagger-roc", label)
 
 
@@ -72,57 +73,58 @@ def _log_odds(probability: Any) -> Any:
 
 
 @styled
-def _occurrences(result: dict[str, Any]) -> str:
-    rows = [row for row in result["occurrences"] if "advantage" in row]
+def _occurrences(result: TaggerEvidence) -> str:
+    measured = [(row, row.advantage) for row in result.occurrences if row.advantage]
+    rows, advantages = zip(*measured, strict=True)
     names = [_times(row) for row in rows]
     figure, axis = new_panel("Advantage by mentions", "names of the training data by how often they are mentioned")
-    value, low, high = spread(row["advantage"] for row in rows)
+    value, low, high = spread(to_json(advantages))
     x = np.arange(len(rows))
     axis.axhline(0, color=SOFT, linestyle="--", linewidth=1)
     axis.errorbar(
         x, value, yerr=whiskers(value, low, high), color=MEMBER.light, marker=MEMBER.marker, elinewidth=1.2,
         linestyle=MEMBER.line,
     )  # fmt: skip
-    axis.set_xticks(x, [f"{name}\n{row['names']} names" for name, row in zip(names, rows, strict=True)])
+    axis.set_xticks(x, [f"{name}\n{row.names} names" for name, row in zip(names, rows, strict=True)])
     axis.set(ylabel="adversarial advantage", xlim=(-0.5, len(rows) - 0.5), ylim=(min(-0.1, low.min()) - 0.03, 1.05))
-    said = "; ".join(f"{name}: {say(row['advantage'])}" for name, row in zip(names, rows, strict=True))
+    said = "; ".join(f"{name}: {say(to_json(own))}" for name, own in zip(names, advantages, strict=True))
     return to_svg(figure, "fig-tagger-occurrences", f"Advantage by number of mentions. {said}.")
 
 
-def _times(row: dict[str, Any]) -> str:
-    if row["high"] is None:
-        return f"{row['low']} or more"
-    return str(row["low"]) if row["low"] == row["high"] else f"{row['low']} to {row['high']}"
+def _times(row: RatesByMentions) -> str:
+    if row.high is None:
+        return f"{row.low} or more"
+    return str(row.low) if row.low == row.high else f"{row.low} to {row.high}"
 
 
 @styled
-def _by_prompt(result: dict[str, Any]) -> str:
-    texts = [prompt["text"] for prompt in result["prompts"]]
-    estimates = [row["average_precision"] for row in result["test"]["by_prompt"]]
+def _by_prompt(result: TaggerEvidence) -> str:
+    texts = [prompt.text for prompt in result.prompts]
+    estimates = [row.average_precision for row in result.test.by_prompt]
     figure, axis = new_panel("Average precision by prompt", "test names; 0.5 is a random list", width=5.2, height=3.5)
     _dots(axis, texts, estimates)
     axis.set(xlabel="average precision")
-    said = "; ".join(f"{text} {say(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
+    said = "; ".join(f"{text} {say(to_json(estimate))}" for text, estimate in zip(texts, estimates, strict=True))
     return to_svg(figure, "fig-tagger-prompts", f"Average precision by prompt, test names. {said}.")
 
 
 @styled
-def _by_kind(result: dict[str, Any]) -> str:
-    side = result["test"]
-    rows = [(name, row["accuracy"]) for name, row in side["pairwise"].items()]
-    rows += [("blind", side["blind"]["accuracy"])]
-    for kinds in (side["by_utterance"], side["by_position"]):
+def _by_kind(result: TaggerEvidence) -> str:
+    side = result.test
+    rows = [(name, row.accuracy) for name, row in side.pairwise.items()]
+    rows += [("blind", side.blind.accuracy)]
+    for kinds in (side.by_utterance, side.by_position):
         rows += [(kind, estimate) for kind, estimate in kinds.items() if kind not in ("none", "alone")]
     figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is chance", width=4.6, height=3.5)
     _dots(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
     axis.set(xlabel="share of pairs that are distinguishable")
-    said = "; ".join(f"{name} {say(estimate)}" for name, estimate in rows)
+    said = "; ".join(f"{name} {say(to_json(estimate))}" for name, estimate in rows)
     return to_svg(figure, "fig-tagger-pairs", f"Accuracy of pairs by strategy and kind of prompt. {said}.")
 
 
-def _dots(axis: Any, names: Sequence[str], estimates: Sequence[dict[str, Any]]) -> None:
+def _dots(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
     """A row a name, with its interval; 0.5 is the line to beat."""
-    value, low, high = spread(estimates)
+    value, low, high = spread(to_json(estimates))
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
     blind = np.array([name == "blind" for name in names])

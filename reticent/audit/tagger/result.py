@@ -10,15 +10,30 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, roc_curve
+from reticent.audit.evidence.json_form import extended, to_json
+from reticent.audit.evidence.membership import Roc
+from reticent.audit.evidence.tagger import (
+    BlindRates,
+    Coin,
+    PairRates,
+    PromptRates,
+    RankedList,
+    RankedRocs,
+    RatesByMentions,
+    TaggerChoices,
+    TaggerEvidence,
+    TaggerPrompt,
+    TaggerSide,
+)
+from reticent.audit.stats.statistics import EXACT, Bootstrap, Estimate, clopper_pearson, roc_curve
 from reticent.audit.tagger.attacks import (
     PAIRWISE,
     area,
@@ -52,8 +67,8 @@ def evaluate_attack(
     num_bootstrap: int = 1000,
     seed: int = 0,
     small_cell: int = 5,
-) -> dict[str, Any]:
-    """Return every number of the audit of one tagger, fit for JSON.
+) -> TaggerEvidence:
+    """Return every number of the audit of one tagger.
 
     The pair-wise strategy (A1 to A3) and the list's score (mean, maximum, or one prompt) are chosen on the development
     pairs and verified on the others.
@@ -66,20 +81,18 @@ def evaluate_attack(
     scores = ranked(scores).reshape(len(prompts), 2, -1)
     blind = blind_scores(attack_set.features, seed=seed)
     evaluator = _Evaluator(prompts, num_bootstrap, seed, attack_set.unit)
-    sides = {"dev": attack_set.is_dev, "test": ~attack_set.is_dev}
-    result: dict[str, Any] = {
-        "prompts": [
-            {"text": prompt.text, "utterance": prompt.utterance, "position": prompt.position} for prompt in prompts
-        ],
-        "names": attack_set.counts,
-        "unit": attack_set.unit,
-        "dev": evaluator.of_side(scores[..., sides["dev"]], blind[:, sides["dev"]]),
-        "test": evaluator.of_side(scores[..., sides["test"]], blind[:, sides["test"]]),
-        "occurrences": evaluator.by_occurrences(scores, attack_set.occurrences, small_cell),
-    }
-    result["verified"] = evaluator.verify(scores, blind, attack_set.is_dev, result["dev"])
-    result["reading"] = read_result(result)
-    return result
+    dev, test = (evaluator.of_side(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev))
+    verified = evaluator.verify(scores, blind, attack_set.is_dev, dev)
+    return TaggerEvidence(
+        prompts=[extended(prompt, TaggerPrompt) for prompt in prompts],
+        names=attack_set.counts,
+        unit=attack_set.unit,
+        dev=dev,
+        test=test,
+        occurrences=evaluator.by_occurrences(scores, attack_set.occurrences, small_cell),
+        verified=verified,
+        reading=read_result(verified),
+    )
 
 
 class _Evaluator:
@@ -87,16 +100,15 @@ class _Evaluator:
 
     def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
         self.prompts, self.unit = prompts, unit
-        self._options: dict[str, Any] = {"num_bootstrap": num_bootstrap, "seed": seed}
+        self._options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
 
-    def estimate(self, values: np.ndarray, low: float = 0.0) -> dict[str, object]:
-        return mean_estimate(values, low=low, unit=self.unit, **self._options).to_dict()
+    def estimate(self, values: np.ndarray, low: float = 0.0) -> Estimate:
+        return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
-    def rates(self, won: np.ndarray) -> dict[str, Any]:
-        """Accuracy of the pairs, and the adversarial advantage: of pairs, TPR - FPR is 2 · accuracy - 1."""
-        return {"accuracy": self.estimate(won), "advantage": self.estimate(2 * won - 1, low=-1.0)}
+    def rates(self, won: np.ndarray) -> PairRates:
+        return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
-    def precision(self, scores: np.ndarray) -> dict[str, object]:
+    def precision(self, scores: np.ndarray) -> Estimate:
         """Mean over rankings (the first axis) of the average precision."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
@@ -105,10 +117,9 @@ class _Evaluator:
         method = f"bootstrap over {self.unit}"
         if np.ptp(draws) == 0:  # all members above all held-out names, in every resample
             low, high, method = value - clopper_pearson(0, n, one_sided=True)[1] * value, value, EXACT
-        return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method).to_dict()
+        return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
-    def of_side(self, scores: np.ndarray, blind: np.ndarray) -> dict[str, Any]:
-        """Everything that is measured on the development or the test pairs."""
+    def of_side(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])
         mean = scores.mean(axis=0)
@@ -116,46 +127,48 @@ class _Evaluator:
         for number in range(len(self.prompts)):
             auc = area(*scores[number])
             by_prompt.append(
-                {
-                    **self.rates(pairs[number]),
-                    "average_precision": self.precision(scores[number : number + 1]),
-                    "auc": auc,
-                    "expected_rank": expected_rank(float(pairs[number].mean()), n, n),
-                    "expected_rank_exact": expected_rank_exact(auc, n, n),
-                    "ties": int((scores[number, 0] == scores[number, 1]).sum()),
-                }
+                extended(
+                    self.rates(pairs[number]),
+                    PromptRates,
+                    average_precision=self.precision(scores[number : number + 1]),
+                    auc=auc,
+                    expected_rank=expected_rank(float(pairs[number].mean()), n, n),
+                    expected_rank_exact=expected_rank_exact(auc, n, n),
+                    ties=int((scores[number, 0] == scores[number, 1]).sum()),
+                )
             )
         auc = area(*mean)
-        return {
-            "pairs": n,
-            "pairwise": {name: self.rates(attack(scores)) for name, attack in PAIRWISE.items()},
-            "coin": {"expected": 0.5, "drawn": float(coin_wins(n, self._options["seed"]).mean())},
-            "by_prompt": by_prompt,
-            "by_utterance": self._grouped(pairs, [prompt.utterance for prompt in self.prompts]),
-            "by_position": self._grouped(pairs, [prompt.position for prompt in self.prompts]),
-            "list": {
-                "map": self.precision(scores),
-                "average_precision_of_mean": self.precision(mean[None]),
-                "auc_of_mean": auc,
-                "expected_rank": expected_rank(float(pairs.mean()), n, n),
-                "expected_rank_exact": expected_rank_exact(auc, n, n),
-                "random": random_list_accuracy(2 * n),
-                "roc": {
-                    "mean": roc_curve(*mean),
-                    "maximum": roc_curve(*scores.max(axis=0)),
-                    "blind": roc_curve(*blind),
-                },
-            },
-            "blind": {**self.rates(wins(*blind)), "auc": area(*blind)},
-        }  # fmt: skip
+        rocs = RankedRocs(
+            mean=Roc(**roc_curve(*mean)),
+            maximum=Roc(**roc_curve(*scores.max(axis=0))),
+            blind=Roc(**roc_curve(*blind)),
+        )
+        return TaggerSide(
+            pairs=n,
+            pairwise={name: self.rates(attack(scores)) for name, attack in PAIRWISE.items()},
+            coin=Coin(expected=0.5, drawn=float(coin_wins(n, self._options["seed"]).mean())),
+            by_prompt=tuple(by_prompt),
+            by_utterance=self._grouped(pairs, [prompt.utterance for prompt in self.prompts]),
+            by_position=self._grouped(pairs, [prompt.position for prompt in self.prompts]),
+            list=RankedList(
+                map=self.precision(scores),
+                average_precision_of_mean=self.precision(mean[None]),
+                auc_of_mean=auc,
+                expected_rank=expected_rank(float(pairs.mean()), n, n),
+                expected_rank_exact=expected_rank_exact(auc, n, n),
+                random=random_list_accuracy(2 * n),
+                roc=rocs,
+            ),
+            blind=extended(self.rates(wins(*blind)), BlindRates, auc=area(*blind)),
+        )
 
-    def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Any]:
+    def _grouped(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
         return {
             kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
             for kind in dict.fromkeys(kinds)
         }
 
-    def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[dict[str, Any]]:
+    def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
         """Scores and advantage of the names that are mentioned so often; bins of few names say only that."""
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
@@ -164,16 +177,17 @@ class _Evaluator:
             n = int(chosen.sum())
             if n == 0:
                 continue
-            row: dict[str, Any] = {"low": low, "high": high, "names": n if n >= small_cell else f"under {small_cell}"}
+            row = RatesByMentions(low=low, high=high, names=f"under {small_cell}")
             if n >= small_cell:
-                row |= {"score": self.estimate(mean[0, chosen]), **self.rates(won[chosen])}
+                score, rates = self.estimate(mean[0, chosen]), self.rates(won[chosen])
+                row = replace(row, names=n, score=score, accuracy=rates.accuracy, advantage=rates.advantage)
             rows.append(row)
         return rows
 
-    def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: dict[str, Any]) -> dict[str, Any]:
+    def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
         """The choices of the development pairs, measured on the test pairs."""
         test = ~is_dev
-        pairwise = max(PAIRWISE, key=lambda name: dev["pairwise"][name]["accuracy"]["value"])
+        pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
         rankings |= {f"prompt {number + 1}": scores[number] for number in range(len(scores))}
         ranking = max(rankings, key=lambda name: average_precision(*rankings[name][:, is_dev]))
@@ -184,56 +198,63 @@ class _Evaluator:
         known = wins(*blind[:, test])
         known = known if known.mean() > 0.5 else np.full(len(known), 0.5)
         blind_accuracy = self.estimate(wins(*blind[:, test]))
-        return {
-            "pairwise": pairwise,
-            **self.rates(won),
-            "blind_advantage": self.estimate(2 * known - 1, low=-1.0),
-            "excess": self.estimate(2 * (won - known), low=-2.0),
-            "ranking": ranking,
-            "average_precision": self.precision(rankings[ranking][None][..., test]),
-            "threshold": threshold,
-            "list_advantage": self.estimate(called[0].astype(float) - called[1], low=-1.0),
-            "matched": not (blind_accuracy["low"] or 0.0) > 0.5,  # type: ignore[operator]
-            "detectable": 1.96 / np.sqrt(max(len(won), 1)),
-        }
+        return extended(
+            self.rates(won),
+            TaggerChoices,
+            pairwise=pairwise,
+            blind_advantage=self.estimate(2 * known - 1, low=-1.0),
+            excess=self.estimate(2 * (won - known), low=-2.0),
+            ranking=ranking,
+            average_precision=self.precision(rankings[ranking][None][..., test]),
+            threshold=threshold,
+            list_advantage=self.estimate(called[0].astype(float) - called[1], low=-1.0),
+            matched=not (blind_accuracy.low or 0.0) > 0.5,
+            detectable=float(1.96 / np.sqrt(max(len(won), 1))),
+        )
 
 
-def read_result(result: dict[str, Any]) -> list[str]:
+def read_result(found: TaggerChoices) -> list[str]:
     """Say what the verified numbers mean, in plain words."""
-    found = result["verified"]
-    accuracy, advantage, excess = found["accuracy"], found["advantage"], found["excess"]
+    accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
-        f"right one in {_percent(accuracy)} of the cases; a coin in 50 % (strategy {found['pairwise']}, "
-        f"{accuracy['n']} {accuracy['unit']}). The adversarial advantage is {_number(advantage)}.",
+        f"right one in {_percent(accuracy)} of the cases; a coin in 50 % (strategy {found.pairwise}, "
+        f"{accuracy.n} {accuracy.unit}). The adversarial advantage is {_number(advantage)}.",
         f"What the names alone give away, without the model (their length and how common their words are), is an "
-        f"advantage of {_number(found['blind_advantage'])}; the tagger adds {_number(excess)}.",
+        f"advantage of {_number(found.blind_advantage)}; the tagger adds {_number(excess)}.",
     ]
-    if not found["matched"]:
+    if not found.matched:
         lines.append(
             "The two kinds of names are distinguishable without the tagger: this set is marked as not matched, and "
             "only what the tagger adds counts."
         )
-    counted = advantage if found["matched"] else excess
-    if counted["low"] > 0:
+    counted = advantage if found.matched else excess
+    if (counted.low or 0.0) > 0:
         lines.append("The tagger gives away which names it was trained on: the interval does not include no advantage.")
     else:
-        what = "advantage" if found["matched"] else "advantage over the names alone"
+        what = "advantage" if found.matched else "advantage over the names alone"
         lines.append(
-            f"No power to tell: the interval includes no {what}. With {accuracy['n']} test pairs an advantage under "
-            f"about {found['detectable']:.2f} cannot be seen, so this is no proof that the tagger keeps its names."
+            f"No power to tell: the interval includes no {what}. With {accuracy.n} test pairs an advantage under "
+            f"about {found.detectable:.2f} cannot be seen, so this is no proof that the tagger keeps its names."
         )
     return lines
 
 
-def _percent(estimate: dict[str, Any]) -> str:
-    return (
-        f"{100 * estimate['value']:.1f} % ({100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}, 95 % interval)"
-    )
+def _percent(estimate: Estimate) -> str:
+    value, low, high = (100 * end for end in _ends(estimate))
+    return f"{value:.1f} % ({low:.1f} to {high:.1f}, 95 % interval)"
 
 
-def _number(estimate: dict[str, Any]) -> str:
-    return f"{estimate['value']:.3f} ({estimate['low']:.3f} to {estimate['high']:.3f})"
+def _number(estimate: Estimate) -> str:
+    value, low, high = _ends(estimate)
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _ends(estimate: Estimate) -> tuple[float, float, float]:
+    assert estimate.value is not None  # there are pairs
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.value, estimate.low, estimate.high
 
 
 def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
@@ -259,24 +280,24 @@ def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None 
 
 def write_tagger_audit(
     out: Path | str,
-    result: dict[str, Any],
+    result: TaggerEvidence,
     table: pa.Table,
     panels: Sequence[str],
     *,
-    config: dict[str, Any],
+    config: Mapping[str, bool | int | str | list[str] | None],
     inputs: dict[str, str],
 ) -> None:
     """Write ``tagger.json``, ``scores.parquet`` and ``tagger.html`` as a private artefact."""
-    with write_artifact(out, kind="tagger", config=config, inputs=inputs) as writer:
-        (writer.path / "tagger.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    with write_artifact(out, kind="tagger", config=dict(config), inputs=inputs) as writer:
+        (writer.path / "tagger.json").write_text(json.dumps(to_json(result), indent=1, sort_keys=True) + "\n")
         pq.write_table(table, writer.path / "scores.parquet", compression="zstd")
         (writer.path / "tagger.html").write_text(_page(result, panels), encoding="utf-8")
-        writer.counts.update(pairs=result["names"]["pairs"], prompts=len(result["prompts"]))
+        writer.counts.update(pairs=result.names["pairs"], prompts=len(result.prompts))
 
 
-def _page(result: dict[str, Any], panels: Sequence[str]) -> str:
+def _page(result: TaggerEvidence, panels: Sequence[str]) -> str:
     """One page without scripts or addresses."""
-    said = "".join(f"<p>{html.escape(line)}</p>" for line in result["reading"])
+    said = "".join(f"<p>{html.escape(line)}</p>" for line in result.reading)
     figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -20,6 +20,7 @@ from reticent.audit.evidence.json_form import from_json, nullable, optional, to_
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
 from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
+from reticent.audit.evidence.tagger import TaggerEvidence
 from reticent.audit.report.page import write_report
 from reticent.audit.stats.estimate import Estimate, Spread
 from reticent.core.errors import ArtifactError
@@ -52,8 +53,8 @@ def filled(hint: Any, rule: Any = None) -> Any:
     if origin in (dict, Mapping):
         key = "both" if get_origin(arguments[0]) is Literal else "loss"
         return {key: filled(arguments[1], rule)} if origin is dict else {}
-    if origin is list:
-        return [filled(arguments[0], rule)]
+    if origin in (list, tuple):
+        return origin([filled(arguments[0], rule)])
     if is_dataclass(hint):
         values = {name: filled(part) for name, part in get_type_hints(hint, include_extras=True).items()}
         if isinstance(hint, type) and issubclass(hint, Estimate):
@@ -96,7 +97,9 @@ def test_fields_that_only_their_class_may_close_leave_nothing_by_themselves(rule
     assert CURVE.published({"x": [1.0, 2.0]}, CELL) == {"x": []}
 
 
-@pytest.mark.parametrize("cls", [AuditEvidence, CorpusEvidence, ProbeEvidence, ModelEvidence], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "cls", [AuditEvidence, CorpusEvidence, ProbeEvidence, ModelEvidence, TaggerEvidence], ids=lambda c: c.__name__
+)
 def test_no_count_and_no_estimate_of_few_leaves_whatever_its_field(cls: type) -> None:
     found = filled(cls)
     shown = to_json(publish(found, CELL))
