@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from reticent.audit.membership.attacks import USER_INFERENCE, user_inference_sco
 from reticent.audit.membership.measure import MembershipAudit
 from reticent.audit.membership.validity import judged
 from reticent.audit.scoring.base_model_scores import BaseModelScores
-from reticent.audit.scoring.forward import TokenScores, score_causal, score_masked
+from reticent.audit.scoring.forward import TokenScores, score_models
 from reticent.audit.stats.statistics import Bootstrap
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.store import TokenStore
@@ -120,6 +121,10 @@ def audit_models(
                 progress(len(results))
     with_verdicts = [from_json(ModelEvidence, model) for model in judged(to_json(results))]
     return MeasuredModels(settings=config.all_values(without=config.not_measured), models=with_verdicts)
+
+
+def _with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
+    progress(done, total)
 
 
 class Auditor:
@@ -258,21 +263,26 @@ class Auditor:
         tokenizer = self._tokenizer_of(entry.path)
         special = special_ids(tokenizer, entry.objective)
         check_fit(model, store, tokenizer, special, self.config.window_length)
-        options: dict[str, Any] = {
-            "window_length": self.config.window_length,
-            "batch_size": self.config.batch_size,
-            "device": self.config.device,
-            "bf16": self.config.bf16,
-        }
+        advance = None
         if progress is not None:
             if special not in self._num_windows:
                 self._num_windows[special] = len(cut_windows(self.store, self.config.window_length, special))
-            total = self._num_windows[special] * self.num_passes(entry.objective)
-            options["progress"] = lambda done: progress(done, total)
-        if entry.objective == "clm":
-            return score_causal(model, store, special, **options)
-        options |= {"folds": self.config.folds, "seed": self.config.seed, "all_occurrences": all_occurrences}
-        return score_masked(model, store, special, **options)
+            advance = partial(_with_total, progress, self._num_windows[special] * self.num_passes(entry.objective))
+        (scores,) = score_models(
+            [model],
+            entry.objective,
+            store,
+            special,
+            folds=self.config.folds,
+            all_occurrences=all_occurrences,
+            window_length=self.config.window_length,
+            batch_size=self.config.batch_size,
+            seed=self.config.seed,
+            device=self.config.device,
+            bf16=self.config.bf16,
+            progress=advance,
+        )
+        return scores
 
     def invert(
         self,

@@ -8,7 +8,7 @@ same way and stand beside: their exposure is that of a secret that was never wri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent.audit.config import CanaryAudit
-from reticent.audit.scoring.forward import score_causal, score_masked
+from reticent.audit.evidence.extraction import Canaries, CanaryArm, InAndOut, OneRun
+from reticent.audit.scoring.forward import score_models
 from reticent.audit.scoring.generate import generate
-from reticent.audit.stats.statistics import one_run_epsilon, ratio_difference, ratio_estimate
+from reticent.audit.stats.statistics import (
+    LEVEL,
+    Bootstrap,
+    Estimate,
+    one_run_epsilon,
+    ratio_difference,
+    ratio_estimate,
+)
 from reticent.core.errors import PolicyError
 from reticent.engine.canaries import ARMS, Planted
 from reticent.engine.document_kernels import document_sums
@@ -109,7 +117,7 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
     return np.log2(references.shape[1]) - np.log2(1 + above + 0.5 * ties)
 
 
-def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> dict[str, Any]:
+def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
     """Return the bound of the one-run audit: the highest scores are guessed in, the lowest out.
 
     Parameters
@@ -121,11 +129,16 @@ def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: 
     each = int(len(scores) * guesses / 2)
     order = np.argsort(scores, kind="stable")
     right = int(np.count_nonzero(included[order[len(order) - each :]]) + np.count_nonzero(~included[order[:each]]))
-    about = {"num_canaries": len(scores), "num_guesses": 2 * each, "num_right": right, "delta": delta, "level": 0.95}
-    at_least = one_run_epsilon(len(scores), 2 * each, right, delta) if each else None
-    # The most that this many guesses can show: all of them right.
-    most = one_run_epsilon(len(scores), 2 * each, 2 * each, delta) if each else None
-    return {**about, "at_least": at_least, "most": most}
+    return OneRun(
+        num_canaries=len(scores),
+        num_guesses=2 * each,
+        num_right=right,
+        delta=delta,
+        level=LEVEL,
+        at_least=one_run_epsilon(len(scores), 2 * each, right, delta) if each else None,
+        # The most that this many guesses can show: all of them right.
+        most=one_run_epsilon(len(scores), 2 * each, 2 * each, delta) if each else None,
+    )
 
 
 def audit_canaries(
@@ -136,7 +149,7 @@ def audit_canaries(
     config: CanaryAudit,
     *,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+) -> Canaries:
     """Return for each arm: exposure of the canaries that are in and of those that are out, extraction, one-run epsilon.
 
     Raises
@@ -150,38 +163,41 @@ def audit_canaries(
     spread = scores[:, 1:].std(axis=1)
     standard = (scores[:, 0] - scores[:, 1:].mean(axis=1)) / np.where(spread > 0, spread, 1.0)
     back = _extracted(model, canaries, special, config) if objective == "clm" else None
-    options: dict[str, Any] = {"num_bootstrap": config.num_bootstrap, "seed": config.job_seed}
+    options: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.job_seed}
     arms = {}
     for arm in (name for name in ARMS if (canaries.arms == name).any()):
         own = canaries.arms == arm
-        sides = {"included": own & canaries.included, "excluded": own & ~canaries.included}
-        values = {side: (bits[chosen], np.ones(int(chosen.sum()))) for side, chosen in sides.items()}
-        arms[arm] = {
-            "num_included": int(sides["included"].sum()),
-            "exposure": {side: _mean(*value, **options) for side, value in values.items()},
-            "excess_exposure": _difference(values, options),
-            "num_best": int(np.count_nonzero(bits[sides["included"]] == np.log2(canaries.width - 1))),
-            "one_run": one_run(standard[own], canaries.included[own], guesses=config.guesses, delta=config.delta),
-        }
+        included, excluded = own & canaries.included, own & ~canaries.included
+        extracted = None
         if back is not None and arm != "context":  # canaries of that arm begin alike: no prompt asks for one of them
-            arms[arm]["extracted"] = {
-                side: ratio_estimate(
-                    back[chosen].astype(float), np.ones(int(chosen.sum())), unit="canaries", **options
-                ).to_dict()
-                for side, chosen in sides.items()
-            }
-    return {"num_references": canaries.width - 1, "most_exposure": float(np.log2(canaries.width - 1)), "arms": arms}
+            extracted = _in_and_out(back.astype(float), included, excluded, 1.0, options)
+        arms[arm] = CanaryArm(
+            num_included=int(included.sum()),
+            exposure=_in_and_out(bits, included, excluded, None, options),
+            excess_exposure=_difference(bits[included], bits[excluded], options),
+            num_best=int(np.count_nonzero(bits[included] == np.log2(canaries.width - 1))),
+            one_run=one_run(standard[own], canaries.included[own], guesses=config.guesses, delta=config.delta),
+            extracted=extracted,
+        )
+    return Canaries(num_references=canaries.width - 1, most_exposure=float(np.log2(canaries.width - 1)), arms=arms)
 
 
-def _mean(values: np.ndarray, ones: np.ndarray, **options: Any) -> dict[str, Any]:
-    return ratio_estimate(values, ones, unit="canaries", limit=None, **options).to_dict()
+def _in_and_out(
+    values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
+) -> InAndOut:
+    means = (
+        ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
+        for side in (included, excluded)
+    )
+    return InAndOut(included=next(means), excluded=next(means))
 
 
-def _difference(values: dict[str, tuple[np.ndarray, np.ndarray]], options: dict[str, Any]) -> dict[str, Any] | None:
+def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
     """Mean exposure of those in, less that of those out; None where a side has not two to resample."""
-    if min(len(ones) for _, ones in values.values()) < 2:
+    if min(len(included), len(excluded)) < 2:
         return None
-    return {**ratio_difference(values["included"], values["excluded"], **options).to_dict(), "unit": "canaries"}
+    sides = ((values, np.ones(len(values))) for values in (included, excluded))
+    return replace(ratio_difference(*sides, **options), unit="canaries")
 
 
 def _scores(
@@ -189,20 +205,23 @@ def _scores(
 ) -> np.ndarray:
     """Log-probability of what is asked for, one number a text."""
     store = canaries.store
-    options: dict[str, Any] = {
-        "window_length": config.window_length,
-        "batch_size": config.batch_size,
-        "device": config.device,
-        "bf16": "off",  # exposure ranks a secret among many that are nearly as likely
-        "progress": progress,
-    }
-    if objective == "clm":
-        scores = score_causal(model, store, special, **options)
-    else:  # one word at a time: a pseudo-likelihood must not depend on which others happen to be hidden with it
-        folds = int(store.word_ids.max(initial=0)) + 1
-        if folds > MOST_FOLDS:
-            raise PolicyError(f"canaries: {folds} words are more than {MOST_FOLDS}")
-        scores = score_masked(model, store, special, folds=folds, seed=config.job_seed, **options)
+    # Of a masked model one word at a time: a pseudo-likelihood must not depend on which others are hidden with it.
+    folds = int(store.word_ids.max(initial=0)) + 1
+    if objective == "mlm" and folds > MOST_FOLDS:
+        raise PolicyError(f"canaries: {folds} words are more than {MOST_FOLDS}")
+    (scores,) = score_models(
+        [model],
+        objective,
+        store,
+        special,
+        folds=folds,
+        seed=config.job_seed,
+        window_length=config.window_length,
+        batch_size=config.batch_size,
+        device=config.device,
+        bf16="off",  # exposure ranks a secret among many that are nearly as likely
+        progress=progress,
+    )
     chosen = (store.flags != 0) & ~np.isnan(scores.log_probs)
     return document_sums(scores.log_probs, chosen, store.doc_offsets)[0]
 

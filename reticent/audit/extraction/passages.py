@@ -7,15 +7,19 @@ sampled: one teacher-forced pass says what greedy decoding would give, and how l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from reticent.audit.config import ExtractionConfig
+from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
+from reticent.audit.evidence.json_form import extended
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.scoring.generate import Decoding, score_continuations
-from reticent.audit.stats.statistics import ratio_difference, ratio_estimate
+from reticent.audit.stats.sides import Counts, excess_of
+from reticent.audit.stats.statistics import Bootstrap
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
 from reticent.trainer.windows import SpecialIds
@@ -74,7 +78,7 @@ def extraction_rates(
     config: ExtractionConfig,
     *,
     progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+) -> Passages:
     """Return what share of the passages a causal model gives back, of members and of held-out individuals.
 
     Parameters
@@ -84,34 +88,42 @@ def extraction_rates(
 
     Returns
     -------
-    dict
-        "settings"; for each side under "num_passages" and "num_short" the documents asked and those too short; and
-        under "rates" rows of {"measure", "prefix_tokens", "num_queries", "asked", "members", "heldout", "excess"}.
-        "asked" is "all" passages, or those with a "protected" word in the suffix. Rates are over passages, intervals
+    Passages
+        Asked are "all" passages, or those with a "protected" word in the suffix. Rates are over passages, intervals
         over individuals; a rate of 0 has the exact bound.
     """
     length = max(config.prefix_tokens) + config.suffix_tokens
-    sides = {"members": np.asarray(members, dtype=bool), "heldout": ~np.asarray(members, dtype=bool)}
-    found: dict[str, _Passages] = {}
-    for number, (side, chosen) in enumerate(sides.items()):
-        found[side] = _Passages(store, chosen, length, config)
-        before = sum(len(found[name].documents) for name in list(sides)[:number]) * len(config.prefix_tokens)
-        found[side].ask(model, special, config, partial(_advance, progress, before))
-    rows = [
-        {**about, "asked": asked, **_compare(found, key, asked, config)}
-        for key, about in _measures(config)
+    is_member = np.asarray(members, dtype=bool)
+    own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
+    own.ask(model, special, config, partial(_advance, progress, 0))
+    others.ask(model, special, config, partial(_advance, progress, len(own.documents) * len(config.prefix_tokens)))
+    bootstrap: Bootstrap = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
+    rates = [
+        extended(
+            excess_of(own.ratio(measure.key, asked), others.ratio(measure.key, asked), **bootstrap),
+            PassageRate,
+            measure=measure.name,
+            prefix_tokens=measure.prefix_tokens,
+            num_queries=measure.num_queries,
+            asked=asked,
+            probability=measure.probability,
+        )
+        for measure in _measures(config)
         for asked in ("all", "protected")
     ]
-    settings = {**config.all_values(), "decoding": str(decoding_of(config))}
-    del settings["temperature"], settings["top_k"]
-    for name in ("batch_size", "device", "seed", "num_bootstrap"):
-        del settings[name]
-    return {
-        "settings": settings,
-        "num_passages": {side: len(passages.documents) for side, passages in found.items()},
-        "num_short": {side: passages.num_short for side, passages in found.items()},
-        "rates": rows,
-    }
+    return Passages(
+        settings=PassageSettings(
+            prefix_tokens=list(config.prefix_tokens),
+            suffix_tokens=config.suffix_tokens,
+            decoding=str(decoding_of(config)),
+            num_queries=list(config.num_queries),
+            probability=config.probability,
+            num_passages=config.num_passages,
+        ),
+        num_passages=Sides(members=len(own.documents), heldout=len(others.documents)),
+        num_short=Sides(members=own.num_short, heldout=others.num_short),
+        rates=rates,
+    )
 
 
 def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> None:
@@ -119,21 +131,26 @@ def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> 
         progress(before + done)
 
 
-def _measures(config: ExtractionConfig) -> list[tuple[tuple[str, int], dict[str, Any]]]:
-    """Rows of the result: key of the outcomes, and what the row says of itself."""
-    rows: list[tuple[tuple[str, int], dict[str, Any]]] = []
+class _Measure(NamedTuple):
+    """A measure, and the key of its outcomes."""
+
+    key: tuple[str, int]
+    name: str
+    prefix_tokens: int
+    num_queries: int | None = None
+    probability: float | None = None
+
+
+def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
     for k in config.prefix_tokens:
         is_discoverable = k == config.suffix_tokens == DISCOVERABLE
-        name = "discoverable" if is_discoverable else "k_extractable"
-        rows.append((("greedy", k), {"measure": name, "prefix_tokens": k, "num_queries": None}))
+        yield _Measure(("greedy", k), "discoverable" if is_discoverable else "k_extractable", k)
     longest = max(config.prefix_tokens)
     for n in config.num_queries:
-        about = {"measure": "np_discoverable", "prefix_tokens": longest, "num_queries": n}
-        rows.append((("drawn", n), {**about, "probability": config.probability}))
-    return rows
+        yield _Measure(("drawn", n), "np_discoverable", longest, n, config.probability)
 
 
-class _Passages:
+class _Drawn:
     """The passages of one side, and which of them came back."""
 
     def __init__(self, store: TokenStore, chosen: np.ndarray, length: int, config: ExtractionConfig):
@@ -147,35 +164,20 @@ class _Passages:
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def ask(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
-        options: dict[str, Any] = {
-            "special": special, "decoding": decoding_of(config),
-            "batch_size": config.batch_size, "device": config.device,
-        }  # fmt: skip
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)
             self.outcomes["greedy", k], log_p = score_continuations(
-                model, self.ids[:, -(k + config.suffix_tokens) :], k, **options,
+                model, self.ids[:, -(k + config.suffix_tokens) :], k, special=special,
+                decoding=decoding_of(config), batch_size=config.batch_size, device=config.device,
                 progress=partial(_advance, progress, done),
             )  # fmt: skip
         for n in config.num_queries:  # of the longest prefix
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
 
-    def ratio(self, key: tuple[str, int], asked: str) -> tuple[np.ndarray, np.ndarray]:
+    def ratio(self, key: tuple[str, int], asked: str) -> Counts:
         """Passages that came back and passages, of each individual."""
         wanted, num = self.asked[asked], int(self.individuals.max(initial=-1)) + 1
         weights: Sequence[np.ndarray] = (wanted & self.outcomes[key], wanted)
         back, all_ = (np.bincount(self.individuals, weights=weight, minlength=num) for weight in weights)
         return back, all_
-
-
-def _compare(
-    found: dict[str, _Passages], key: tuple[str, int], asked: str, config: ExtractionConfig
-) -> dict[str, dict[str, Any]]:
-    options: dict[str, Any] = {"num_bootstrap": config.num_bootstrap, "seed": config.seed}
-    members, heldout = (found[side].ratio(key, asked) for side in ("members", "heldout"))
-    return {
-        "members": ratio_estimate(*members, **options).to_dict(),
-        "heldout": ratio_estimate(*heldout, **options).to_dict(),
-        "excess": ratio_difference(members, heldout, **options).to_dict(),
-    }

@@ -103,9 +103,10 @@ def gather_evidence(run: Run) -> dict[str, Any]:
         from reticent.job.probes import run_probes
 
         probe["probe"] = to_json(run_probes(run))
+    extraction = extraction_section(run)
     evidence = {
         **probe,
-        **extraction_section(run),
+        **({"extraction": to_json(extraction)} if extraction else {}),
         "format": "reticent.audit/1",
         "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         "versions": {

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.extraction import ExtractedModel, Extraction
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
 from reticent.job.artefact import Artefact, Step
@@ -74,17 +77,17 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
 
 def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, Any]) -> None:
     found = _measured(run, measurement)
-    (folder / "extraction.json").write_text(json.dumps(found, indent=1, allow_nan=False))
+    (folder / "extraction.json").write_text(json.dumps(to_json(found), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch
 
 
-def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
+def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
     model, tokenizer = load_model(path, measurement.model.objective), load_tokenizer(path)
     special = special_ids(tokenizer, measurement.model.objective)
-    found: dict[str, Any] = {"canaries": None, "passages": None}
+    canaries = passages = None
     if run.job.canaries is not None:
         from reticent.audit.extraction.canaries import audit_canaries, tokens_of_canaries
         from reticent.engine.canaries import open_canaries
@@ -92,7 +95,7 @@ def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
         tokens = tokens_of_canaries(open_canaries(run.folder / "canaries"), run.tokenizer_of(measurement.model))
         check_fit(model, tokens.store, tokenizer, special, run.job.train.window_length)
         with run.progress.task(f"canaries of {measurement.recipe}", None, "windows") as advance:
-            found["canaries"] = audit_canaries(
+            canaries = audit_canaries(
                 model, measurement.model.objective, tokens, special, run.job.canaries, progress=advance
             )
     if run.job.extraction is not None and measurement.model.objective == "clm":
@@ -103,20 +106,24 @@ def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
         check_fit(model, store, tokenizer, special, run.job.train.window_length)
         members = run.individuals.mask(MEMBERS)[store.individual]
         with run.progress.task(f"extract from {measurement.recipe}", None, "passages") as advance:
-            found["passages"] = extraction_rates(model, store, members, special, run.job.extraction, progress=advance)
-    return found
+            passages = extraction_rates(model, store, members, special, run.job.extraction, progress=advance)
+    return ExtractedModel(canaries=canaries, passages=passages)
 
 
-def extraction_section(run: Run) -> dict[str, Any]:
-    """Return {"extraction": …} for the evidence, or nothing where the job asks for none."""
+def extraction_section(run: Run) -> Extraction | None:
+    """Return the part of the evidence, None where the job asks for none."""
     models = []
     for measurement in _measurements(run):
         seed = None if measurement.training is None else measurement.training.seed
-        about = {
-            "model": measurement.model.name,
-            "recipe": measurement.recipe,
-            "objective": measurement.model.objective,
-        }
-        found = read_json(run.folder / _name(measurement) / "extraction.json")
-        models.append({**about, "seed": seed, "epoch": measurement.epoch, **found})
-    return {"extraction": {"has_canaries": run.job.canaries is not None, "models": models}} if models else {}
+        path = run.folder / _name(measurement) / "extraction.json"
+        models.append(
+            replace(
+                from_json(ExtractedModel, read_json(path), str(path)),
+                model=measurement.model.name,
+                recipe=measurement.recipe,
+                objective=measurement.model.objective,
+                seed=seed,
+                epoch=measurement.epoch,
+            )
+        )
+    return Extraction(has_canaries=run.job.canaries is not None, models=models) if models else None

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.audit.evidence.extraction import CanaryArm
 from reticent.audit.extraction.canaries import CanaryAudit, audit_canaries, exposures, one_run, tokens_of_canaries
 from reticent.audit.stats.statistics import exposure
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -201,16 +202,16 @@ def test_one_run_bounds_are_the_golden_numbers(m: int, r: int, v: int, delta: fl
     wrong = r - v
     included[m - wrong :] = False  # that many of the surest guesses are wrong
     found = one_run(scores, included, guesses=r / m, delta=delta)
-    assert (found["num_guesses"], found["num_right"]) == (r, v)
-    assert found["at_least"] == pytest.approx(expected, abs=1e-6)
-    assert found["most"] >= found["at_least"]
+    assert (found.num_guesses, found.num_right) == (r, v)
+    assert found.at_least == pytest.approx(expected, abs=1e-6)
+    assert found.most >= found.at_least
 
 
 def test_scores_that_know_nothing_bound_nothing() -> None:
     random = np.random.default_rng(0)
     found = one_run(random.random(200), random.random(200) < 0.5, guesses=1.0, delta=1e-5)
-    assert found["at_least"] < 0.5
-    assert one_run(np.ones(1), np.ones(1, dtype=bool), guesses=0.5, delta=0.0)["at_least"] is None
+    assert found.at_least < 0.5
+    assert one_run(np.ones(1), np.ones(1, dtype=bool), guesses=0.5, delta=0.0).at_least is None
 
 
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
@@ -220,21 +221,21 @@ def test_a_model_that_knows_nothing_gives_canaries_no_bits(planted: Planted, obj
     special = special_ids(load_tokenizer(toy_tokenizer(kind)), objective)
     config = CanaryAudit(num_bootstrap=100, window_length=128, device="cpu")
     found = audit_canaries(toy_model(kind, max_length=128), objective, tokens, special, config)
-    assert found["most_exposure"] == 3
-    assert set(found["arms"]) == set(ARMS)
-    for arm, about in found["arms"].items():
-        assert about["exposure"]["included"]["n"] == about["num_included"]
-        assert about["exposure"]["included"]["unit"] == "canaries"
-        assert ("extracted" in about) == (objective == "clm" and arm != "context")
-    mean = np.mean([about["exposure"]["excluded"]["value"] for about in found["arms"].values()])
+    assert found.most_exposure == 3
+    assert set(found.arms) == set(ARMS)
+    for arm, about in found.arms.items():
+        assert about.exposure.included.n == about.num_included
+        assert about.exposure.included.unit == "canaries"
+        assert (about.extracted is not None) == (objective == "clm" and arm != "context")
+    mean = np.mean([about.exposure.excluded.value for about in found.arms.values()])
     assert mean < 2.2
     if objective == "clm":
-        assert found["arms"]["ngram"]["extracted"]["excluded"]["value"] == 0
-        assert found["arms"]["ngram"]["extracted"]["excluded"]["high"] > 0.3
+        assert found.arms["ngram"].extracted.excluded.value == 0
+        assert found.arms["ngram"].extracted.excluded.high > 0.3
 
 
 @pytest.fixture(scope="module")
-def trained(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def trained(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, CanaryArm]]:
     """The audit of a model trained on the canaries by heart, plainly and with protection."""
     tokens = tokens_of_canaries(planted, toy_tokenizer("gpt2"))
     chosen = np.flatnonzero(tokens.included)
@@ -252,29 +253,29 @@ def trained(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> dict[
         train(model, store, get_recipe(recipe), config, tmp_path_factory.mktemp(recipe),
               tokenizer=toy_tokenizer("gpt2"))  # fmt: skip
         audit = CanaryAudit(num_bootstrap=100, window_length=128, device="cpu")
-        audits[recipe] = audit_canaries(model, "clm", tokens, special, audit)["arms"]
+        audits[recipe] = audit_canaries(model, "clm", tokens, special, audit).arms
     return audits
 
 
-def test_a_memorised_canary_has_all_bits_and_is_extracted(trained: dict[str, dict[str, Any]]) -> None:
+def test_a_memorised_canary_has_all_bits_and_is_extracted(trained: dict[str, dict[str, CanaryArm]]) -> None:
     for arm in ("protected", "missed"):
         found = trained["clm"][arm]
-        assert found["exposure"]["included"]["value"] > 2.7  # of 3
-        assert found["extracted"]["included"]["value"] > 0.6
-        assert found["exposure"]["excluded"]["value"] < 2.5
-        assert found["extracted"]["excluded"]["value"] == 0
+        assert found.exposure.included.value > 2.7  # of 3
+        assert found.extracted.included.value > 0.6
+        assert found.exposure.excluded.value < 2.5
+        assert found.extracted.excluded.value == 0
 
 
 def test_a_protected_canary_is_kept_from_the_model_that_knows_the_missed_ones(
-    trained: dict[str, dict[str, Any]],
+    trained: dict[str, dict[str, CanaryArm]],
 ) -> None:
     found = trained["ppclm"]
-    assert found["missed"]["exposure"]["included"]["value"] > 2.7
-    assert found["missed"]["extracted"]["included"]["value"] > 0.6
-    assert found["protected"]["exposure"]["included"]["value"] < 2.5
-    zero = found["protected"]["extracted"]["included"]
-    assert zero["value"] == 0
-    assert zero["high"] == pytest.approx(1 - 0.05 ** (1 / zero["n"]))  # no zero without its bound
+    assert found["missed"].exposure.included.value > 2.7
+    assert found["missed"].extracted.included.value > 0.6
+    assert found["protected"].exposure.included.value < 2.5
+    zero = found["protected"].extracted.included
+    assert zero.value == 0
+    assert zero.high == pytest.approx(1 - 0.05 ** (1 / zero.n))  # no zero without its bound
 
 
 def test_damaged_canaries_are_refused(tmp_path: Path) -> None:

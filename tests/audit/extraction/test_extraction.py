@@ -12,6 +12,7 @@ from fixtures.stores import make_store
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.leakage import Sides
 from reticent.audit.extraction.passages import ExtractionConfig, chance_of_extraction, draw_passages, extraction_rates
 from reticent.audit.scoring.generate import Decoding
 from reticent.core.errors import PolicyError
@@ -90,18 +91,18 @@ def test_members_known_by_heart_come_back_and_held_out_people_do_not() -> None:
     )  # fmt: skip
     special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
     found = extraction_rates(memoriser(known), store, members, special, config)
-    assert found["num_passages"] == {"members": 4, "heldout": 4}
-    assert found["settings"]["decoding"] == "sampling at temperature 1 from the 10 likeliest tokens"
-    greedy = {row["asked"]: row for row in found["rates"] if row["measure"] == "k_extractable"}
-    assert greedy["all"]["members"]["value"] == 0.5  # two passages of four, of three individuals
-    assert greedy["all"]["members"]["n"] == 3
-    assert greedy["protected"]["members"]["value"] == 1.0
-    heldout = greedy["all"]["heldout"]
-    assert heldout["value"] == 0
-    assert heldout["high"] == pytest.approx(1 - 0.05 ** (1 / 4))  # no zero without its bound
-    (drawn,) = [r for r in found["rates"] if r["measure"] == "np_discoverable" and r["asked"] == "all"]
-    assert drawn["members"]["value"] == 0.5
-    assert drawn["probability"] == 0.5
+    assert found.num_passages == Sides(members=4, heldout=4)
+    assert found.settings.decoding == "sampling at temperature 1 from the 10 likeliest tokens"
+    greedy = {row.asked: row for row in found.rates if row.measure == "k_extractable"}
+    assert greedy["all"].members.value == 0.5  # two passages of four, of three individuals
+    assert greedy["all"].members.n == 3
+    assert greedy["protected"].members.value == 1.0
+    heldout = greedy["all"].heldout
+    assert heldout.value == 0
+    assert heldout.high == pytest.approx(1 - 0.05 ** (1 / 4))  # no zero without its bound
+    (drawn,) = [r for r in found.rates if r.measure == "np_discoverable" and r.asked == "all"]
+    assert drawn.members.value == 0.5
+    assert drawn.probability == 0.5
 
 
 def test_fifty_tokens_before_fifty_are_called_discoverable() -> None:
@@ -111,13 +112,13 @@ def test_fifty_tokens_before_fifty_are_called_discoverable() -> None:
     special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")
     model = toy_model("gpt2", max_length=128)
     found = extraction_rates(model, store, np.arange(5) < 3, special, config)
-    assert {row["measure"] for row in found["rates"]} == {"k_extractable", "np_discoverable"}
-    assert found["num_short"] == {"members": 1, "heldout": 0}
+    assert {row.measure for row in found.rates} == {"k_extractable", "np_discoverable"}
+    assert found.num_short == Sides(members=1, heldout=0)
     config = ExtractionConfig(prefix_tokens=(50,), suffix_tokens=50, num_bootstrap=100, device="cpu")
     found = extraction_rates(model, store, np.arange(5) < 3, special, config)
-    assert found["rates"][0]["measure"] == "discoverable"
-    assert found["rates"][0]["members"]["value"] is None  # every document is too short: no number, not a zero
-    assert found["rates"][0]["members"]["n"] == 0
+    assert found.rates[0].measure == "discoverable"
+    assert found.rates[0].members.value is None  # every document is too short: no number, not a zero
+    assert found.rates[0].members.n == 0
 
 
 @pytest.mark.parametrize(
