@@ -198,9 +198,10 @@ def _row(
 ) -> dict[str, Any]:
     """F1 of the first seed with its interval, the spread over seeds, and differences over the same held-out people."""
     from reticent.audit.classification import compare, measure
+    from reticent.audit.evidence.json_form import to_json
 
     options = {"num_bootstrap": NUM_BOOTSTRAP, "seed": 0}
-    found = [measure(truth, predicted, **options, small_cell=5) for predicted in said]
+    found = [to_json(measure(truth, predicted, **options, small_cell=5)) for predicted in said]
     row = {"start": name, "epoch": None, "setting": None}
     for metric in ("macro_f1", "micro_f1"):
         row[metric] = found[0][metric]
@@ -208,7 +209,7 @@ def _row(
     others = {"base": base[0] if base else None, "bag_of_words": words}
     for other, predicted in others.items():
         if predicted is not None:
-            row[f"macro_f1_less_{other}"] = compare(truth, said[0], predicted, **options).to_dict()
+            row[f"macro_f1_less_{other}"] = to_json(compare(truth, said[0], predicted, **options))
     return row
 
 

@@ -99,12 +99,14 @@ def measure(name: str, size: str) -> dict[str, Any]:
 
 def _measured(case: Case, spans: Any, names: Sequence[str], size: str) -> dict[str, Any]:
     from reticent.audit.detection import evaluate_detection
+    from reticent.audit.evidence.json_form import to_json
     from reticent.engine.detect.marks import gather_marks
 
     def evaluate(documents: Any, **choice: Any) -> dict[str, Any]:
         columns = documents.select(["individual_id", "text", case.gold])
         marks = gather_marks(columns.to_batches(max_chunksize=512), spans).chosen(**choice)
-        return evaluate_detection(marks, num_bootstrap=100 if size == "toy" else 1000)
+        found: dict[str, Any] = to_json(evaluate_detection(marks, num_bootstrap=100 if size == "toy" else 1000))
+        return found
 
     everything = evaluate(case.documents, detectors=names)
     ours = [name for name in names if name in OURS]

@@ -213,6 +213,7 @@ def _sample(corpora: Sequence[str], num_documents: int) -> pa.Table | None:
 def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequence[str]) -> dict[str, Any]:
     """Relaxed recall and precision of each category, and over all of them."""
     from reticent.audit.detection import evaluate_detection
+    from reticent.audit.evidence.json_form import to_json
     from reticent.engine.detect.marks import gather_marks
     from reticent.engine.schema import SPANS
 
@@ -222,7 +223,7 @@ def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequen
     spans = spans.sort_by([("document", "ascending"), ("start", "ascending")]).select(SPANS.names).cast(SPANS)
     batches = documents.select(["individual_id", "text", "spans"]).to_batches()
     marks = gather_marks(batches, spans).chosen(categories=categories)
-    union = evaluate_detection(marks, num_bootstrap=200)["union"]
+    union = to_json(evaluate_detection(marks, num_bootstrap=200).union)
     rates = {
         category: {what: scores["relaxed"][what]["value"] for what in ("precision", "recall")}
         for category, scores in union["categories"].items()

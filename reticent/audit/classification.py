@@ -7,10 +7,10 @@ rare or not. The two baselines look at no model: the commonest class, and a logi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from reticent.audit.evidence.classification import ClassRow, MeasuredClasses
 from reticent.audit.evidence.rules import publish
 from reticent.audit.stats.statistics import EXACT, Estimate, ratio_estimate, ratio_estimates
 from reticent.engine.kernels import number_tuples, word_slots
@@ -46,7 +46,7 @@ class Truth:
         return 2 * per_class(predicted[right], row[right]), either
 
 
-def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> dict[str, Any]:
+def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> MeasuredClasses:
     """Return macro and micro F1, F1 by class and the confusion counts of predicted classes.
 
     Parameters
@@ -54,12 +54,6 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
     predicted : int64 array, shape (D,), a class for each held-out document
     small_cell : int
         Counts of fewer individuals become None, as in the report.
-
-    Returns
-    -------
-    dict
-        ``macro_f1``, ``micro_f1``: Estimates; ``classes``: {"f1": Estimate, "documents", "individuals"} for each;
-        ``confusion``: rows are true classes, columns predicted ones, documents; ``documents``, ``individuals``.
     """
     codes, row = np.unique(truth.individual, return_inverse=True)
     right = np.bincount(row, predicted == truth.classes, minlength=len(codes))
@@ -71,21 +65,18 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         np.bincount(truth.classes * len(codes) + row, minlength=truth.num_classes * len(codes)).reshape(-1, len(codes)),
         axis=1,
     )
-    return {
-        "macro_f1": _macro(by_class, draws, len(codes)).to_dict(),
-        "micro_f1": micro.to_dict(),
-        "classes": [
-            {
-                "f1": _closed(estimate, small_cell),
-                "documents": _small(int(confusion[number].sum()), individuals[number], small_cell),
-                "individuals": _small(int(individuals[number]), individuals[number], small_cell),
-            }
-            for number, estimate in enumerate(by_class)
-        ],
-        "confusion": _close_cells(confusion, individuals_per_cell, small_cell),
-        "documents": len(truth.classes),
-        "individuals": len(codes),
-    }
+    rows = [
+        ClassRow(f1=estimate, documents=int(confusion[number].sum()), individuals=int(individuals[number]))
+        for number, estimate in enumerate(by_class)
+    ]
+    return MeasuredClasses(
+        macro_f1=_macro(by_class, draws, len(codes)),
+        micro_f1=micro,
+        classes=[publish(row, small_cell) for row in rows],
+        confusion=_close_cells(confusion, individuals_per_cell, small_cell),
+        documents=len(truth.classes),
+        individuals=len(codes),
+    )
 
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
@@ -134,15 +125,6 @@ def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: 
                 closed[min(open_cells, key=individuals.__getitem__)] = True
         rows.append([None if hidden else count for count, hidden in zip(counts, closed, strict=True)])
     return rows
-
-
-def _small(count: int, individuals: int, cell: int) -> int | None:
-    return None if 0 < individuals < cell else count
-
-
-def _closed(estimate: Estimate, cell: int) -> dict[str, Any]:
-    """An estimate, closed where it is over too few individuals."""
-    return publish(estimate, cell).to_dict()
 
 
 # ------------------------------------------------------------------------------------------------------------ baselines

@@ -27,13 +27,22 @@ spans, and a bootstrap in one matrix product a section.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 
-from reticent.audit.stats.statistics import BOOTSTRAP, Estimate, ratio_estimates
+from reticent.audit.evidence.detection import (
+    AllFound,
+    CountedRate,
+    DetectionEvidence,
+    DetectionScores,
+    Matched,
+    MatchesOf,
+)
+from reticent.audit.evidence.json_form import extended
+from reticent.audit.stats.statistics import BOOTSTRAP, Bootstrap, Estimate, ratio_estimates
 
 if TYPE_CHECKING:
     from reticent.engine.detect.marks import LineSpans, Marks
@@ -43,19 +52,10 @@ __all__ = ["evaluate_detection"]
 MATCHES: Final = ("strict", "relaxed", "words")
 
 
-def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """Return what the detectors of ``marks`` find and miss, as numbers that can be written as JSON.
-
-    Returns
-    -------
-    dict
-        ``documents``, ``unmarked`` (documents without a gold standard, left out), ``individuals``, ``words``,
-        ``mentions``; ``union``, the scores of all detectors together (`_scores`); ``alone``, detector -> the scores of
-        it alone; ``only``, detector -> category -> mentions covered with it and not without it; ``missed`` and
-        ``partial``, category -> mentions no detector touches, or covers whole. Rates are `Estimate` as dictionaries.
-    """
+def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> DetectionEvidence:
+    """Return what the detectors of ``marks`` find and miss."""
     everything = np.arange(len(marks.detectors))
-    settings = {"num_bootstrap": num_bootstrap, "seed": seed}
+    options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     touched = [_touched(marks, marks.detector == number) for number in everything]
     times_touched = np.zeros(marks.num_words, dtype=np.int16)
     for each in touched:
@@ -66,20 +66,20 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
         others = _covered(marks, times_touched > touched[number], marks.detector != number)
         only[name] = _counted(marks, covered & ~others)
     reached = _overlaps(marks.gold, marks.found, np.zeros(len(marks.categories), dtype=np.int64))
-    return {
-        "documents": len(marks.individual),
-        "unmarked": marks.num_unmarked,
-        "individuals": marks.num_individuals,
-        "words": marks.num_words,
-        "mentions": _counted(marks, np.ones(len(marks.gold), dtype=bool)),
-        "union": _scores(marks, np.ones(len(marks.found), dtype=bool), **settings),
-        "alone": {
-            name: _scores(marks, marks.detector == number, **settings) for number, name in enumerate(marks.detectors)
+    return DetectionEvidence(
+        documents=len(marks.individual),
+        unmarked=marks.num_unmarked,
+        individuals=marks.num_individuals,
+        words=marks.num_words,
+        mentions=_counted(marks, np.ones(len(marks.gold), dtype=bool)),
+        union=_scores(marks, np.ones(len(marks.found), dtype=bool), **options),
+        alone={
+            name: _scores(marks, marks.detector == number, **options) for number, name in enumerate(marks.detectors)
         },
-        "only": only,
-        "missed": _counted(marks, ~reached),
-        "partial": _counted(marks, reached & ~covered),
-    }
+        only=only,
+        missed=_counted(marks, ~reached),
+        partial=_counted(marks, reached & ~covered),
+    )
 
 
 @dataclass(slots=True)
@@ -97,24 +97,29 @@ class _Rates:
         self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
 
-    def estimates(self, num_bootstrap: int, seed: int) -> dict[str, Any]:
-        """Nested dictionaries by the names; beside a precision and a recall stands their F1."""
-        if not self.names:
-            return {}
-        found, draws = ratio_estimates(
-            np.stack(self.tops), np.stack(self.bottoms), num_bootstrap=num_bootstrap, seed=seed
-        )
-        at = {name: number for number, name in enumerate(self.names)}
-        result: dict[str, Any] = {}
-        for name, number in at.items():
-            place = result
-            for part in name[:-1]:
-                place = place.setdefault(part, {})
-            place[name[-1]] = found[number].to_dict() | {"of": int(self.bottoms[number].sum())}
-            if name[-1] == "recall":
-                other = at[*name[:-1], "precision"]
-                place["f1"] = _f1(found[other], found[number], draws[:, other], draws[:, number]).to_dict()
-        return result
+    def estimates(self, **bootstrap: Unpack[Bootstrap]) -> _Estimates:
+        found, draws = ratio_estimates(np.stack(self.tops), np.stack(self.bottoms), **bootstrap)
+        rates = [
+            extended(rate, CountedRate, of=int(bottom.sum())) for rate, bottom in zip(found, self.bottoms, strict=True)
+        ]
+        return _Estimates(dict(zip(self.names, zip(rates, draws.T, strict=True), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    """The rates and their draws, by name."""
+
+    found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
+
+    def of(self, scope: str) -> dict[str, CountedRate]:
+        return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
+
+    def matches(self, *scope: str) -> MatchesOf:
+        return MatchesOf(**{match: self._matched(*scope, match) for match in MATCHES})
+
+    def _matched(self, *name: str) -> Matched:
+        (precision, precisions), (recall, recalls) = (self.found[*name, what] for what in ("precision", "recall"))
+        return Matched(precision=precision, recall=recall, f1=_f1(precision, recall, precisions, recalls))
 
 
 def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: np.ndarray) -> Estimate:
@@ -135,10 +140,8 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
     return Estimate(value=value, low=float(low), high=float(high), n=n, method="bounds of precision and recall")
 
 
-def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) -> dict[str, Any]:
-    """Scores of the chosen found spans: ``overall``, ``any_label`` and ``categories``, each with strict, relaxed and
-    words; ``covered`` overall and of each category; ``entities`` by type; ``all_found`` of documents and individuals.
-    """
+def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
+    """Scores of the chosen found spans."""
     gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
@@ -162,7 +165,15 @@ def _scores(marks: Marks, chosen: np.ndarray, *, num_bootstrap: int, seed: int) 
     rates.add(("all_found", "documents"), owner[has_gold], complete[has_gold])
     complete, has_gold = _all(owner[gold.document], covered, marks.num_individuals)
     rates.add(("all_found", "individuals"), np.flatnonzero(has_gold), complete[has_gold])
-    return {"categories": {}} | rates.estimates(num_bootstrap, seed)
+    found_rates = rates.estimates(**bootstrap)
+    return DetectionScores(
+        categories={name: found_rates.matches("categories", name) for name in marks.categories},
+        overall=found_rates.matches("overall"),
+        any_label=found_rates.matches("any_label"),
+        covered=found_rates.of("covered"),
+        entities=found_rates.of("entities"),
+        all_found=AllFound(**found_rates.of("all_found")),
+    )
 
 
 def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
@@ -285,7 +296,7 @@ def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndar
     return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
 
 
-def _counted(marks: Marks, which: np.ndarray) -> Mapping[str, int]:
+def _counted(marks: Marks, which: np.ndarray) -> dict[str, int]:
     """Mentions of each category among these, categories without one left out."""
     counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich import box
 from rich.table import Table
 
+from reticent.audit.evidence.classification import ClassificationEvidence
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.summary import _shown
 
 __all__ = ["classification_table"]
 
 
-def classification_table(result: dict[str, Any]) -> Table:
+def classification_table(result: ClassificationEvidence) -> Table:
     """Return the table of one model's results (`reticent.job.classification`); it fits 80 columns."""
-    documents, individuals = result["documents"], result["individuals"]
+    documents, individuals = result.documents, result.individuals
     left_out = [
         f"{documents[key]:,} {what}"
         for key, what in (
@@ -28,7 +28,7 @@ def classification_table(result: dict[str, Any]) -> Table:
         box=box.SIMPLE_HEAD,
         padding=(0, 2, 0, 0),
         show_edge=False,
-        title=f"{result['model']}: {len(result['classes'])} classes" if result["model"] else None,
+        title=f"{result.model}: {len(result.classes)} classes" if result.model else None,
         title_justify="left",
         caption=f"Trained on {documents['train']:,} documents of {individuals['train']:,} people, measured "
         f"on {documents['heldout']:,} of {individuals['heldout']:,} held out. In brackets: 95 % intervals over "
@@ -38,8 +38,8 @@ def classification_table(result: dict[str, Any]) -> Table:
     table.add_column("start", no_wrap=True)
     for column in ("epochs", "macro F1", "micro F1"):
         table.add_column(column, justify="right", no_wrap=True)
-    for row in result["results"]:
-        epoch = str(row["epoch"]) if row["epoch"] else "-"
-        seed = f", seed {row['seed']}" if "seed" in row else ""
-        table.add_row(row["recipe"] + seed, epoch, _shown(row["macro_f1"]), _shown(row["micro_f1"]))
+    for row in result.results:
+        epoch = str(row.epoch) if row.epoch else "-"
+        seed = "" if row.seed is None else f", seed {row.seed}"
+        table.add_row(row.recipe + seed, epoch, _shown(to_json(row.macro_f1)), _shown(to_json(row.micro_f1)))
     return table

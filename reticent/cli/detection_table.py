@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
+
+from reticent.audit.evidence.detection import DetectionEvidence
+from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["counts_table", "evaluation_tables", "rules_table"]
 
@@ -25,7 +27,7 @@ def counts_table(spans: dict[str, dict[str, int]]) -> Table:
     return table
 
 
-def evaluation_tables(found: dict[str, Any]) -> Iterator[Table]:
+def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
     """Yield the tables of `reticent.audit.detection.evaluate_detection`; they fit 80 columns."""
     yield _overall(found)
     yield _whole(found)
@@ -33,7 +35,7 @@ def evaluation_tables(found: dict[str, Any]) -> Iterator[Table]:
     yield _by_detector(found)
 
 
-def rules_table(rules: list[dict[str, Any]]) -> Table:
+def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
     """Return what each rule finds, a row a rule."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for head in rules[0] if rules else ():
@@ -43,35 +45,35 @@ def rules_table(rules: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _overall(found: dict[str, Any]) -> Table:
-    left_out = f"; {found['unmarked']:,} without are left out" if found["unmarked"] else ""
+def _overall(found: DetectionEvidence) -> Table:
+    left_out = f"; {found.unmarked:,} without are left out" if found.unmarked else ""
     table = _table(
         "all detectors",
         *("precision", "recall", "F1"),
-        title=f"{found['documents']:,} documents of {found['individuals']:,} individuals with gold spans{left_out}",
+        title=f"{found.documents:,} documents of {found.individuals:,} individuals with gold spans{left_out}",
         caption="Behind each rate its 95 % interval, individuals resampled whole.",
     )
-    for scope, what in (("overall", ""), ("any_label", ", any label")):
-        for match in ("strict", "relaxed", "words"):
-            scores = found["union"][scope][match]
-            table.add_row(match + what, *(_shown(scores[name]) for name in ("precision", "recall", "f1")))
+    for scores, what in ((found.union.overall, ""), (found.union.any_label, ", any label")):
+        for name, match in (("strict", scores.strict), ("relaxed", scores.relaxed), ("words", scores.words)):
+            table.add_row(name + what, *map(_shown, (match.precision, match.recall, match.f1)))
     return table
 
 
-def _whole(found: dict[str, Any]) -> Table:
+def _whole(found: DetectionEvidence) -> Table:
     table = _table(
         "all found, under any label", "share", "of", title="Found whole", caption="entities: all their mentions."
     )
-    union = found["union"]
-    rows = [("mentions", union["covered"]["overall"])]
-    for name, estimate in union["entities"].items():
-        rows.append(("entities" if name == "overall" else f"{name} entities", estimate))
-    for what, estimate in [*rows, *union["all_found"].items()]:
-        table.add_row(what, _shown(estimate), f"{estimate['of']:,}")
+    union = found.union
+    rows = [("mentions", union.covered["overall"])]
+    for name, rate in union.entities.items():
+        rows.append(("entities" if name == "overall" else f"{name} entities", rate))
+    rows += [("documents", union.all_found.documents), ("individuals", union.all_found.individuals)]
+    for what, rate in rows:
+        table.add_row(what, _shown(rate), f"{rate.of:,}")
     return table
 
 
-def _by_category(found: dict[str, Any]) -> Table:
+def _by_category(found: DetectionEvidence) -> Table:
     heads = ("gold", "strict\nP", "\nR", "relaxed\nP", "\nR", "words\nR", "whole", "part", "missed")
     table = _table(
         "category",
@@ -79,32 +81,30 @@ def _by_category(found: dict[str, Any]) -> Table:
         title="By category",
         caption="whole: every word found, under any label; part: some word; missed: none.",
     )
-    union = found["union"]
-    for name, scores in union["categories"].items():
-        rates = [scores[match][what] for match in ("strict", "relaxed") for what in ("precision", "recall")]
+    union = found.union
+    for name, scores in union.categories.items():
+        rates = [rate for match in (scores.strict, scores.relaxed) for rate in (match.precision, match.recall)]
         table.add_row(
             name,
-            f"{found['mentions'].get(name, 0):,}",
-            *map(_value, [*rates, scores["words"]["recall"]]),
-            _value(union["covered"][name]),
-            *(f"{found[what].get(name, 0):,}" for what in ("partial", "missed")),
+            f"{found.mentions.get(name, 0):,}",
+            *map(_value, [*rates, scores.words.recall]),
+            _value(union.covered[name]),
+            *(f"{counts.get(name, 0):,}" for counts in (found.partial, found.missed)),
         )
     return table
 
 
-def _by_detector(found: dict[str, Any]) -> Table:
+def _by_detector(found: DetectionEvidence) -> Table:
     table = _table(
         "alone",
         *("relaxed\nP", "\nR", "any label\nP", "\nR", "mentions\ncovered", "only\nit"),
         title="By detector",
         caption="only it: mentions that are covered with it and not without it.",
     )
-    for name, scores in found["alone"].items():
-        rates = [
-            scores[scope]["relaxed"][what] for scope in ("overall", "any_label") for what in ("precision", "recall")
-        ]
-        covered = scores["covered"]["overall"]
-        table.add_row(name, *map(_value, [*rates, covered]), f"{sum(found['only'][name].values()):,}")
+    for name, scores in found.alone.items():
+        relaxed = (scores.overall.relaxed, scores.any_label.relaxed)
+        rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
+        table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
     return table
 
 
@@ -124,11 +124,9 @@ def _table(first: str, *heads: str, title: str, caption: str | None = None) -> T
     return table
 
 
-def _value(estimate: dict[str, Any]) -> str:
-    return "-" if estimate["value"] is None else f"{estimate['value']:.3f}"
+def _value(estimate: Estimate) -> str:
+    return "-" if estimate.value is None else f"{estimate.value:.3f}"
 
 
-def _shown(estimate: dict[str, Any]) -> str:
-    if estimate["value"] is None or estimate["low"] is None:
-        return _value(estimate)
-    return f"{estimate['value']:.3f} {estimate['low']:.3f}-{estimate['high']:.3f}"
+def _shown(estimate: Estimate) -> str:
+    return _value(estimate) + ("" if estimate.low is None else f" {estimate.low:.3f}-{estimate.high:.3f}")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.classification import ClassificationEvidence
+    from reticent.audit.evidence.detection import DetectedSpans
     from reticent.job.run import Run
     from reticent.trainer.budget import Spending
 
@@ -49,21 +51,23 @@ def print_rules(as_json: bool) -> None:
     Console().print(rules_table(rules))
 
 
-def print_detection(found: dict[str, Any], as_json: bool) -> None:
+def print_detection(found: DetectedSpans, as_json: bool) -> None:
     """Print what detectors found and, where it was measured, how that compares with annotations."""
     if as_json:
-        print(json.dumps(found, indent=1))
+        from reticent.audit.evidence.json_form import to_json
+
+        print(json.dumps(to_json(found), indent=1))
         return
     from rich.console import Console
 
     from reticent.cli.detection_table import counts_table, evaluation_tables
 
     console = Console()
-    console.print(counts_table(found["spans"]))
-    for table in evaluation_tables(found["evaluation"]) if "evaluation" in found else ():
+    console.print(counts_table(found.spans))
+    for table in evaluation_tables(found.evaluation) if found.evaluation else ():
         console.print(table)
-    if found["folder"]:
-        console.print(f"Spans: {found['folder']}", soft_wrap=True)
+    if found.folder:
+        console.print(f"Spans: {found.folder}", soft_wrap=True)
 
 
 def print_copies(counts: dict[str, Any], as_json: bool) -> None:
@@ -79,10 +83,12 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
     Console().print(copies_line(counts), soft_wrap=True)
 
 
-def print_classification(results: list[dict[str, Any]], as_json: bool) -> None:
+def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
     """Print macro and micro F1 of each start, for each model."""
     if as_json:
-        print(json.dumps(results, indent=1))
+        from reticent.audit.evidence.json_form import to_json
+
+        print(json.dumps(to_json(results), indent=1))
         return
     from rich.console import Console
 

@@ -17,6 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reticent.audit.evidence.classification import (
+    ClassificationEvidence,
+    ClassifiedStart,
+    ClassifierTraining,
+    MeasuredClasses,
+)
+from reticent.audit.evidence.json_form import extended, from_json, to_json
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job, ModelSection
     from reticent.job.run import Run
     from reticent.trainer.classes import LabelledTokens
-    from reticent.trainer.classify import ClassifyConfig
+    from reticent.trainer.classify import ClassifyConfig, StepReport
 
 __all__ = [
     "check_starts",
@@ -165,7 +172,7 @@ def _work(run: Run, stage: _Stage) -> Work:
     return Work(name=stage.name, title=stage.title, kind="classify", model=stage.model.name, recipe="", work=work)
 
 
-def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, Any]) -> None:
+def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> None:
     job, model, training = run.job, stage.model, stage.training
     documents = labelled_documents(run, model)
     rows = baselines(documents, job) if training is None else []
@@ -175,33 +182,36 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, Any]) -> Non
         for number, epoch in enumerate(epochs):
             out = folder / (f"epoch-{epoch:04d}" if epoch else "base") if job.classifying().save_model else None
             config, tell = job.classifying(model), _part_of(advance, number, len(epochs))
-            found = classify_one(kept[epoch], documents, config, job, out, tell)
-            rows.append({"recipe": stage.recipe, "epoch": epoch, **found})
+            rows.append(classify_one(kept[epoch], stage.recipe, epoch, documents, config, job, out, tell))
     result = result_of(documents, job, model.name, rows)
-    (folder / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-    counts.update(result["documents"], classes=len(documents.class_names), models=len(epochs))
+    (folder / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
+    counts.update(result.documents, classes=len(documents.class_names), models=len(epochs))
 
 
-def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[dict[str, Any]], None]:
+def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
     """Report steps as those of part ``number`` of ``count`` equal parts."""
 
-    def tell(said: dict[str, Any]) -> None:
+    def tell(said: StepReport) -> None:
         size = said["num_steps"]
         advance({**said, "step": number * size + said["step"], "num_steps": count * size})
 
     return tell
 
 
-def read_results(run: Run) -> list[dict[str, Any]]:
-    """Return the results of a run's stage, a dictionary a model, the rows of its base and baselines first, then by
+def read_results(run: Run) -> list[ClassificationEvidence]:
+    """Return the results of a run's stage for each model, the rows of its base and baselines first, then by
     recipe, seed (where the job has several) and epoch.
     """
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, ClassificationEvidence] = {}
     for stage in _stages(run):
-        found = read_json(run.folder / stage.name / FILE)
-        seed = {} if stage.training is None or stage.training.seed is None else {"seed": stage.training.seed}
-        whole = results.setdefault(stage.model.name, {**found, "results": []})
-        whole["results"] += [{**row, **seed} for row in found["results"]]
+        path = run.folder / stage.name / FILE
+        found = from_json(ClassificationEvidence, read_json(path), str(path))
+        seed = None if stage.training is None else stage.training.seed
+        rows = [replace(row, seed=seed) for row in found.results]
+        if (before := results.get(stage.model.name)) is None:
+            results[stage.model.name] = replace(found, results=rows)
+        else:
+            before.results.extend(rows)
     return list(results.values())
 
 
@@ -237,7 +247,7 @@ def _truth(documents: LabelledTokens) -> Truth:
     return Truth(documents.classes[test], documents.store.individual[test], len(documents.class_names))
 
 
-def baselines(documents: LabelledTokens, job: Job) -> list[dict[str, Any]]:
+def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
     from reticent.audit.classification import bag_of_words, majority
 
     classes, is_train = documents.classes, documents.is_train
@@ -245,59 +255,66 @@ def baselines(documents: LabelledTokens, job: Job) -> list[dict[str, Any]]:
         "majority class": majority(classes, is_train),
         "bag of words": bag_of_words(documents.store, classes, is_train),
     }
-    return [{"recipe": name, "epoch": 0, **_measured(documents, said, job)} for name, said in found.items()]
+    return [
+        extended(_measured(documents, said, job), ClassifiedStart, recipe=name, epoch=0) for name, said in found.items()
+    ]
 
 
 def classify_one(
     checkpoint: Path,
+    recipe: str,
+    epoch: int,
     documents: LabelledTokens,
     config: ClassifyConfig,
     job: Job,
     out: Path | None,
-    progress: Callable[[dict[str, Any]], None],
-) -> dict[str, Any]:
+    progress: Callable[[StepReport], None],
+) -> ClassifiedStart:
     from reticent.trainer.classify import classify
 
     found = classify(checkpoint, documents, config, out=out, progress=progress)
-    return {
-        **_measured(documents, found.predicted, job),
-        "training": {
-            "losses": found.losses,
-            "num_steps": found.num_steps,
-            "num_trained": found.num_trained,
-            "num_parameters": found.num_parameters,
-        },
-    }
+    training = ClassifierTraining(
+        losses=found.losses,
+        num_steps=found.num_steps,
+        num_trained=found.num_trained,
+        num_parameters=found.num_parameters,
+    )
+    measured = _measured(documents, found.predicted, job)
+    return extended(measured, ClassifiedStart, recipe=recipe, epoch=epoch, training=training)
 
 
-def _measured(documents: LabelledTokens, predicted: np.ndarray, job: Job) -> dict[str, Any]:
+def _measured(documents: LabelledTokens, predicted: np.ndarray, job: Job) -> MeasuredClasses:
     from reticent.audit.classification import measure
 
-    options = {"num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "small_cell": job.audit.small_cell}
-    return measure(_truth(documents), predicted, **options)
+    audit = job.audit
+    return measure(
+        _truth(documents), predicted, num_bootstrap=audit.num_bootstrap, seed=job.seed, small_cell=audit.small_cell
+    )
 
 
-def result_of(documents: LabelledTokens, job: Job, model: str | None, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def result_of(
+    documents: LabelledTokens, job: Job, model: str | None, rows: list[ClassifiedStart]
+) -> ClassificationEvidence:
     is_train, individual = documents.is_train, documents.store.individual
-    return {
-        "format": FORMAT,
-        "model": model,
-        "settings": {
+    return ClassificationEvidence(
+        format=FORMAT,
+        model=model,
+        settings={
             **job.classifying().model_dump(),
             "label": job.classifying().label or job.corpus.label,
             "window_length": job.train.window_length,
             "seed": job.seed,
             "small_cell": job.audit.small_cell,
         },
-        "classes": list(documents.class_names),
-        "documents": {
+        classes=list(documents.class_names),
+        documents={
             "train": int(np.count_nonzero(is_train)),
             "heldout": int(np.count_nonzero(~is_train)),
             **documents.left_out,
         },
-        "individuals": {
+        individuals={
             "train": len(np.unique(individual[is_train])),
             "heldout": len(np.unique(individual[~is_train])),
         },
-        "results": rows,
-    }
+        results=rows,
+    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.schema import HELDOUT, MEMBERS
@@ -23,14 +24,17 @@ from reticent.job.config import Job
 from reticent.job.run import Run
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.classification import ClassificationEvidence, ClassifiedStart
     from reticent.engine.corpus import Corpus
     from reticent.engine.store import TokenStore
 
 __all__ = ["classify_documents"]
 
 
-def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, progress: Progress) -> dict[str, Any]:
-    """Classify documents that no run knows, from any model folders; returns the structure of ``classification.json``.
+def classify_documents(
+    job: Job, folders: Sequence[Path], out: Path | None, progress: Progress
+) -> ClassificationEvidence:
+    """Classify documents that no run knows, from any model folders.
 
     Individuals are split by the job's shares and seed: one who was a member of a run with the same is one here.
 
@@ -52,16 +56,15 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     labels = read_labels(corpus, job)
     individuals = split_individuals(corpus, job.split)
 
-    def build(folder: Path | None) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = []
+    def build(folder: Path | None) -> ClassificationEvidence:
+        rows: list[ClassifiedStart] = []
         for number, (path, store) in enumerate(_tokenised(corpus, individuals, folders, progress), 1):
             documents = label_tokens(store, labels, individuals.mask(MEMBERS), job)
             if number == 1:
                 rows += baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
             with progress.task(f"classify {path.name}", None, "steps") as advance:
-                measured = classify_one(path, documents, job.classifying(), job, kept, advance)
-            rows.append({"recipe": path.name, "epoch": 0, **measured})
+                rows.append(classify_one(path, path.name, 0, documents, job.classifying(), job, kept, advance))
         return result_of(documents, job, None, rows)
 
     if out is None:
@@ -70,8 +73,8 @@ def classify_documents(job: Job, folders: Sequence[Path], out: Path | None, prog
     inputs = {"corpus": corpus.fingerprint()} | {f"model:{n}": run.fingerprints.at(f) for n, f in enumerate(folders, 1)}
     with write_artifact(out, kind="classification", config=config, inputs=inputs) as writer:
         result = build(writer.path)
-        (writer.path / FILE).write_text(json.dumps(result, indent=1, allow_nan=False))
-        writer.counts.update(result["documents"], classes=len(result["classes"]), models=len(folders))
+        (writer.path / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
+        writer.counts.update(result.documents, classes=len(result.classes), models=len(folders))
     return result
 
 

@@ -6,11 +6,12 @@ Joins the floors: the engine detects, the audit compares with annotations.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
+from reticent.audit.evidence.detection import DetectedSpans
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.job.config import Job
@@ -19,7 +20,7 @@ from reticent.job.run import Run
 __all__ = ["count_spans", "detect_documents"]
 
 
-def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> dict[str, Any]:
+def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> DetectedSpans:
     """Run a job's detectors; returns counts of what each finds and, if asked, how that compares with its gold spans.
 
     Parameters
@@ -28,13 +29,6 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
         Whether the spans stay, in ``spans/`` of the job's run folder; if not, they are never beside the documents.
     evaluate : bool
         Measure against ``corpus.spans``. The detector gold is not measured against itself.
-
-    Returns
-    -------
-    dict
-        ``folder`` (None where nothing is kept), ``documents``, ``quarantined``, ``spans`` (`count_spans`) and
-        ``evaluation`` (`reticent.audit.detection.evaluate_detection`) where ``evaluate`` is set, ``skipped`` where
-        documents without a text were left out.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
         raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")
@@ -42,21 +36,15 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
         return _detect(job, evaluate, progress)
     with tempfile.TemporaryDirectory(prefix="reticent-detect-") as folder:
         result = _detect(job.model_copy(update={"out": str(Path(folder) / "run")}), evaluate, progress)
-    return result | {"folder": None}
+    return replace(result, folder=None)
 
 
-def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
+def _detect(job: Job, evaluate: bool, progress: Progress) -> DetectedSpans:
     from reticent.engine.detect import quarantined_rows
 
     run = Run(job, progress)
     folder = run.execute("detect", alone=True) / "spans"
-    result: dict[str, Any] = {
-        "folder": str(folder),
-        "documents": run.documents.num_documents,
-        "quarantined": len(quarantined_rows(folder)),
-        **run.whole_corpus.reading.skipped(),
-        "spans": count_spans(folder, tuple(job.detect.detectors)),
-    }
+    evaluation = None
     if evaluate:
         from reticent.audit.detection import evaluate_detection
         from reticent.engine.detect.marks import read_marks
@@ -65,8 +53,15 @@ def _detect(job: Job, evaluate: bool, progress: Progress) -> dict[str, Any]:
             marks = read_marks(run.corpus, folder)
             names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
             marks = marks.chosen(detectors=[name for name in names if name != "gold"])
-            result["evaluation"] = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)
-    return result
+            evaluation = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)
+    return DetectedSpans(
+        folder=str(folder),
+        documents=run.documents.num_documents,
+        quarantined=len(quarantined_rows(folder)),
+        skipped=run.whole_corpus.reading.num_skipped or None,
+        spans=count_spans(folder, tuple(job.detect.detectors)),
+        evaluation=evaluation,
+    )
 
 
 def count_spans(folder: Path | str, detectors: tuple[str, ...] = ()) -> dict[str, dict[str, int]]:

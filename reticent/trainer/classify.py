@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, pr
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["Classified", "ClassifyConfig", "classify"]
+__all__ = ["Classified", "ClassifyConfig", "StepReport", "classify"]
 
 CARD = """# Classifier trained with Reticent
 
@@ -64,13 +64,23 @@ class Classified:
     seconds: float
 
 
+class StepReport(TypedDict):
+    """One step of a classifier's training; ``learning_rate`` is the rate of that step."""
+
+    step: int
+    num_steps: int
+    epoch: int
+    loss: float
+    learning_rate: float
+
+
 def classify(
     model_folder: Path | str,
     documents: LabelledTokens,
     config: ClassifyConfig | None = None,
     *,
     out: Path | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None,
+    progress: Callable[[StepReport], None] | None = None,
 ) -> Classified:
     """Train a classifier on top of a checkpoint and let it classify the held-out documents.
 
@@ -81,7 +91,7 @@ def classify(
     out : Path, optional
         Folder to save the classifier in, for ``AutoModelForSequenceClassification``; a new one, files 0600.
     progress : callable, optional
-        Gets a dict (step, num_steps, epoch, loss, learning_rate: the rate of that step) after each step.
+        Gets a report after each step.
 
     Raises
     ------
@@ -123,7 +133,7 @@ def _fit(
     windows: Windows,
     documents: LabelledTokens,
     config: ClassifyConfig,
-    progress: Callable[[dict[str, Any]], None] | None,
+    progress: Callable[[StepReport], None] | None,
 ) -> tuple[list[float], int]:
     """Train; returns the loss of each epoch and the number of steps."""
     from transformers import get_linear_schedule_with_warmup
@@ -160,8 +170,7 @@ def _fit(
             optimizer.zero_grad(set_to_none=True)
             total += step_loss
             if progress:
-                about = {"step": step, "num_steps": num_steps, "epoch": epoch}
-                progress({**about, "loss": step_loss, "learning_rate": rate})
+                progress(StepReport(step=step, num_steps=num_steps, epoch=epoch, loss=step_loss, learning_rate=rate))
         losses.append(total / num_batches)
     return losses, step
 

@@ -47,12 +47,12 @@ def truth_of(classes: list[int], individual: list[int] | None = None, num_classe
 def test_f1_of_a_case_worked_by_hand() -> None:
     # class 0: 2 right of 3 that are and 2 called so, 4/5; class 1: 1 of 2 and 2, 2/4; class 2: 1 of 1 and 2, 2/3.
     found = measure(truth_of([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 2, 2]), **OPTIONS)
-    assert [row["f1"]["value"] for row in found["classes"]] == pytest.approx([4 / 5, 1 / 2, 2 / 3])
-    assert found["macro_f1"]["value"] == pytest.approx((4 / 5 + 1 / 2 + 2 / 3) / 3)
-    assert found["micro_f1"]["value"] == pytest.approx(4 / 6)
-    assert found["confusion"] == [[2, 1, 0], [0, 1, 1], [0, 0, 1]]
-    assert [row["documents"] for row in found["classes"]] == [3, 2, 1]
-    assert (found["documents"], found["individuals"]) == (6, 6)
+    assert [row.f1.value for row in found.classes] == pytest.approx([4 / 5, 1 / 2, 2 / 3])
+    assert found.macro_f1.value == pytest.approx((4 / 5 + 1 / 2 + 2 / 3) / 3)
+    assert found.micro_f1.value == pytest.approx(4 / 6)
+    assert found.confusion == [[2, 1, 0], [0, 1, 1], [0, 0, 1]]
+    assert [row.documents for row in found.classes] == [3, 2, 1]
+    assert (found.documents, found.individuals) == (6, 6)
 
 
 @settings(deadline=None, max_examples=50)
@@ -61,11 +61,11 @@ def test_f1_and_confusion_match_scikit_learn(rows: list[tuple[int, int, int]]) -
     classes, predicted, individual = (list(column) for column in zip(*rows, strict=True))
     found = measure(truth_of(classes, individual, 4), np.array(predicted), **{**OPTIONS, "num_bootstrap": 100})
     present = sorted({*classes, *predicted})  # the rest has no F1
-    assert found["macro_f1"]["value"] == pytest.approx(f1_score(classes, predicted, labels=present, average="macro"))
-    assert found["micro_f1"]["value"] == pytest.approx(f1_score(classes, predicted, labels=present, average="micro"))
-    assert found["confusion"] == confusion_matrix(classes, predicted, labels=range(4)).tolist()
-    for estimate in (found["macro_f1"], found["micro_f1"]):
-        assert 0 <= estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
+    assert found.macro_f1.value == pytest.approx(f1_score(classes, predicted, labels=present, average="macro"))
+    assert found.micro_f1.value == pytest.approx(f1_score(classes, predicted, labels=present, average="micro"))
+    assert found.confusion == confusion_matrix(classes, predicted, labels=range(4)).tolist()
+    for estimate in (found.macro_f1, found.micro_f1):
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
 
 
 def test_copies_of_an_individual_s_documents_do_not_narrow_an_interval() -> None:
@@ -76,19 +76,18 @@ def test_copies_of_an_individual_s_documents_do_not_narrow_an_interval() -> None
     codes = np.tile(np.arange(40), 7).tolist()
     often = measure(truth_of(np.tile(classes, 7).tolist(), codes), np.tile(predicted, 7), **OPTIONS)
     for name in ("macro_f1", "micro_f1"):
-        assert [often[name][key] for key in ("value", "low", "high", "n")] == pytest.approx(
-            [once[name][key] for key in ("value", "low", "high", "n")]
-        )
-        assert once[name]["high"] - once[name]["low"] > 0.1
+        few, many = getattr(once, name), getattr(often, name)
+        assert (many.value, many.low, many.high, many.n) == pytest.approx((few.value, few.low, few.high, few.n))
+        assert few.high - few.low > 0.1
 
 
 def test_what_is_all_right_has_exact_bounds() -> None:
     classes = [0] * 10 + [1] * 20
     found = measure(truth_of(classes), np.array(classes), **OPTIONS)
     bounds = [1 - clopper_pearson(0, n, one_sided=True)[1] for n in (10, 20)]
-    assert (found["macro_f1"]["value"], found["macro_f1"]["high"]) == (1.0, 1.0)
-    assert found["macro_f1"]["low"] == pytest.approx(sum(bounds) / 2)
-    assert found["micro_f1"]["low"] == pytest.approx(1 - clopper_pearson(0, 30, one_sided=True)[1])
+    assert (found.macro_f1.value, found.macro_f1.high) == (1.0, 1.0)
+    assert found.macro_f1.low == pytest.approx(sum(bounds) / 2)
+    assert found.micro_f1.low == pytest.approx(1 - clopper_pearson(0, 30, one_sided=True)[1])
 
 
 def test_cells_of_few_people_are_closed_and_no_row_gives_one_away() -> None:
@@ -97,12 +96,12 @@ def test_cells_of_few_people_are_closed_and_no_row_gives_one_away() -> None:
     predicted = np.array([0] * 9 + [1] * 2 + [2] * 5 + [1] * 3 + [2] * 6)
     individual = [*range(16), 20, 20, 20, *range(30, 36)]
     found = measure(truth_of(classes, individual), predicted, **{**OPTIONS, "small_cell": 5})
-    assert found["confusion"] == [[9, None, None], [0, None, 0], [0, 0, 6]]
-    assert [(row["documents"], row["individuals"]) for row in found["classes"]] == [(16, 16), (None, None), (6, 6)]
-    closed = found["classes"][1]["f1"]  # over three individuals: two of class 0 were called 1
-    assert closed["value"] is closed["n"] is closed["low"] is None
-    assert closed["method"] == "fewer than 5"
-    assert found["classes"][0]["f1"]["value"] == pytest.approx(18 / 25)
+    assert found.confusion == [[9, None, None], [0, None, 0], [0, 0, 6]]
+    assert [(row.documents, row.individuals) for row in found.classes] == [(16, 16), (None, None), (6, 6)]
+    closed = found.classes[1].f1  # over three individuals: two of class 0 were called 1
+    assert closed.value is closed.n is closed.low is None
+    assert closed.method == "fewer than 5"
+    assert found.classes[0].f1.value == pytest.approx(18 / 25)
 
 
 def test_a_difference_is_taken_over_the_same_people() -> None:
@@ -192,19 +191,19 @@ def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.heavy
 def test_a_job_classifies_from_every_start_beside_base_and_baselines(folder: Path, finished: Path) -> None:
     (result,) = read_results(Run(parse_job(values_of(folder, finished))))
-    starts = [(row["recipe"], row["epoch"]) for row in result["results"]]
+    starts = [(row.recipe, row.epoch) for row in result.results]
     assert starts == [
         *((name, 0) for name in ("majority class", "bag of words", "base")),
         *((name, epoch) for name in ("mlm", "ppmlm") for epoch in (1, 2)),
     ]
-    assert result["classes"] == ["class 0", "class 1", "class 2"]
-    assert result["documents"]["unlabelled"] == NUM // 10
-    for row in result["results"]:
-        assert row["documents"] == result["documents"]["heldout"]
-        assert row["individuals"] == result["individuals"]["heldout"]
-        assert 0 <= row["macro_f1"]["low"] <= row["macro_f1"]["value"] <= row["macro_f1"]["high"] <= 1
+    assert result.classes == ["class 0", "class 1", "class 2"]
+    assert result.documents["unlabelled"] == NUM // 10
+    for row in result.results:
+        assert row.documents == result.documents["heldout"]
+        assert row.individuals == result.individuals["heldout"]
+        assert 0 <= row.macro_f1.low <= row.macro_f1.value <= row.macro_f1.high <= 1
     # The word that tells the class is there to be found; "number7" is in no other document.
-    assert result["results"][1]["micro_f1"]["value"] == 1.0
+    assert result.results[1].micro_f1.value == 1.0
     saved = finished / "classification/toy/ppmlm/epoch-0002"
     assert json.loads((saved / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
     for path in (finished / "classification").rglob("*"):
@@ -231,11 +230,11 @@ def test_every_seed_of_a_job_is_classified_and_what_was_done_without_seeds_is_th
     Run(parse_job(values)).execute("classify")
     assert (out / "classification/toy/mlm/seed-0/classification.json").read_bytes() == before
     (result,) = read_results(Run(parse_job(values)))
-    rows = result["results"][3:]
-    assert [(row["recipe"], row["seed"], row["epoch"]) for row in rows] == [
+    rows = result.results[3:]
+    assert [(row.recipe, row.seed, row.epoch) for row in rows] == [
         (recipe, seed, epoch) for recipe in ("mlm", "ppmlm") for seed in (0, 1) for epoch in (1, 2)
     ]
-    losses = {row["seed"]: row["training"]["losses"] for row in rows if (row["recipe"], row["epoch"]) == ("mlm", 2)}
+    losses = {row.seed: row.training.losses for row in rows if (row.recipe, row.epoch) == ("mlm", 2)}
     assert losses[0] != losses[1]  # of another model
     assert command("classify", out, "-q") == 0
     assert re.search(r"^ppmlm, seed 1 +2 +0\.\d{3} \[", capsys.readouterr().out, re.MULTILINE)
@@ -247,9 +246,9 @@ def test_members_train_and_held_out_individuals_are_what_is_measured(folder: Pat
     sides = dict(zip(individuals.table.column("individual_id").to_pylist(), individuals.mask("members"), strict=True))
     labelled = [n for n in range(NUM) if n % 10 != 9]
     (result,) = read_results(Run(parse_job(values_of(folder, finished))))
-    assert result["documents"]["train"] == sum(bool(sides[f"p{n // 2}"]) for n in labelled)
-    assert result["documents"]["heldout"] == sum(not sides[f"p{n // 2}"] for n in labelled)
-    assert result["individuals"] == {
+    assert result.documents["train"] == sum(bool(sides[f"p{n // 2}"]) for n in labelled)
+    assert result.documents["heldout"] == sum(not sides[f"p{n // 2}"] for n in labelled)
+    assert result.individuals == {
         side: len({n // 2 for n in labelled if bool(sides[f"p{n // 2}"]) is is_member})
         for side, is_member in (("train", True), ("heldout", False))
     }
@@ -339,8 +338,8 @@ def test_a_job_with_canaries_is_classified_by_the_labels_of_the_source(
         values["corpus"]["label"] = "status"
     Run(parse_job(values)).execute("classify")
     (result,) = read_results(Run(parse_job(values)))
-    assert result["classes"] == ["class 0", "class 1", "class 2"]
-    assert result["documents"]["unlabelled"] == NUM // 10
+    assert result.classes == ["class 0", "class 1", "class 2"]
+    assert result.documents["unlabelled"] == NUM // 10
 
 
 @pytest.mark.heavy
@@ -401,8 +400,8 @@ def test_the_command_classifies_documents_from_any_model_folder(
     assert read_manifest(tmp_path / "out").kind == "classification"
     # The same shares and seed as the run: the same people are held out.
     (of_run,) = read_results(Run(parse_job(values_of(folder, finished))))
-    assert result["individuals"] == of_run["individuals"]
-    assert result["results"][1]["confusion"] == of_run["results"][1]["confusion"]
+    assert result["individuals"] == of_run.individuals
+    assert result["results"][1]["confusion"] == of_run.results[1].confusion
 
 
 @pytest.mark.heavy

@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.audit.detection import evaluate_detection
+from reticent.audit.evidence.json_form import to_json
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.marks import Marks, gather_marks
 from reticent.engine.schema import SPANS
 
 Span = tuple[int, int, str]
+
+
+def measured(marks: Marks, num_bootstrap: int) -> dict[str, Any]:
+    """The evaluation as JSON."""
+    found: dict[str, Any] = to_json(evaluate_detection(marks, num_bootstrap=num_bootstrap))
+    return found
+
+
 MENTION = pa.struct(
     [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("entity_id", pa.string()),
      ("identifier_type", pa.string()), ("annotator", pa.string())]
@@ -74,7 +83,7 @@ FOUND: list[Span] = [(0, 7, "PER"), (19, 21, "DATE"), (32, 39, "ID"), (8, 11, "N
 def test_scores_by_hand() -> None:
     marks = marks_of([TEXT], [GOLD], {"a": [FOUND]})
     assert marks.categories == ("DATE", "ID", "NAME", "PHONE")
-    result = evaluate_detection(marks, num_bootstrap=100)
+    result = measured(marks, num_bootstrap=100)
     assert (result["documents"], result["individuals"], result["words"]) == (1, 1, 9)
     union = result["union"]
     # Strict: the name alone. Relaxed: the name and the date. Words: Ann, Lee, 12 of Ann Lee Bob 12 May 5551234;
@@ -109,7 +118,7 @@ def test_scores_by_hand() -> None:
 def test_a_span_in_a_longer_one_of_its_category_counts_where_it_is_right() -> None:
     spans: list[Span] = [(0, 7, "NAME"), (0, 3, "NAME"), (4, 7, "NAME"), (32, 39, "PHONE"), (32, 35, "DATE")]
     gold: list[Span] = [(0, 7, "NAME"), (0, 3, "NAME"), (32, 39, "PHONE")]
-    union = evaluate_detection(marks_of([TEXT], [gold], {"a": [spans]}), num_bootstrap=100)["union"]
+    union = measured(marks_of([TEXT], [gold], {"a": [spans]}), num_bootstrap=100)["union"]
     assert value(union, "overall", "strict", "precision") == (0.75, 4)  # Lee is in Ann Lee; the date is of its own
     assert value(union, "any_label", "strict", "precision") == (1.0, 3)
     assert value(union, "overall", "strict", "recall") == (1.0, 3)
@@ -121,7 +130,7 @@ def test_what_a_detector_alone_and_only_it_finds() -> None:
         "b": [[(0, 3, "NAME"), (19, 21, "DATE")]],
         "c": [[(4, 7, "NAME"), (22, 25, "DATE"), (32, 39, "ID")]],
     }
-    result = evaluate_detection(marks_of([TEXT], [GOLD], found), num_bootstrap=100)
+    result = measured(marks_of([TEXT], [GOLD], found), num_bootstrap=100)
     assert {name: value(scores, "covered", "overall")[0] for name, scores in result["alone"].items()} == {
         "a": 0.5,
         "b": 0.0,
@@ -136,23 +145,23 @@ def test_an_entity_counts_where_all_its_mentions_are_covered() -> None:
     text = "Ann came. Ann left. Bob and ann."
     gold: list[Span] = [(0, 3, "NAME"), (10, 13, "NAME"), (20, 23, "NAME"), (28, 31, "NAME")]
     seen: list[Span] = [(0, 3, "NAME"), (10, 13, "NAME"), (20, 23, "NAME")]
-    result = evaluate_detection(marks_of([text], [gold], {"a": [seen]}), num_bootstrap=100)
+    result = measured(marks_of([text], [gold], {"a": [seen]}), num_bootstrap=100)
     assert value(result["union"], "covered", "overall") == (0.75, 4)
     assert value(result["union"], "entities", "overall") == (0.5, 2)  # "ann" is Ann, and was missed
-    result = evaluate_detection(marks_of([text], [gold], {"a": [[*seen, (28, 31, "X")]]}), num_bootstrap=100)
+    result = measured(marks_of([text], [gold], {"a": [[*seen, (28, 31, "X")]]}), num_bootstrap=100)
     assert value(result["union"], "entities", "overall") == (1.0, 2)
 
 
 def test_an_entity_without_id_is_the_individuals_one_with_an_id_the_documents() -> None:
     texts, found = ["Ann", "Ann", "Ann"], {"a": [[(0, 3, "NAME")], [], [(0, 3, "NAME")]]}
     gold: list[list[Span] | None] = [[(0, 3, "NAME")]] * 3
-    result = evaluate_detection(marks_of(texts, gold, found, ["p", "p", "q"]), num_bootstrap=100)
+    result = measured(marks_of(texts, gold, found, ["p", "p", "q"]), num_bootstrap=100)
     assert value(result["union"], "entities", "overall") == (0.5, 2)
     assert value(result["union"], "all_found", "documents") == (pytest.approx(2 / 3), 3)
     assert value(result["union"], "all_found", "individuals") == (0.5, 2)
     about = {"start": 0, "end": 3, "label": "NAME", "identifier_type": "DIRECT", "annotator": None}
     mentions = pa.array([[{**about, "entity_id": "e1"}] for _ in texts], pa.list_(MENTION))
-    result = evaluate_detection(gathered(texts, mentions, "mentions", found, ["p", "p", "q"]), num_bootstrap=100)
+    result = measured(gathered(texts, mentions, "mentions", found, ["p", "p", "q"]), num_bootstrap=100)
     assert value(result["union"], "entities", "overall") == (pytest.approx(2 / 3), 3)
 
 
@@ -168,7 +177,7 @@ def test_direct_and_quasi_identifiers_apart_and_what_needs_no_mask_left_out() ->
     ]
     mentions = pa.array([[dict(zip(MENTION.names, row, strict=True)) for row in rows]], pa.list_(MENTION))
     found = {"a": [[(0, 3, "PERSON"), (7, 11, "LOC"), (12, 15, "MISC")]]}
-    result = evaluate_detection(gathered([text], mentions, "mentions", found), num_bootstrap=100)
+    result = measured(gathered([text], mentions, "mentions", found), num_bootstrap=100)
     assert value(result["union"], "entities", "DIRECT") == (1.0, 1)
     assert value(result["union"], "entities", "QUASI") == (0.5, 2)
     assert value(result["union"], "entities", "overall") == (pytest.approx(2 / 3), 3)
@@ -179,7 +188,7 @@ def test_direct_and_quasi_identifiers_apart_and_what_needs_no_mask_left_out() ->
 def test_documents_that_nobody_marked_are_not_measured() -> None:
     found = {"a": [[(0, 3, "NAME")], [(0, 3, "NAME")], [(0, 3, "NAME")]]}
     marks = marks_of(["Ann", "Bob", "Cyd"], [[(0, 3, "NAME")], None, []], found)
-    result = evaluate_detection(marks, num_bootstrap=100)
+    result = measured(marks, num_bootstrap=100)
     assert (result["documents"], result["unmarked"]) == (2, 1)
     assert value(result["union"], "overall", "strict", "precision") == (0.5, 2)
     assert value(result["union"], "overall", "strict", "recall") == (1.0, 1)
@@ -187,14 +196,14 @@ def test_documents_that_nobody_marked_are_not_measured() -> None:
 
 @pytest.mark.parametrize("gold", [[[], []], [None, None]])
 def test_no_gold_and_no_detector_are_fine(gold: list[list[Span] | None]) -> None:
-    result = evaluate_detection(marks_of(["Ann", ""], gold, {}), num_bootstrap=100)
+    result = measured(marks_of(["Ann", ""], gold, {}), num_bootstrap=100)
     assert value(result["union"], "overall", "strict", "recall") == (None, 0)
     assert (result["alone"], result["only"], result["missed"]) == ({}, {}, {})
 
 
 def test_a_mention_without_a_word_is_covered_where_it_is_overlapped() -> None:
     gold: list[list[Span] | None] = [[(2, 4, "ID"), (5, 7, "ID")]]
-    result = evaluate_detection(marks_of(["a -- ++ b"], gold, {"x": [[(1, 3, "ID")]]}), num_bootstrap=100)
+    result = measured(marks_of(["a -- ++ b"], gold, {"x": [[(1, 3, "ID")]]}), num_bootstrap=100)
     assert value(result["union"], "covered", "overall") == (0.5, 2)
 
 
@@ -202,10 +211,10 @@ def test_intervals_resample_individuals_whole() -> None:
     texts = ["Ann"] * 40
     found = {"a": [[(0, 3, "NAME")] if i % 4 else [] for i in range(40)]}
     gold: list[list[Span] | None] = [[(0, 3, "NAME")]] * 40
-    apart = evaluate_detection(marks_of(texts, gold, found), num_bootstrap=500)["union"]["covered"]["overall"]
-    together = evaluate_detection(marks_of(texts, gold, found, [f"p{i % 4}" for i in range(40)]), num_bootstrap=500)[
-        "union"
-    ]["covered"]["overall"]
+    apart = measured(marks_of(texts, gold, found), num_bootstrap=500)["union"]["covered"]["overall"]
+    together = measured(marks_of(texts, gold, found, [f"p{i % 4}" for i in range(40)]), num_bootstrap=500)["union"][
+        "covered"
+    ]["overall"]
     assert apart["value"] == together["value"] == 0.75
     assert (apart["n"], together["n"]) == (40, 4)
     assert together["high"] - together["low"] > 2 * (apart["high"] - apart["low"])
@@ -304,7 +313,7 @@ def cases(draw: st.DrawFn) -> Any:
 @given(cases(), st.integers(1, 3))
 def test_evaluation_matches_oracle(case: Any, batch_rows: int) -> None:
     texts, gold, found, owners = case
-    result = evaluate_detection(marks_of(texts, gold, found, owners, batch_rows), num_bootstrap=100)
+    result = measured(marks_of(texts, gold, found, owners, batch_rows), num_bootstrap=100)
     expected = naive(texts, gold, found, owners)
 
     def check(estimate: dict[str, Any], ratio: tuple[int, int]) -> None:
@@ -339,10 +348,10 @@ def test_a_choice_of_detectors_and_categories_is_as_if_the_rest_were_not_there()
     found = {"a": [FOUND, []], "b": [[(12, 15, "NAME")], [(0, 3, "DATE")]]}
     texts, gold = [TEXT, "May"], [GOLD, [(0, 3, "DATE")]]
     marks = marks_of(texts, gold, found)
-    alone = evaluate_detection(marks.chosen(detectors=["b", "c"]), num_bootstrap=100)
-    assert alone["union"] == evaluate_detection(marks, num_bootstrap=100)["alone"]["b"]
+    alone = measured(marks.chosen(detectors=["b", "c"]), num_bootstrap=100)
+    assert alone["union"] == measured(marks, num_bootstrap=100)["alone"]["b"]
     assert list(alone["alone"]) == ["b", "c"]
-    names = evaluate_detection(marks.chosen(categories=["NAME"]), num_bootstrap=100)
+    names = measured(marks.chosen(categories=["NAME"]), num_bootstrap=100)
     assert names["mentions"] == {"NAME": 2}
     assert value(names["union"], "overall", "strict", "precision") == (pytest.approx(2 / 3), 3)
     assert value(names["union"], "entities", "overall") == (1.0, 2)

@@ -115,15 +115,6 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         for beams, metrics in answers.matches.items()
     }
     first = next(iter(answers.matches.values()))["exact_match"]
-    by_num_templates = [
-        ByTemplates(
-            num_templates=t,
-            exact_match=share_estimate(np.any(first[:t], axis=0)[scored], config),
-            exposed_100=share_estimate(exposed(np.exp(_floor(best(answers.log_probs[:t])[scored])), 100), config),
-            log_likelihood=mean_estimate(best(answers.log_probs[:t])[scored], config),
-        )
-        for t in range(1, len(prompts.templates) + 1)
-    ]
     return replace(
         result,
         likelihood=_compared(own, np.exp(null), true, null, config),
@@ -131,7 +122,19 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         gamma=gamma,
         matches=matches,
         exact_match=share_estimate(np.any(first, axis=0)[scored], config),
-        by_num_templates=by_num_templates,
+        by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
+    )
+
+
+def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
+    """The result with the first ``num`` templates alone."""
+    hits = next(iter(answers.matches.values()))["exact_match"][:num]
+    log_probs = best(answers.log_probs[:num])[scored]
+    return ByTemplates(
+        num_templates=num,
+        exact_match=share_estimate(np.any(hits, axis=0)[scored], config),
+        exposed_100=share_estimate(exposed(np.exp(_floor(log_probs)), 100), config),
+        log_likelihood=mean_estimate(log_probs, config),
     )
 
 

@@ -107,13 +107,7 @@ def probe_models(
                 learned[f"{entry.name}-{target}"] = white[1]
                 if entry.name == source:
                     kept[target] = (white[1], white[2], template, nearest_text(model, tokenizer, white[1]))
-            transfer = []  # what the first model's prompt brings as text (Table 1), which is not shown
-            for prompt, sides, template, text in kept.values():
-                both = probe_with_soft_prompt(
-                    model, tokenizer, sides, prompt, template.level, template, config, text=text
-                )
-                row = extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
-                transfer.append(row)
+            transfer = [_transferred(model, tokenizer, *source_prompt, config) for source_prompt in kept.values()]
         results.append(
             ProbedModel(
                 name=entry.name,
@@ -200,6 +194,20 @@ def _white_box(
     assert first is not None
     about = {"target": target, "level": level, "template": template.text, "evaluated": len(first[1].evaluation)}
     return extended(rows[0], SoftPromptResult, **about, sweeps=rows[1:]), *first
+
+
+def _transferred(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    prompt: SoftPrompt,
+    sides: Sides,
+    template: Template,
+    text: str,
+    config: ProbeConfig,
+) -> TransferRow:
+    """The first model's prompt in another model as text (Table 1), which is not shown."""
+    both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
+    return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 
 
 def _validation(study: SoftPromptStudy) -> int:

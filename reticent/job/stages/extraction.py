@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.engine.schema import MEMBERS
@@ -20,6 +19,7 @@ from reticent.job.cost_model import work_of_extraction
 from reticent.job.trainings import Measurement, measurements_of
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
     from reticent.job.run import Run
 
 __all__ = ["extraction_artefacts", "extraction_section", "extraction_steps"]
@@ -82,6 +82,7 @@ def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, A
 
 
 def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
+    from reticent.audit.evidence.extraction import ExtractedModel
     from reticent.trainer.models import check_fit, load_model, load_tokenizer, special_ids
 
     path = run.checkpoint_of(measurement)
@@ -112,6 +113,8 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
 
 def extraction_section(run: Run) -> Extraction | None:
     """Return the part of the evidence, None where the job asks for none."""
+    from reticent.audit.evidence.extraction import ExtractedModel, Extraction
+
     models = []
     for measurement in _measurements(run):
         seed = None if measurement.training is None else measurement.training.seed

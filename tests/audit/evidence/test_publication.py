@@ -15,7 +15,9 @@ import pytest
 
 from reticent.audit import evidence
 from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit, published
+from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence
+from reticent.audit.evidence.detection import DetectedSpans
 from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
@@ -97,9 +99,11 @@ def test_fields_that_only_their_class_may_close_leave_nothing_by_themselves(rule
     assert CURVE.published({"x": [1.0, 2.0]}, CELL) == {"x": []}
 
 
-@pytest.mark.parametrize(
-    "cls", [AuditEvidence, CorpusEvidence, ProbeEvidence, ModelEvidence, TaggerEvidence], ids=lambda c: c.__name__
-)
+WHOLE = (AuditEvidence, CorpusEvidence, ProbeEvidence, ModelEvidence, TaggerEvidence, DetectedSpans,
+         ClassificationEvidence)  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", WHOLE, ids=lambda cls: cls.__name__)
 def test_no_count_and_no_estimate_of_few_leaves_whatever_its_field(cls: type) -> None:
     found = filled(cls)
     shown = to_json(publish(found, CELL))

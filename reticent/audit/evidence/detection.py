@@ -1,0 +1,99 @@
+"""Evidence of detection: shares of annotations that detectors find, together and alone. It stays where it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import nullable, optional
+from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PATH, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = [
+    "AllFound",
+    "CountedRate",
+    "DetectedSpans",
+    "DetectionEvidence",
+    "DetectionScores",
+    "Matched",
+    "MatchesOf",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRate(Estimate):
+    """A rate, and over how many things it is."""
+
+    of: Annotated[int | None, COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """Precision, recall and F1 by one kind of match."""
+
+    precision: Annotated[CountedRate, OVER_INDIVIDUALS]
+    recall: Annotated[CountedRate, OVER_INDIVIDUALS]
+    f1: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchesOf:
+    """The kinds of matches: of equal spans, of overlapping ones, of words."""
+
+    strict: Annotated[Matched, PARTS]
+    relaxed: Annotated[Matched, PARTS]
+    words: Annotated[Matched, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllFound:
+    """Documents and individuals of whom every mention is covered."""
+
+    documents: Annotated[CountedRate, OVER_INDIVIDUALS]
+    individuals: Annotated[CountedRate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionScores:
+    """Scores of found spans: by category, over all and whatever the label; mentions that are covered, overall and of
+    each category; entities, overall and of each type of identifier."""
+
+    categories: Annotated[dict[str, MatchesOf], PARTS]
+    overall: Annotated[MatchesOf, PARTS]
+    any_label: Annotated[MatchesOf, PARTS]
+    covered: Annotated[dict[str, CountedRate], OVER_INDIVIDUALS]
+    entities: Annotated[dict[str, CountedRate], OVER_INDIVIDUALS]
+    all_found: Annotated[AllFound, PARTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectionEvidence:
+    """Found and missed mentions; ``unmarked`` documents have no gold standard and are left out.
+
+    ``only`` counts by detector and category the mentions that are covered with it and not without it; ``missed`` and
+    ``partial`` those that no detector touches, or covers whole.
+    """
+
+    documents: Annotated[int, TOTAL]
+    unmarked: Annotated[int, TOTAL]
+    individuals: Annotated[int | None, COUNT]
+    words: Annotated[int, TOTAL]
+    mentions: Annotated[dict[str, int], COUNT]
+    union: Annotated[DetectionScores, PARTS]
+    alone: Annotated[dict[str, DetectionScores], PARTS]
+    only: Annotated[dict[str, dict[str, int]], COUNT]
+    missed: Annotated[dict[str, int], COUNT]
+    partial: Annotated[dict[str, int], COUNT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedSpans:
+    """Spans by detector and category; ``folder`` is None where they were not kept, ``skipped`` counts documents without
+    a text."""
+
+    folder: Annotated[str | None, PATH] = nullable()
+    documents: Annotated[int, TOTAL]
+    quarantined: Annotated[int | None, COUNT]
+    skipped: Annotated[int | None, COUNT] = optional()
+    spans: Annotated[dict[str, dict[str, int]], COUNT]
+    evaluation: Annotated[DetectionEvidence | None, PARTS] = optional()
