@@ -13,7 +13,7 @@ import typer
 from reticent.cli.options import AsJson, Quiet, new_progress, refuse_given, said
 
 if TYPE_CHECKING:
-    from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptStudy
+    from reticent.audit.propile.prompts import ProbeConfig, ProbeModel, SoftPromptConfig, SoftPromptStudy
     from reticent.audit.propile.subjects import Subjects
     from reticent.audit.propile.templates import Template
 
@@ -127,7 +127,7 @@ def probe(
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
     """
-    from reticent.audit.propile.prompts import ProbeConfig, require_questions
+    from reticent.audit.propile.prompts import ProbeConfig, SoftPromptConfig, require_questions
     from reticent.audit.propile.templates import read_templates
     from reticent.core.device import check_device
     from reticent.core.errors import PolicyError
@@ -150,7 +150,7 @@ def probe(
     if (subjects is None) == (documents is None):
         raise PolicyError("give --subjects or --documents, one of them (or --self)")
     how = {"num_subjects": soft_subjects, "num_tokens": soft_tokens, "num_epochs": soft_epochs, "init": soft_init}
-    study = _study(said(how), sweep, seed) if soft_prompt else None
+    study = _study(SoftPromptConfig(**said(how), seed=seed), sweep) if soft_prompt else None
     own = read_templates(templates) if templates is not None else None
     table, source = _subjects_of(subjects, documents)
     require_questions(table, config, own)
@@ -171,11 +171,10 @@ def _entries(models: list[str]) -> list[ProbeModel]:
     return [ProbeModel(name, path, objective_of(path)) for name, path in named.items()]
 
 
-def _study(how: dict[str, Any], sweep: bool, seed: int) -> SoftPromptStudy:
+def _study(prompt: SoftPromptConfig, sweep: bool) -> SoftPromptStudy:
     from reticent.audit.config import Init
-    from reticent.audit.propile.prompts import SoftPromptConfig, SoftPromptStudy
+    from reticent.audit.propile.prompts import SoftPromptStudy
 
-    prompt = SoftPromptConfig(**how, seed=seed)
     if not sweep:
         return SoftPromptStudy(prompt=prompt)
     return SoftPromptStudy(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -110,17 +110,17 @@ class _Stage:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), job.classifying(), f"{self.model.name}/{self.recipe}")
 
-    def config(self, job: Job) -> dict[str, Any]:
-        """Settings it depends on."""
-        settings = job.classifying()
-        return {
+    def artefact(self, run: Run) -> Artefact:
+        """Return the artefact; its training must be there."""
+        job = run.job
+        settings = {
             **job.classifying(self.model).all_values(),
             **job.audit.model_dump(include={"num_bootstrap", "small_cell"}),
-            "label": settings.label or job.corpus.label,
+            "label": job.classifying().label or job.corpus.label,
         }
+        return Artefact(self.name, "classification", settings, self._inputs(run))
 
-    def inputs(self, run: Run) -> dict[str, str]:
-        """Fingerprints of what it is made from; its training must be there."""
+    def _inputs(self, run: Run) -> dict[str, str]:
         if self.training is None:
             inputs = run.base_input(self.model)
         else:
@@ -157,11 +157,7 @@ def classify_steps(run: Run) -> Iterator[Step]:
     if run.job.classify is None:
         return
     for stage in _stages(run):
-        yield Step.of(
-            Artefact(stage.name, "classification", stage.config(run.job), stage.inputs(run)),
-            partial(_build, run, stage),
-            work=partial(_work, run, stage),
-        )
+        yield Step.of(stage.artefact(run), partial(_build, run, stage), work=partial(_work, run, stage))
 
 
 def _work(run: Run, stage: _Stage) -> Work:

@@ -66,9 +66,7 @@ def _is_left_out(value: Any, part: Any) -> bool:
     return beside is None or getattr(value, beside) is None
 
 
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+_hints = cache(get_type_hints)
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:

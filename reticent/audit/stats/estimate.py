@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from reticent.audit.evidence.json_form import optional, to_json
+from reticent.audit.evidence.json_form import optional
 from reticent.audit.evidence.rules import NAME, PARTS, SETTING, TOGETHER, TOTAL
 
 __all__ = ["BOOTSTRAP", "LEVEL", "Estimate", "Spread"]
@@ -42,10 +42,6 @@ class Estimate:
     level: Annotated[float, SETTING] = LEVEL
     bound: Annotated[Literal["above", "below"] | None, SETTING] = optional()
     seeds: Annotated[Spread | None, PARTS] = optional()
-
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = to_json(self)
-        return found
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
         """Nothing of an estimate over 1 to below ``cell``; else all of it."""

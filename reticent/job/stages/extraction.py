@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
@@ -58,7 +58,7 @@ def _name(measurement: Measurement) -> str:
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
     job = run.job
-    config: dict[str, Any] = {
+    config = {
         "objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch,
         "num_bootstrap": job.audit.num_bootstrap, "seed": job.seed, "window_length": job.train.window_length,
         "extraction": job.extraction and job.extraction.model_dump(),
@@ -75,7 +75,7 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     return Artefact(_name(measurement), EXTRACTION, config, inputs)
 
 
-def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, Any]) -> None:
+def _build(run: Run, measurement: Measurement, folder: Path, counts: dict[str, int]) -> None:
     found = _measured(run, measurement)
     (folder / "extraction.json").write_text(json.dumps(to_json(found), indent=1, allow_nan=False))
     counts["epoch"] = measurement.epoch

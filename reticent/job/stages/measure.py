@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
-from reticent.job.stages.shadows import attack_with_shadows, is_attacked, shadow_config, shadow_inputs
+from reticent.job.stages.shadows import ATTACK_SETTINGS, attack_with_shadows, is_attacked, shadow_config, shadow_inputs
 from reticent.job.trainings import Measurement, measurements_of
 
 if TYPE_CHECKING:
@@ -59,22 +59,21 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
     auditor = cache(partial(open_auditor, run, model.name))
     base = cache(partial(_base_scores, run, model))
     for measurement in measurements:
-        artefact = Artefact(measurement.name, "measures", _settings(run, measurement), _inputs(run, measurement))
         yield Step.of(
-            artefact,
+            _artefact(run, measurement),
             partial(_build, run, measurement, auditor, base if measurement.training else None),
             work=partial(work_of_measurement, run, measurement),
         )
 
 
-def _settings(run: Run, measurement: Measurement) -> dict[str, Any]:
+def _artefact(run: Run, measurement: Measurement) -> Artefact:
     config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
     if config["bf16"] == "auto":  # as it was before there was a choice
         del config["bf16"]
     if is_attacked(run, measurement):
-        config["shadow"] = shadow_config(run)
+        config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
-    return {**config, **about}
+    return Artefact(measurement.name, "measures", {**config, **about}, _inputs(run, measurement))
 
 
 def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
@@ -100,7 +99,7 @@ def _build(
     auditor: Callable[[], Auditor],
     base: Callable[[], BaseModelScores] | None,
     folder: Path,
-    counts: dict[str, Any],
+    counts: dict[str, int],
 ) -> None:
     from reticent.audit.evaluate import ModelEntry
 

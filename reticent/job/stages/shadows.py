@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from reticent.trainer.privacy import PrivacyConfig
 
 __all__ = [
+    "ATTACK_SETTINGS",
     "Shadow",
     "attack_with_shadows",
     "is_attacked",
@@ -56,6 +57,8 @@ __all__ = [
 ]
 
 SCORES = "scores.parquet"
+#: Settings that the attacks on a measurement depend on.
+ATTACK_SETTINGS = {"num_shadows", "attacks", "rmia_slope", "population"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class Shadow:
         run, scoring = self.run, audit_config(self.run)
         settings, inputs = training_dependencies(run, self.training, self.tokens)
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
-        settings |= {"shadow": self.number, "keep_models": _section(run).keep_models}
+        settings |= {"shadow": self.number, "keep_models": shadow_config(run).keep_models}
         settings["scoring"] = {"folds": scoring.folds, "seed": scoring.seed}
         if scoring.bf16 != "auto":
             settings["scoring"]["bf16"] = scoring.bf16
@@ -160,7 +163,7 @@ def shadow_steps(run: Run) -> Iterator[Step]:
         )
 
 
-def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, Any]) -> None:
+def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, int]) -> None:
     from reticent.audit.evaluate import ModelEntry
     from reticent.audit.membership.shadow import DocumentScores
     from reticent.engine.store import open_tokens
@@ -174,11 +177,11 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
     is_in = shadow.individuals.mask(MEMBERS)[audit.individual]
     scores.to_parquet(folder / SCORES, is_in)
     counts["documents_in"] = int(is_in.sum())
-    if not _section(shadow.run).keep_models:
+    if not shadow_config(shadow.run).keep_models:
         shutil.rmtree(checkpoint)
 
 
-def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> None:
+def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.tokens import write_tokens
 
@@ -198,7 +201,7 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> None:
     counts.update(written)
 
 
-def _train(shadow: Shadow, folder: Path, counts: dict[str, Any]) -> Path:
+def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
     """Train a shadow in ``folder``; returns its last checkpoint."""
     from reticent.job.training_tokens import Drawn, training_tokens
     from reticent.trainer.distributed import World
@@ -237,7 +240,8 @@ def _privacy(run: Run, model: ModelSection) -> PrivacyConfig:
     return privacy_of(run, model).replace(**unspent)
 
 
-def _section(run: Run) -> ShadowConfig:
+def shadow_config(run: Run) -> ShadowConfig:
+    """Return the section of a job that has shadows."""
     section = run.job.audit.shadow
     assert section is not None  # else there are no shadows
     return section
@@ -257,11 +261,6 @@ def is_attacked(run: Run, measurement: Measurement) -> bool:
     )
 
 
-def shadow_config(run: Run) -> dict[str, Any]:
-    """Settings of the attacks that a measurement depends on."""
-    return _section(run).model_dump(include={"num_shadows", "attacks", "rmia_slope", "population"})
-
-
 def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     """Fingerprints of the shadows that attack a measurement; they must be there."""
     return {
@@ -277,7 +276,7 @@ def attack_with_shadows(
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import DocumentScores, ShadowAttacks, draw_population, shadow_scores
 
-    section, store = _section(run), auditor.store
+    section, store = shadow_config(run), auditor.store
     population = draw_population(
         run.individuals.units, run.individuals.mask(HELDOUT), share=section.population, seed=run.job.seed
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.stats import statistics
 from reticent.audit.stats.statistics import (
     Estimate,
@@ -417,7 +418,7 @@ def test_difference_of_rates_is_worked_by_hand() -> None:
 
 
 def test_an_estimate_says_all_it_is_made_of() -> None:
-    shown = ratio_estimate(*side(3, 9)).to_dict()
+    shown = to_json(ratio_estimate(*side(3, 9)))
     assert set(shown) == {"value", "low", "high", "n", "unit", "method", "level"}
     assert (shown["n"], shown["unit"], shown["level"]) == (9, "individuals", 0.95)
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
