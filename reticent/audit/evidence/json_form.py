@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from reticent.core.errors import ArtifactError
 
-__all__ = ["extended", "from_json", "nullable", "optional", "to_json"]
+__all__ = ["Json", "extended", "from_json", "nullable", "optional", "to_json"]
 
 Evidence = TypeVar("Evidence")
+#: JSON as a file holds it: of no known shape, until `from_json` has read it.
+Json = Any
 
 
 def optional(*, beside: str | None = None) -> Any:
@@ -34,7 +36,7 @@ def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
     return cls(**{own.name: getattr(part, own.name) for own in fields(part)}, **more)
 
 
-def from_json(cls: type[Evidence], value: Any, where: str = "evidence") -> Evidence:
+def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evidence:
     """Return JSON as an evidence class.
 
     Raises
@@ -46,7 +48,7 @@ def from_json(cls: type[Evidence], value: Any, where: str = "evidence") -> Evide
     return _read(cls, value, where)  # type: ignore[no-any-return]
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any) -> Json:
     """Return evidence as JSON: dictionaries, lists and plain values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {
