@@ -101,7 +101,7 @@ class MembershipAudit:
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
     ) -> Membership:
-        """Attack a model.
+        """Return every attack on a model.
 
         Parameters
         ----------
