@@ -10,7 +10,9 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.evaluate import ModelEntry, audit_models
-from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.extraction import ExtractedModel
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.artifact import read_manifest
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
@@ -209,3 +211,15 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         for attack in theirs["membership"].values():
             del attack["verdict"], attack["why"]
         assert {name: measured[name] for name in measured if name not in ("by_category", "inversion")} == theirs
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cls"),
+    [("measures/**/measures.json", ModelEvidence), ("extraction/**/extraction.json", ExtractedModel)],
+)
+def test_every_file_of_evidence_is_read_as_its_class_and_written_as_it_was(run: Run, pattern: str, cls: type) -> None:
+    files = list(run.folder.glob(pattern))
+    assert files
+    for file in files:
+        found = json.loads(file.read_text())
+        assert json.dumps(to_json(from_json(cls, found))) == json.dumps(found)
