@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.inversion import Inversion
-from reticent.audit.evidence.json_form import Json, from_json, nullable, optional, to_json
+from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
 from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
@@ -138,7 +138,7 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
     return replace(shown, small_cell=audit.cell, num_settings_withheld=num_unknown or None)
 
 
-def published(audit: Json) -> Json:
+def published(audit: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of an audit as it may leave; see `publish_audit`.
 
     Raises
@@ -146,12 +146,14 @@ def published(audit: Json) -> Json:
     ArtifactError
         A key is no field of the evidence: what has no rule is refused.
     """
-    return to_json(publish_audit(from_json(AuditEvidence, audit, "audit")))
+    found: dict[str, Any] = to_json(publish_audit(from_json(AuditEvidence, audit, "audit")))
+    return found
 
 
-def published_corpus(corpus: Json, cell: int) -> Json:
+def published_corpus(corpus: Mapping[str, Any], cell: int) -> dict[str, Any]:
     """Return the JSON of the statistics of a corpus as it may leave."""
-    return to_json(publish(from_json(CorpusEvidence, corpus, "corpus"), cell))
+    found: dict[str, Any] = to_json(publish(from_json(CorpusEvidence, corpus, "corpus"), cell))
+    return found
 
 
 def _numbered(audit: AuditEvidence) -> AuditEvidence:
