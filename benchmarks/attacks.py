@@ -93,6 +93,7 @@ def run(size_name: str) -> dict[str, Any]:
     """Run the job, print the table and write the record; returns it."""
     from benchmarks.foundation_models import first_words
     from benchmarks.real_corpora import read_documents
+    from reticent.audit.evidence.json_form import to_json
     from reticent.core.progress import Progress
     from reticent.job.config import parse_job
     from reticent.job.run import Run
@@ -111,7 +112,7 @@ def run(size_name: str) -> dict[str, Any]:
         progress = Progress()
         job = Run(parse_job(job_values(documents, Path(folder) / "run", size)), progress)
         job.execute()
-        evidence = job.evidence
+        evidence = to_json(job.evidence)
     result = {
         "cut": f"first {size['words']} words of each report",
         "individuals": evidence["corpus"]["num_individuals"],

@@ -41,6 +41,7 @@ WAYS: dict[str, float | None] = {"none": None, "epsilon-8": 8.0, "epsilon-4": 4.
 
 def run(size: str) -> dict[str, Any]:
     """Run the lab; toy size checks that it works, cpu size writes ``record/canary_lab.json``."""
+    from reticent.audit.evidence.json_form import to_json
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job.config import parse_job
     from reticent.job.run import Run
@@ -61,7 +62,7 @@ def run(size: str) -> dict[str, Any]:
         base.execute("foundation")
         lab = Run(parse_job(_lab_job(folder, about, folder / "base" / "foundation" / "base" / "model")))
         lab.execute("audit")
-        evidence = lab.evidence
+        evidence = to_json(lab.evidence)
     result = {
         "seconds": round(time.perf_counter() - started, 1),
         "individuals": evidence["corpus"]["num_individuals"],

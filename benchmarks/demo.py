@@ -21,7 +21,9 @@ def run(size: str) -> dict[str, Any]:
     if size == "toy":
         print("demo: see tests/job/test_demo.py")
         return {}
-    from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.report.readings import all_utility, loss_auc, ordinary_utility
+    from reticent.audit.report.summary import last_checkpoints
     from reticent.core.progress import Progress
     from reticent.job.demo import run_demo
 
@@ -34,22 +36,24 @@ def run(size: str) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "seconds_per_stage": {stage: round(value, 2) for stage, value in progress.seconds.items()},
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "individuals": evidence["corpus"]["num_individuals"],
-        "documents": evidence["corpus"]["num_documents"],
-        "words": evidence["corpus"]["num_words"],
+        "individuals": to_json(evidence.corpus.num_individuals),
+        "documents": evidence.corpus.num_documents,
+        "words": evidence.corpus.num_words,
         "table": [
-            {
-                "recipe": model["recipe"],
-                "objective": model["objective"],
-                "epoch": model["epoch"],
-                "utility": model["utility"]["heldout"][UTILITY[model["objective"]]],
-                "utility_all": model["utility"]["heldout"][UTILITY_ALL[model["objective"]]],
-                "privacy": model["privacy"]["both"],
-                "excess": model["excess"]["both"],
-                "loss_auc": model["membership"].get("loss", {}).get("auc"),
-                "ledger": model["ledger"],
-            }
-            for model in last_checkpoints(evidence)
+            to_json(
+                {
+                    "recipe": model.recipe,
+                    "objective": model.objective,
+                    "epoch": model.epoch,
+                    "utility": ordinary_utility(model.utility.heldout, model.objective),
+                    "utility_all": all_utility(model.utility.heldout, model.objective),
+                    "privacy": model.privacy["both"],
+                    "excess": (model.excess or {}).get("both"),
+                    "loss_auc": loss_auc(model),
+                    "ledger": model.ledger,
+                }
+            )
+            for model in last_checkpoints(evidence.models)
         ],
     }
     write_record("demo", result, size)

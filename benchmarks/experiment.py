@@ -16,10 +16,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.record_io import estimate_text, markdown, write_record
 from reticent.job.experiment import HOSPITAL, SIZES
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
 
 COMMAND = [sys.executable, "-m", "reticent"]
 
@@ -36,8 +39,11 @@ def run(size: str, work: Path | None = None) -> dict[str, Any]:
         job = _reticent(work, "new-job", "--size", size, stdout=subprocess.PIPE)
         (work / "job.toml").write_text(job)
     _reticent(work, "run", "job.toml")
+    from reticent.audit.evidence.audit import AuditEvidence
+    from reticent.audit.evidence.json_form import from_json
+
     evidence = json.loads((work / "run" / "report" / "report.json").read_text())
-    result = found_in(evidence)
+    result = found_in(from_json(AuditEvidence, evidence, "report.json"))
     print(table(result))
     write_record("experiment", result, size)
     return result
@@ -47,26 +53,27 @@ def _reticent(work: Path, *arguments: str, stdout: int | None = None) -> str:
     return subprocess.run([*COMMAND, *arguments], cwd=work, check=True, stdout=stdout, text=True).stdout or ""
 
 
-def found_in(evidence: dict[str, Any]) -> dict[str, Any]:
+def found_in(evidence: AuditEvidence) -> dict[str, Any]:
     """Return the headline measures of every recipe and epoch: means over the seeds, intervals over individuals."""
-    from reticent.audit.report.summary import UTILITY
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.report.readings import loss_auc, ordinary_utility
     from reticent.audit.stats.seeds import over_seeds
 
     rows = [
         {
-            "recipe": model["recipe"] if model["epoch"] else f"base ({model['objective']})",
-            "epoch": model["epoch"],
-            "utility": model["utility"]["heldout"][UTILITY[model["objective"]]],
-            "privacy": model["privacy"]["both"]["types"],
-            "loss_auc": model["membership"]["loss"]["auc"],
-            "violations": (model.get("ledger") or {}).get("violations", 0),
+            "recipe": model.recipe if model.epoch else f"base ({model.objective})",
+            "epoch": model.epoch,
+            "utility": to_json(ordinary_utility(model.utility.heldout, model.objective)),
+            "privacy": to_json(model.privacy["both"].types),
+            "loss_auc": to_json(loss_auc(model)),
+            "violations": model.ledger.violations if model.ledger else 0,
         }
-        for model in over_seeds(evidence["models"])
+        for model in over_seeds(evidence.models)
     ]
     return {
-        "individuals": evidence["corpus"]["num_individuals"],
-        "documents": evidence["corpus"]["num_documents"],
-        "seeds": sorted({model["training"] for model in evidence["models"] if "training" in model}),  # by number
+        "individuals": to_json(evidence.corpus.num_individuals),
+        "documents": evidence.corpus.num_documents,
+        "seeds": sorted({model.training for model in evidence.models if model.training}),  # by number
         "rows": rows,
     }
 

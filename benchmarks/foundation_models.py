@@ -30,7 +30,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.attacks import attack_rows, attack_table
 from benchmarks.record_io import DATA, estimate_text, markdown, write_record
-from reticent.audit.report.summary import UTILITY, UTILITY_ALL
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.report.readings import all_utility, ordinary_utility
 from reticent.core.progress import Progress
 
 LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]}
@@ -230,19 +232,19 @@ def job_values(work: Path, size: Size, bases: dict[str, Path]) -> tuple[dict[str
     return job, missing
 
 
-def result_row(job: Any, model: dict[str, Any]) -> dict[str, Any]:
+def result_row(job: Any, model: ModelEvidence) -> dict[str, Any]:
     """One recipe of the record: what the audit measured, and what the training counted (epsilon and its unit too)."""
     from reticent.core.artifact import read_manifest
 
-    trained = job.folder / "models" / model["model"] / model["recipe"]
+    trained = job.folder / "models" / str(model.model) / model.recipe
     counts = read_manifest(trained).counts if (trained / "manifest.json").exists() else {}
-    heldout = model["utility"]["heldout"]
+    heldout = model.utility.heldout
     return {
-        **{key: model[key] for key in ("model", "recipe", "objective", "epoch")},
-        "utility_heldout": heldout.get(UTILITY[model["objective"]]),
-        "utility_heldout_all": heldout.get(UTILITY_ALL[model["objective"]]),
-        "privacy": model["privacy"],
-        "excess": model["excess"].get("both"),
+        **{key: getattr(model, key) for key in ("model", "recipe", "objective", "epoch")},
+        "utility_heldout": to_json(ordinary_utility(heldout, model.objective)),
+        "utility_heldout_all": to_json(all_utility(heldout, model.objective)),
+        "privacy": to_json(model.privacy),
+        "excess": to_json((model.excess or {}).get("both")),
         "training": counts,
     }
 
@@ -273,7 +275,8 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
         progress.warn(what)
     job = Run(parse_job(values), progress)
     job.execute()
-    evidence = job.evidence
+    found = job.evidence
+    evidence = to_json(found)
     result = {
         "cut": f"first {size.words} words of each report" if size.words else "nothing: reports are whole",
         "missing": missing,
@@ -283,7 +286,7 @@ def run(size_name: str, *, work: Path | None = None, models: tuple[str, ...] = t
         | {"models": [{k: v for k, v in model.items() if k != "base"} for model in values["model"]]},
         "seconds_per_stage": progress.kept_seconds,
         "seconds": round(sum(progress.kept_seconds.values()), 1),
-        "recipes": [result_row(job, model) for model in evidence["models"]],
+        "recipes": [result_row(job, model) for model in found.models],
         "attacks": attack_rows(evidence["models"]),
     }
     print(table(result), attack_table(result["attacks"]), sep="\n")

@@ -69,7 +69,8 @@ def job_of(folder: Path, size: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
     """Train the variants, audit them, and return what may be kept."""
-    from reticent.audit.evidence.audit import published
+    from reticent.audit.evidence.audit import publish_audit
+    from reticent.audit.evidence.json_form import to_json
     from reticent.core.progress import Progress
     from reticent.engine.synthetic import SynthConfig, synthesize
     from reticent.job.config import parse_job
@@ -88,7 +89,7 @@ def measure(size_name: str, seed: int = 0) -> dict[str, Any]:
         run.execute("audit")
         from reticent.job.stages.audit import gather_evidence
 
-        evidence = published(gather_evidence(run))
+        evidence = to_json(publish_audit(gather_evidence(run)))
     kept = ("recipe", "epoch", "utility", "privacy", "membership", "inversion", "ledger")
     return {
         "seconds": time.perf_counter() - began,

@@ -205,7 +205,7 @@ def measure(name: str, size_name: str, pages: Path | None = None) -> dict[str, A
             seconds[side] = round(time.perf_counter() - started, 1)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
-        (pages / f"{name}.html").write_text(probe_page(to_json(with_heldout(*sections.values()))), encoding="utf-8")
+        (pages / f"{name}.html").write_text(probe_page(with_heldout(*sections.values())), encoding="utf-8")
     rows = [row for side, section in sections.items() for row in _rows(side, to_json(section))]
     soft = _soft_rows(to_json(sections[MEMBERS]))
     return {"rows": rows, "dp_guarantee": guarantee, "soft_prompts": soft, "seconds": seconds,

@@ -25,7 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.record_io import DATA, write_record
-from reticent.audit.report.summary import UTILITY
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.json_form import to_json
+from reticent.audit.report.readings import ordinary_utility
 
 POLICIES = ("all", "last", "cover", "paper")
 #: Their labels -> ours; what is left out keeps its name and the default scope of unknown labels.
@@ -183,23 +185,26 @@ def measure(name: str, size: str) -> dict[str, Any]:
         run = Run(parse_job(job_values(name, documents, Path(folder) / "run", size)), progress)
         run.execute()
         evidence = run.evidence
-    result["split"] = evidence["corpus"]["num_individuals"]
+    result["split"] = to_json(evidence.corpus.num_individuals)
     result["seconds_per_stage"] = {stage: round(value, 2) for stage, value in progress.seconds.items()}
     result["peak_mib"] = _peak_mib()
-    result["leak_table"] = [_leak_row(model) for model in evidence["models"]]
+    result["leak_table"] = [_leak_row(model) for model in evidence.models]
     return result
 
 
-def _leak_row(model: dict[str, Any]) -> dict[str, Any]:
-    low_cost = model.get("low_cost") or {}
-    return {
-        **{key: model[key] for key in ("recipe", "objective", "epoch", "ledger")},
-        "utility_heldout": model["utility"]["heldout"].get(UTILITY[model["objective"]]),
-        "privacy": model["privacy"],
-        "excess": model["excess"].get("both"),
-        "membership_auc": {attack: value["auc"] for attack, value in model["membership"].items() if "auc" in value},
-        "low_cost": {key: low_cost[key] for key in ("precision", "recall", "f1") if key in low_cost},
+def _leak_row(model: ModelEvidence) -> dict[str, Any]:
+    low_cost = model.low_cost
+    calls = {"precision": low_cost.precision, "recall": low_cost.recall, "f1": low_cost.f1} if low_cost else {}
+    row = {
+        **{key: getattr(model, key) for key in ("recipe", "objective", "epoch", "ledger")},
+        "utility_heldout": ordinary_utility(model.utility.heldout, model.objective),
+        "privacy": model.privacy,
+        "excess": (model.excess or {}).get("both"),
+        "membership_auc": {attack: found.auc for attack, found in model.membership.items()},
+        "low_cost": calls,
     }
+    found: dict[str, Any] = to_json(row)
+    return found
 
 
 def run(size: str, corpora: tuple[str, ...] = tuple(SHARES)) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from reticent.audit.config import AuditConfig
 from reticent.audit.evidence.audit import MeasuredModels, ModelEvidence
 from reticent.audit.evidence.inversion import Inversion
-from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import AllOccurrences, Generated, Ledger, SideUtility, Utility
 from reticent.audit.inversion.measure import InversionAudit, Scores
 from reticent.audit.leakage.generated import generated_leakage
@@ -119,8 +118,7 @@ def audit_models(
             results.append(measured)
             if progress:
                 progress(len(results))
-    with_verdicts = [from_json(ModelEvidence, model) for model in judged(to_json(results))]
-    return MeasuredModels(settings=config.all_values(without=config.not_measured), models=with_verdicts)
+    return MeasuredModels(settings=config.all_values(without=config.not_measured), models=judged(results))
 
 
 def _with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:

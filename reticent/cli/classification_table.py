@@ -6,7 +6,6 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.classification import ClassificationEvidence
-from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report.summary import _shown
 
 __all__ = ["classification_table"]
@@ -41,5 +40,5 @@ def classification_table(result: ClassificationEvidence) -> Table:
     for row in result.results:
         epoch = str(row.epoch) if row.epoch else "-"
         seed = "" if row.seed is None else f", seed {row.seed}"
-        table.add_row(row.recipe + seed, epoch, _shown(to_json(row.macro_f1)), _shown(to_json(row.micro_f1)))
+        table.add_row(row.recipe + seed, epoch, _shown(row.macro_f1), _shown(row.micro_f1))
     return table

@@ -328,7 +328,8 @@ def stats(
     Also how near to the line words are, what is left to learn from, and how often a few words that many people use
     still point to one person. No count of few people is shown.
     """
-    from reticent.audit.evidence.audit import published_corpus
+    from reticent.audit.evidence.json_form import to_json
+    from reticent.audit.evidence.rules import publish
     from reticent.audit.report.corpus_plots import write_corpus_plots
     from reticent.job.corpus_statistics import corpus_section
     from reticent.job.run import Run
@@ -337,11 +338,12 @@ def stats(
     run = Run(job_of(read_job(source), settings, used), new_progress(quiet))
     if source.is_file():
         run.execute("index")
-    found = json.dumps(published_corpus(corpus_section(run), run.job.audit.small_cell), indent=1)
+    corpus = publish(corpus_section(run), run.job.audit.small_cell)
+    found = json.dumps(to_json(corpus), indent=1)
     if out is None:
         print(found)
         return
     out.mkdir(parents=True, exist_ok=True)
     (out / "stats.json").write_text(found + "\n", encoding="utf-8")
-    for path in [out / "stats.json", *write_corpus_plots(json.loads(found), out)]:
+    for path in [out / "stats.json", *write_corpus_plots(corpus, out)]:
         print(path)

@@ -66,7 +66,7 @@ def demo(
     from reticent.job.demo import run_demo
 
     run = run_demo(out, seed=seed, num_individuals=individuals, progress=new_progress(quiet))
-    print_summary(run)
+    print_summary(run.evidence, run.folder)
 
 
 def run(
@@ -310,8 +310,7 @@ def report(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as
 
     job_run = Run(job_of(read_job(run_folder), settings, used=("gate",)), new_progress(quiet))
     report_again(job_run)
-    print_summary(job_run, as_json)
-    _exit_by_gates(job_run)
+    _end(job_run, as_json)
 
 
 def budget(
@@ -337,15 +336,16 @@ def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = 
     if not launched().is_main:
         return
     if until == "report":
-        print_summary(run, as_json)
-        _exit_by_gates(run)
+        _end(run, as_json)
     else:
         print_run(run, as_json)
 
 
-def _exit_by_gates(run: Run) -> None:
-    """Exit with 3 where a gate failed: after the report is written and the summary printed."""
-    if run.evidence.get("verdict", {}).get("failed"):
+def _end(run: Run, as_json: bool) -> None:
+    """Print the summary of a run whose report is written; exit with 3 where a gate failed."""
+    evidence = run.evidence
+    print_summary(evidence, run.folder, as_json)
+    if evidence.verdict and evidence.verdict.failed:
         raise typer.Exit(3)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.audit.evidence.classification import ClassificationEvidence
     from reticent.audit.evidence.detection import DetectedSpans
     from reticent.job.run import Run
@@ -77,10 +78,13 @@ def print_copies(counts: dict[str, Any], as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from reticent.audit.evidence.corpus import Copies
+    from reticent.audit.evidence.json_form import from_json
     from reticent.audit.report.summary import copies_line, copies_table
 
-    Console().print(copies_table(counts))
-    Console().print(copies_line(counts), soft_wrap=True)
+    copies = from_json(Copies, counts, "copies")
+    Console().print(copies_table(copies))
+    Console().print(copies_line(copies), soft_wrap=True)
 
 
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
@@ -127,28 +131,29 @@ def print_update(run: Run, as_json: bool) -> None:
         )
 
 
-def print_summary(run: Run, as_json: bool = False) -> None:
+def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
     """Print the last checkpoint of each recipe, the ledger, and where the report is."""
-    evidence = run.evidence
     if as_json:
-        print(json.dumps(evidence))
+        from reticent.audit.evidence.json_form import to_json
+
+        print(json.dumps(to_json(evidence)))
         return
     from rich.console import Console
 
     from reticent.audit.report.summary import guarantee_lines, ledger_line, summary_table
 
     console = Console()
-    console.print(summary_table(evidence))
-    if line := ledger_line(evidence):
+    console.print(summary_table(evidence.models))
+    if line := ledger_line(evidence.models):
         console.print(line, soft_wrap=True)
-    for line in guarantee_lines(evidence):
+    for line in guarantee_lines(evidence.models):
         console.print(line, soft_wrap=True, highlight=False)
-    if "verdict" in evidence:
-        from reticent.audit.gates import verdict_lines
+    if evidence.verdict:
+        from reticent.audit.verdict import verdict_lines
 
-        for line in verdict_lines(evidence["verdict"]):
+        for line in verdict_lines(evidence.verdict):
             console.print(f"Gate {line}", soft_wrap=True, markup=False)
-    console.print(f"Report: {run.folder / 'report' / 'report.html'}", soft_wrap=True)
+    console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
 
 
 def print_status(found: dict[str, Any]) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.corpus import CorpusEvidence
     from reticent.job.run import Run
 
 __all__ = ["corpus_section"]
 
 
-def corpus_section(run: Run) -> dict[str, Any]:
+def corpus_section(run: Run) -> CorpusEvidence:
     """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
     distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity.
     """
+    from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.json_form import from_json
     from reticent.audit.stats.statistics import clopper_pearson
     from reticent.core.artifact import require_kind
     from reticent.engine.detect.spans import SpanReader
@@ -50,4 +53,4 @@ def corpus_section(run: Run) -> dict[str, Any]:
         statistics["copies"] = require_kind(run.folder / "dedup", "dedup").counts
     statistics["reading"] = run.whole_corpus.reading.counts()
     statistics["num_individuals"] = {s: int(np.sum(run.individuals.mask(s))) for s in (MEMBERS, HELDOUT, REFERENCE)}
-    return statistics
+    return from_json(CorpusEvidence, statistics, "corpus")

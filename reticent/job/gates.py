@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.job.artefact import Artefact, Step
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.job.run import Run
 
 __all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates"]
@@ -30,16 +33,16 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     counts["fixed_before_training"] = not any((run.folder / "models").rglob("manifest.json"))
 
 
-def judge_gates(run: Run, evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return {"verdict": …} for the evidence, or nothing where the job has no gate."""
-    from reticent.audit.gates import verdict
+def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
+    """Return the evidence with the verdict of the job's gates, without one where it has no gate."""
+    from reticent.audit.verdict import verdict
     from reticent.core.artifact import read_manifest
 
     if not run.job.gate:
-        return {}
-    found = verdict(evidence, gate_settings(run)["gates"], small_cell=run.job.audit.small_cell)
+        return replace(evidence, verdict=None)
+    found = verdict(evidence.models, run.job.gate, evidence.extraction, small_cell=run.job.audit.small_cell)
     fixed = read_manifest(run.folder / "gates").counts["fixed_before_training"]
-    return {"verdict": {"fixed_before_training": fixed, **found}}
+    return replace(evidence, verdict=replace(found, fixed_before_training=fixed))
 
 
 def judge_again(run: Run) -> None:
@@ -55,11 +58,11 @@ def judge_again(run: Run) -> None:
         make(run, gate_step(run))
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
-        evidence = {name: value for name, value in run.evidence.items() if name != "verdict"}
-        settings = {name: value for name, value in evidence["settings"].items() if name != "gate"}
-        evidence["settings"] = settings | ({"gate": gates["gates"]} if gates else {})
-        judged = {**evidence, **judge_gates(run, evidence)}
-        (folder / "audit.json").write_text(json.dumps(judged, indent=1, allow_nan=False))
+        evidence = run.evidence
+        settings = {name: value for name, value in evidence.settings.items() if name != "gate"}
+        settings |= {"gate": gates["gates"]} if gates else {}
+        judged = judge_gates(run, replace(evidence, settings=settings))
+        (folder / "audit.json").write_text(json.dumps(to_json(judged), indent=1, allow_nan=False))
         counts.update(made.counts)
 
     make(run, Step.of(Artefact("audit", "audit", others | gates, made.inputs), build))

@@ -21,6 +21,7 @@ from reticent.job.fingerprints import Fingerprints
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
     from reticent.engine.protect import Policy
     from reticent.job.config import Job, ModelSection
@@ -194,14 +195,15 @@ class Run:
         return {"corpus": self.corpus.fingerprint()}
 
     @property
-    def evidence(self) -> dict[str, Any]:
-        """The finished audit as a dictionary (report.json's structure)."""
+    def evidence(self) -> AuditEvidence:
+        """The finished audit, before publication; read anew each time."""
+        from reticent.audit.evidence.audit import AuditEvidence
+        from reticent.audit.evidence.json_form import from_json
         from reticent.core.artifact import require_kind
         from reticent.core.json_toml import read_json
 
         require_kind(self.folder / "audit", "audit")
-        evidence: dict[str, Any] = read_json(self.folder / "audit" / "audit.json")
-        return evidence
+        return from_json(AuditEvidence, read_json(self.folder / "audit" / "audit.json"), "audit")
 
     def invalidate(self, *names: str) -> None:
         """Forget what was opened under these names: what it was made from has changed."""

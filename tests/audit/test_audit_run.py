@@ -19,7 +19,8 @@ from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.evaluate import AuditConfig, ModelEntry, audit_models
-from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.inversion.inversion import InversionConfig
 from reticent.audit.membership.attacks import ATTACKS, needing
@@ -496,17 +497,18 @@ def test_settings_out_of_range_are_refused(changed: dict[str, Any]) -> None:
 
 
 def test_summary_shows_the_last_checkpoint_of_each_recipe_with_intervals(evidence: dict[str, Any]) -> None:
-    last = last_checkpoints(evidence)
-    assert [(m["objective"], m["recipe"], m["epoch"]) for m in last] == [
+    models = [from_json(ModelEvidence, one) for one in evidence["models"]]
+    last = last_checkpoints(models)
+    assert [(m.objective, m.recipe, m.epoch) for m in last] == [
         ("mlm", "base", 0), ("mlm", "ppmlm", 4), ("clm", "base", 0), ("clm", "clm", 8),
     ]  # fmt: skip
-    table = summary_table(evidence)
+    table = summary_table(models)
     assert table.row_count == 4
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["recipe"] == ["base (mlm)", "ppmlm", "base (clm)", "clm"]
     assert columns["epochs"] == ["-", "4", "-", "8"]
-    privacy = last[3]["privacy"]["both"]["types"]
+    privacy = to_json(last[3].privacy["both"].types)
     low, high = (f"{privacy[side]:.2f}".removeprefix("0") for side in ("low", "high"))
     assert columns["privacy"][3] == f"{privacy['value']:.3f} [{low}, {high}]"
     assert all("[" in cell for cell in columns["privacy"])
-    assert ledger_line(evidence) == "Protected tokens among the 7 targets of clm: 0"
+    assert ledger_line(models) == "Protected tokens among the 7 targets of clm: 0"

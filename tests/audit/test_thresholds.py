@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fixtures.audits import as_estimate, filled
 
-from reticent.audit.gates import FAIL, NO_POWER, PASS, judge, verdict
+from reticent.audit.config import GateConfig
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+from reticent.audit.evidence.extraction import Extraction
+from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.membership.validity import (
     CHANCE,
     DISTINGUISHABLE,
@@ -20,9 +25,10 @@ from reticent.audit.membership.validity import (
 )
 from reticent.audit.report import findings, readings
 from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS
-from reticent.audit.report.plots import LITTLE
+from reticent.audit.report.readings import LITTLE
 from reticent.audit.report.shown import percent
 from reticent.audit.stats.statistics import tpr_at_fpr
+from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict
 
 STEP = 1e-9
 
@@ -40,11 +46,11 @@ def test_chance_is_a_half_and_the_thresholds_are_the_documented_ones() -> None:
 
 @pytest.mark.parametrize(("low", "over"), [(0.5 - STEP, False), (0.5, False), (0.5 + STEP, True), (0.59, True)])
 def test_an_interval_lies_over_chance_only_beyond_a_half(low: float, over: bool) -> None:
-    auc = estimate(0.7, low, 0.9)
+    auc = as_estimate(estimate(0.7, low, 0.9))
     assert is_over_chance(auc) is over
-    assert not is_over_chance({**auc, "low": None})
+    assert not is_over_chance(replace(auc, low=None))
     assert not is_over_chance(None)
-    assert readings.is_distinguishable({"membership": {"loss": {"auc": auc}}}) is over
+    assert readings.is_distinguishable(filled(ModelEvidence, entry("clm", low))) is over
 
 
 @pytest.mark.parametrize(
@@ -53,8 +59,8 @@ def test_an_interval_lies_over_chance_only_beyond_a_half(low: float, over: bool)
      (0.4, 0.5 - STEP, False)],
 )  # fmt: skip
 def test_a_control_holds_chance_with_its_ends(low: float, high: float, holds: bool) -> None:
-    assert holds_chance(estimate(0.5, low, high)) is holds
-    assert holds_chance(estimate(0.5, None, None))
+    assert holds_chance(as_estimate(estimate(0.5, low, high))) is holds
+    assert holds_chance(as_estimate(estimate(0.5, None, None)))
 
 
 def entry(recipe: str, low: float, high: float = 0.9, **more: Any) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def entry(recipe: str, low: float, high: float = 0.9, **more: Any) -> dict[str, 
 
 
 def verdict_on(*models: dict[str, Any]) -> str:
-    return str(judged(list(models))[-1]["membership"]["loss"]["verdict"])
+    return str(judged([filled(ModelEvidence, one) for one in models])[-1].membership["loss"].verdict)
 
 
 @pytest.mark.parametrize(("low", "found"), [(0.5 - STEP, QUIET), (0.5, QUIET), (0.5 + STEP, DISTINGUISHABLE)])
@@ -126,12 +132,14 @@ def test_a_rate_is_given_where_ten_nonmembers_fall_under_it(num: int, fpr: float
     ],
 )
 def test_a_gate_at_its_threshold(value: float, high: float, n: int, control: bool | None, outcome: str) -> None:
-    assert judge(estimate(value, 0.0, high, n), 0.1, control, small_cell=5)[0] == outcome
+    assert judge(as_estimate(estimate(value, 0.0, high, n)), 0.1, control, small_cell=5)[0] == outcome
 
 
-def gate(measure: str, at_most: float, **more: Any) -> dict[str, Any]:
-    defaults = {"recipes": None, "attack": None, "arm": "protected", "part": "both", "required": False}
-    return {**defaults, "measure": measure, "at_most": at_most, **more}
+def outcome_of(measure: str, at_most: float, models: list[dict[str, Any]], *asked: dict[str, Any]) -> str | None:
+    """The outcome of one gate on models, and on extraction from them."""
+    found = [filled(ModelEvidence, one) for one in models]
+    gates = [GateConfig(measure=measure, at_most=at_most)]
+    return verdict(found, gates, filled(Extraction, {"models": list(asked)}), small_cell=5).outcome
 
 
 def model(recipe: str, *, auc: Any = None, tpr: Any = None, excess: Any = None, sides: int = 100) -> dict[str, Any]:
@@ -141,7 +149,8 @@ def model(recipe: str, *, auc: Any = None, tpr: Any = None, excess: Any = None, 
         "num_members": sides, "num_nonmembers": 100,
     }  # fmt: skip
     return {
-        "model": "m", "recipe": recipe, "epoch": 4, "excess": {"both": {"excess": excess or ends}},
+        "model": "m", "recipe": recipe, "epoch": 4,
+        "excess": {"both": {"excess": excess or ends, "members": ends, "heldout": ends}},
         "membership": {"loss": attack},
     }  # fmt: skip
 
@@ -154,13 +163,13 @@ def test_the_control_of_a_gate_must_lie_beyond_what_no_leak_gives(measure: str, 
     name = {"membership_auc": "auc", "membership_tpr": "tpr", "excess_leakage": "excess"}[measure]
     for low, outcome in ((chance - STEP, NO_POWER), (chance, NO_POWER), (chance + STEP, PASS)):
         plain = model("clm", **{name: estimate(0.9, low, 0.95)})
-        assert verdict({"models": [plain, model("ppclm")]}, [gate(measure, at_most)])["outcome"] == outcome
+        assert outcome_of(measure, at_most, [plain, model("ppclm")]) == outcome
 
 
 @pytest.mark.parametrize(("sides", "outcome"), [(4, NO_POWER), (5, PASS), (6, PASS)])
 def test_the_smaller_side_of_a_gate_is_at_least_the_small_cell(sides: int, outcome: str) -> None:
     models = [model("clm", auc=estimate(0.9, 0.8, 0.95)), model("ppclm", sides=sides)]
-    assert verdict({"models": models}, [gate("membership_auc", 0.6)], small_cell=5)["outcome"] == outcome
+    assert outcome_of("membership_auc", 0.6, models) == outcome
 
 
 @pytest.mark.parametrize(
@@ -172,8 +181,7 @@ def test_epsilon_fails_beyond_its_threshold_and_passes_where_more_could_be_shown
 ) -> None:
     run = {"at_least": at_least, "most": most, "num_guesses": 40}
     asked = {"model": "m", "recipe": "ppclm", "epoch": 4, "canaries": {"arms": {"protected": {"one_run": run}}}}
-    evidence = {"models": [model("ppclm")], "extraction": {"models": [asked]}}
-    assert verdict(evidence, [gate("epsilon", 2.0)])["outcome"] == outcome
+    assert outcome_of("epsilon", 2.0, [model("ppclm")], asked) == outcome
 
 
 @pytest.mark.parametrize(("low", "outcome"), [(-STEP, NO_POWER), (0.0, NO_POWER), (STEP, PASS)])
@@ -181,8 +189,7 @@ def test_exposure_is_controlled_by_more_than_nothing(low: float, outcome: str) -
     arms = {"protected": {"exposure": {"included": estimate(1.0, 0.9, 1.5)}},
             "missed": {"excess_exposure": estimate(2.0, low, 3.0)}}  # fmt: skip
     asked = {"model": "m", "recipe": "ppclm", "epoch": 4, "canaries": {"arms": arms}}
-    evidence = {"models": [model("ppclm")], "extraction": {"models": [asked]}}
-    assert verdict(evidence, [gate("exposure", 2.0)])["outcome"] == outcome
+    assert outcome_of("exposure", 2.0, [model("ppclm")], asked) == outcome
 
 
 # -------------------------------------------------------------------------------- findings
@@ -191,9 +198,9 @@ def test_exposure_is_controlled_by_more_than_nothing(low: float, outcome: str) -
 @pytest.mark.parametrize(("low", "leaks"), [(-STEP, False), (0.0, False), (STEP, True)])
 def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(low: float, leaks: bool) -> None:
     excess = {"excess": {"both": {"excess": estimate(0.1, low, 0.2)}}}
-    assert readings.leaks_more(excess) is leaks
-    privacy = {"privacy": {"both": {"num_leaked": 9}}}
-    assert ("has learned about its members" in findings._against_heldout({**excess, **privacy})) is leaks
+    model = filled(ModelEvidence, {**excess, "privacy": {"both": {"num_leaked": 9}}})
+    assert readings.leaks_more(model) is leaks
+    assert ("has learned about its members" in findings._against_heldout(model)) is leaks
 
 
 @pytest.mark.parametrize(
@@ -202,8 +209,9 @@ def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(lo
      ((0.3, 0.5), ", not measurably"), ((0.3, 0.5 - STEP), ", more than clm")],
 )  # fmt: skip
 def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, float], said: str) -> None:
-    def with_privacy(low: float, high: float) -> dict[str, Any]:
-        return {"recipe": "clm", "privacy": {"both": {"types": estimate((low + high) / 2, low, high)}}}
+    def with_privacy(low: float, high: float) -> ModelEvidence:
+        types = estimate((low + high) / 2, low, high)
+        return filled(ModelEvidence, {"recipe": "clm", "privacy": {"both": {"types": types}}})
 
     other = with_privacy(0.5, 0.7 if own[0] != 0.8 else 0.8)
     assert findings._compared(with_privacy(*own), other).startswith(said)
@@ -212,7 +220,10 @@ def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, 
 @pytest.mark.parametrize(("value", "little"), [(LITTLE - STEP, True), (LITTLE, False), (LITTLE + STEP, False)])
 def test_a_model_learned_little_under_a_tenth_of_ordinary_words(value: float, little: bool) -> None:
     heldout = {"ordinary_token_accuracy": estimate(value, 0.0, 1.0)}
-    assert readings.learned_little({"clm": {"objective": "clm", "utility": {"heldout": heldout}}}) is little
+    assert (
+        readings.learned_little({"clm": filled(ModelEvidence, {"objective": "clm", "utility": {"heldout": heldout}})})
+        is little
+    )
 
 
 @pytest.mark.parametrize(("heldout", "asks"), [(999, True), (1000, False), (1001, False), (None, True)])
@@ -221,16 +232,16 @@ def test_more_heldout_are_asked_for_until_one_false_alarm_in_a_hundred_is_resolv
 ) -> None:
     audit = {
         "corpus": {"num_individuals": {"heldout": heldout}},
-        "models": [{"membership": {"loss": 1}}],
+        "models": [{"membership": {"loss": {}}}],
         "small_cell": 5,
     }
-    assert bool(list(findings._better_audit(audit))) is asks
+    assert bool(list(findings._better_audit(filled(AuditEvidence, audit)))) is asks
 
 
 @pytest.mark.parametrize(("share", "warns"), [(0.4 - STEP, True), (0.4, False), (0.4 + STEP, False)])
 def test_retention_under_four_tenths_is_warned_of(share: float, warns: bool) -> None:
     corpus = {"n": 1, "k": 2, "policy": "all", "retention": {"all": share}}
-    said = list(findings._better_audit({"corpus": corpus, "models": [], "small_cell": 5}))
+    said = list(findings._better_audit(filled(AuditEvidence, {"corpus": corpus})))
     assert bool(said) is warns
 
 
@@ -244,5 +255,5 @@ def test_a_share_keeps_a_digit_where_it_is_small_or_close_to_all(share: float, s
 
 @pytest.mark.parametrize(("low", "shown"), [(0.9, "10.0"), (0.8999, "10.1"), (math.nextafter(0.9, 0), "10.0")])
 def test_the_bound_of_a_zero_is_rounded_up(low: float, shown: str) -> None:
-    assert findings.at_most({"types": estimate(1.0, low, 1.0)}) == f"{shown}\N{NO-BREAK SPACE}%"
-    assert findings.at_most({"types": estimate(1.0, None, 1.0)}) is None
+    assert findings.at_most(filled(Privacy, {"types": estimate(1.0, low, 1.0)})) == f"{shown}\N{NO-BREAK SPACE}%"
+    assert findings.at_most(filled(Privacy, {"types": estimate(1.0, None, 1.0)})) is None

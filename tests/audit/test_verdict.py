@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fixtures.audits import as_estimate, filled
 
-from reticent.audit.gates import FAIL, GATES, NO_POWER, PASS, judge, verdict, verdict_lines
+from reticent.audit.config import GateConfig
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.extraction import Extraction, Verdict
+from reticent.audit.gates import GATES
 from reticent.audit.membership.validity import INVALID
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.stats.statistics import clopper_pearson
+from reticent.audit.verdict import FAIL, NO_POWER, PASS, judge, verdict, verdict_lines
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None, n: int = 300) -> dict[str, Any]:
@@ -33,13 +39,15 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
     ],
 )
 def test_outcomes(found: Any, at_most: float, control: bool | None, outcome: str) -> None:
-    assert judge(found, at_most, control)[0] == outcome
+    assert judge(found and as_estimate(found), at_most, control)[0] == outcome
 
 
 def model(recipe: str, epoch: int, auc: dict[str, Any], excess: dict[str, Any], **more: Any) -> dict[str, Any]:
+    sides = {"members": estimate(0.1), "heldout": estimate(0.1)}
+    attack = {"auc": auc, "tpr_at_fpr": {"0.01": None}, "num_members": 150, "num_nonmembers": 150}
     return {
-        "model": "m", "recipe": recipe, "epoch": epoch, "excess": {"both": {"excess": excess}},
-        "membership": {"loss": {"auc": auc, "tpr_at_fpr": {"0.01": None}}}, **more,
+        "model": "m", "recipe": recipe, "epoch": epoch, "excess": {"both": {"excess": excess, **sides}},
+        "membership": {"loss": attack}, **more,
     }  # fmt: skip
 
 
@@ -54,37 +62,42 @@ def evidence(plain_auc: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def gate(measure: str, at_most: float, **more: Any) -> dict[str, Any]:
-    defaults = {"recipes": None, "attack": None, "arm": "protected", "part": "both", "required": False}
-    return {**defaults, "measure": measure, "at_most": at_most, **more}
+def gate(measure: str, at_most: float, **more: Any) -> GateConfig:
+    return GateConfig(measure=measure, at_most=at_most, **more)
 
 
-def outcome(found: dict[str, Any]) -> tuple[str, bool]:
-    return found["outcome"], found["failed"]
+def judged(found: dict[str, Any], gates: list[GateConfig]) -> Verdict:
+    """The verdict on evidence that says only what gates look at."""
+    models = [filled(ModelEvidence, one) for one in found["models"]]
+    return verdict(models, gates, filled(Extraction, found["extraction"]) if "extraction" in found else None)
+
+
+def outcome(found: Verdict) -> tuple[str | None, bool | None]:
+    return found.outcome, found.failed
 
 
 STRONG, WEAK = estimate(0.8, 0.7, 0.9), estimate(0.5, 0.4, 0.6)
 
 
 def test_a_gate_is_about_the_last_checkpoint_of_what_protects() -> None:
-    found = verdict(evidence(STRONG), [gate("membership_auc", 0.6), gate("excess_leakage", 0.05)])
+    found = judged(evidence(STRONG), [gate("membership_auc", 0.6), gate("excess_leakage", 0.05)])
     assert outcome(found) == (PASS, False)
-    assert [(row["recipe"], row["epoch"], row["n"]) for row in found["results"]] == [("ppclm", 4, 300)] * 2
-    assert outcome(verdict(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
+    assert [(row.recipe, row.epoch, row.n) for row in found.results] == [("ppclm", 4, 300)] * 2
+    assert outcome(judged(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
 
 
 def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> None:
-    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
-    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (NO_POWER, True)
-    assert outcome(verdict(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (NO_POWER, True)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
 def test_an_invalid_attack_passes_nothing_and_hides_no_failure() -> None:
     found = evidence(STRONG)
     found["models"][-1]["membership"]["loss"] |= {"verdict": INVALID, "why": "words alone do it"}
-    (row,) = verdict(found, [gate("membership_auc", 0.6)])["results"]
-    assert (row["outcome"], row["reason"]) == (NO_POWER, "the attack is invalid: words alone do it")
-    assert outcome(verdict(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
+    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
+    assert (row.outcome, row.reason) == (NO_POWER, "the attack is invalid: words alone do it")
+    assert outcome(judged(found, [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
 def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound() -> None:
@@ -93,21 +106,21 @@ def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound()
     found["models"][-1]["excess"]["both"] |= sides
     found["models"][-1]["membership"]["loss"] |= {"num_members": 297, "num_nonmembers": 3}
     gates = [gate("membership_auc", 0.6), gate("membership_auc", 0.1), gate("excess_leakage", 0.05)]
-    rows = verdict(found, gates)["results"]
-    assert [(row["outcome"], row["n"], row["upper"]) for row in rows] == [(NO_POWER, 3, None)] * 3
+    rows = judged(found, gates).results
+    assert [(row.outcome, row.n, row.upper) for row in rows] == [(NO_POWER, 3, None)] * 3
     found["models"][-1]["membership"]["loss"] |= {"num_members": 295, "num_nonmembers": 5}
-    assert outcome(verdict(found, [gate("membership_auc", 0.6)])) == (PASS, False)
+    assert outcome(judged(found, [gate("membership_auc", 0.6)])) == (PASS, False)
 
 
 def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:
-    found = verdict(evidence(STRONG), [gate("membership_tpr", 0.05)])
+    found = judged(evidence(STRONG), [gate("membership_tpr", 0.05)])
     assert outcome(found) == (NO_POWER, False)
-    assert found["results"][0]["n"] == 0
+    assert found.results[0].n == 0
     assert all("n = " in line for line in verdict_lines(found))
 
 
 def test_the_plain_model_can_be_gated_when_named() -> None:
-    found = verdict(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
+    found = judged(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
     assert outcome(found) == (FAIL, True)
     assert verdict_lines(found) == [
         "fail: membership AUC (loss) at most 0.6 - clm of m, upper bound 0.9, n = 300: "
@@ -116,8 +129,8 @@ def test_the_plain_model_can_be_gated_when_named() -> None:
 
 
 def test_a_gate_about_nothing_has_no_power() -> None:
-    assert outcome(verdict({"models": []}, [gate("excess_leakage", 0.1)])) == (NO_POWER, False)
-    assert outcome(verdict(evidence(STRONG), [])) == (None, False)
+    assert outcome(judged({"models": []}, [gate("excess_leakage", 0.1)])) == (NO_POWER, False)
+    assert outcome(judged(evidence(STRONG), [])) == (None, False)
 
 
 @pytest.mark.parametrize("recipes", [None, ["ppclm", "dp-clm"]])
@@ -126,10 +139,10 @@ def test_a_model_that_the_gates_attack_left_out_does_not_pass_in_silence(recipes
     found["models"].append(model("dp-clm", 4, STRONG, estimate(0.0, -0.1, 0.1)))
     for other in found["models"][1:-1]:
         other["membership"]["rmia"] = other["membership"]["loss"]
-    result = verdict(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
-    rows = [(row["recipe"], row["attack"], row["outcome"]) for row in result["results"]]
+    result = judged(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
+    rows = [(row.recipe, row.attack, row.outcome) for row in result.results]
     assert rows == [("ppclm", "rmia", PASS), ("dp-clm", "rmia", NO_POWER)]
-    assert result["outcome"] == NO_POWER
+    assert result.outcome == NO_POWER
     assert "rmia" in verdict_lines(result)[1]
 
 
@@ -148,11 +161,11 @@ def canaries(at_least: float, most: float, missed_low: float, protected: dict[st
     ("at_least", "most", "expected"), [(0.0, 3.0, PASS), (2.5, 3.0, FAIL), (0.0, 1.5, NO_POWER), (1.9, 3.0, PASS)]
 )
 def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: float, expected: str) -> None:
-    found = verdict(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
+    found = judged(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
     assert outcome(found)[0] == expected
-    assert found["results"][0]["unit"] == "guesses"
-    row = found["results"][0]
-    assert (row["upper"], row["at_least"]) == (None, at_least), "a lower bound is not shown as an upper one"
+    assert found.results[0].unit == "guesses"
+    row = found.results[0]
+    assert (row.upper, row.at_least) == (None, at_least), "a lower bound is not shown as an upper one"
     assert (
         f"of all that carries one canary (protected) at most 2 - ppclm of m, at least {at_least:.3g}, n = 40"
         in (verdict_lines(found)[0])
@@ -163,14 +176,14 @@ def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: f
         FAIL: "beyond the threshold",
         NO_POWER: "so few guesses could not",
     }
-    assert reasons[expected] in row["reason"]
-    page = extraction_html({"verdict": {**found, "fixed_before_training": True}, "small_cell": 5})
+    assert reasons[expected] in str(row.reason)
+    page = extraction_html(None, replace(found, fixed_before_training=True), 5)
     assert f"<td>–<small>at least {at_least:.2f}</small></td>" in page
 
 
 @pytest.mark.parametrize(("missed_low", "expected"), [(5.0, PASS), (-0.5, NO_POWER)])
 def test_exposure_is_controlled_by_the_arm_that_nothing_protects(missed_low: float, expected: str) -> None:
-    found = verdict(canaries(0.0, 3.0, missed_low, estimate(1.4, 1.0, 1.8)), [gate("exposure", 2.0)])
+    found = judged(canaries(0.0, 3.0, missed_low, estimate(1.4, 1.0, 1.8)), [gate("exposure", 2.0)])
     assert outcome(found)[0] == expected
 
 
@@ -180,8 +193,8 @@ def test_one_row_says_everything_of_a_gate_and_the_table_cannot_be_changed() -> 
         assert row.measure == measure
         assert row.title
         assert row.needs <= {"canaries", "extraction"}
-        found = verdict({"models": [model("ppclm", 4, STRONG, STRONG)]}, [gate(measure, 0.5)])
-        assert found["outcome"] == (FAIL if not row.needs and measure != "membership_tpr" else NO_POWER)
+        found = judged({"models": [model("ppclm", 4, STRONG, STRONG)]}, [gate(measure, 0.5)])
+        assert found.outcome == (FAIL if not row.needs and measure != "membership_tpr" else NO_POWER)
     assert [measure for measure, row in GATES.items() if row.from_below] == ["epsilon"]
     with pytest.raises(TypeError):
         GATES["other"] = GATES["epsilon"]  # type: ignore[index]

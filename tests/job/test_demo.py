@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_every_recipe_is_trained_attacked_and_reported(finished: Run) -> None:
-    trained = {(m["recipe"], m["epoch"]) for m in finished.evidence["models"]}
+    trained = {(m.recipe, m.epoch) for m in finished.evidence.models}
     assert trained == {("base", 0)} | {(r, e) for r in ("mlm", "ppmlm", "clm", "clma", "ppclm") for e in (1, 2)}
     assert (finished.folder / "report" / "report.html").stat().st_size > 50_000
 

@@ -10,6 +10,7 @@ import pytest
 from fixtures.models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.cli import app
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
@@ -62,7 +63,7 @@ def test_a_failed_gate_exits_with_3_after_the_report_is_written(folder: Path) ->
     values = job_values(folder, "run", gate=GATES)
     (folder / "job.json").write_text(json.dumps(values))
     assert command(folder, "run", str(folder / "job.json")) == 3
-    evidence = Run(parse_job(values)).evidence
+    evidence = to_json(Run(parse_job(values)).evidence)
     verdict = evidence["verdict"]
     assert verdict["fixed_before_training"]
     assert [(row["measure"], row["outcome"]) for row in verdict["results"]] == [
@@ -94,7 +95,7 @@ def test_a_failed_gate_exits_with_3_after_the_report_is_written(folder: Path) ->
     (folder / "job.json").write_text(json.dumps({**values, "gate": GATES[3:]}))
     assert command(folder, "run", str(folder / "job.json")) == 0
     assert read_manifest(folder / "run" / "extraction" / "toy" / "ppclm" / "epoch-0001").digest == before
-    evidence = Run(parse_job({**values, "gate": GATES[3:]})).evidence
+    evidence = to_json(Run(parse_job({**values, "gate": GATES[3:]})).evidence)
     assert not evidence["verdict"]["fixed_before_training"]
     assert evidence["verdict"]["outcome"] == "no power"
     assert "this decides nothing" in (folder / "run" / "report" / "report.html").read_text()

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.leakage.words import words_of
 from reticent.audit.scoring.base_model_scores import load_candidates
 from reticent.core.errors import ArtifactError, PolicyError
@@ -59,7 +60,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_every_recipe_is_asked_for_the_same_identifiers(done: Run) -> None:
-    models = {model["recipe"]: model["inversion"] for model in done.evidence["models"]}
+    models = {model["recipe"]: model["inversion"] for model in to_json(done.evidence)["models"]}
     assert set(models) == {"base", "frozen", "tagged"}
     base = models["base"]
     assert base["direct"]["num_targets"]["members"] > 10

@@ -17,10 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.audits import filled
 from fixtures.jobs import Recorder, Values, changed, content, make_hospital, run, values_of, write_tokenizer
 from pydantic import BaseModel
 
 import reticent
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.report import page as report
 from reticent.core.artifact import read_manifest, write_artifact
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -446,12 +449,13 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
     run(values)
     asked = []
 
-    def measured(_: Run, measurement: Measurement) -> dict[str, Any]:
+    def measured(_: Run, measurement: Measurement) -> ModelEvidence:
         asked.append(measurement.name)
-        return {"recipe": measurement.recipe, "objective": measurement.model.objective, "epoch": measurement.epoch}
+        about = {"recipe": measurement.recipe, "objective": measurement.model.objective, "epoch": measurement.epoch}
+        return filled(ModelEvidence, about)
 
     monkeypatch.setattr("reticent.job.stages.audit._measured", measured)
-    entries = gather_evidence(Run(parse_job(values)))["models"]
+    entries = gather_evidence(Run(parse_job(values))).models
     assert len(entries) == 6
     assert asked == [
         f"measures/{name}/{measurement}"
@@ -464,9 +468,9 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
 def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run folder with an audit, and a report that is quickly written."""
     with write_artifact(tmp_path / "run" / "audit", kind="audit", config={}, inputs={}) as writer:
-        (writer.path / "audit.json").write_text('{"models": [1]}')
+        (writer.path / "audit.json").write_text(json.dumps(to_json(filled(AuditEvidence, {}))))
 
-    def write_quickly(folder: Path, audit: Values) -> None:
+    def write_quickly(folder: Path, audit: AuditEvidence) -> None:
         (folder / "report.html").write_text(str(audit))
 
     monkeypatch.setattr(report, "write_report", write_quickly)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from reticent.audit.evidence.json_form import to_json
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -74,9 +75,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_job_with_probes_shows_members_beside_heldout_people(everything: Run) -> None:
-    section, folder = everything.evidence["probe"], everything.folder
+    section, folder = to_json(everything.evidence.probe), everything.folder
     assert [model["name"] for model in section["models"]] == ["base", "clm", "ppclm"]
-    people = everything.evidence["corpus"]["num_individuals"]
+    people = to_json(everything.evidence.corpus.num_individuals)
     for model in section["models"]:
         for row in model["results"]:
             assert (row["n"], row["heldout"]["n"]) == (people["members"], people["heldout"])
@@ -102,7 +103,7 @@ def what_leaves(run: Run, folder: Path) -> dict[str, bytes]:
 def test_nothing_that_leaves_tells_the_seed_and_the_split_cannot_be_drawn_again(
     everything: Run, tmp_path: Path
 ) -> None:
-    evidence, leaving = everything.evidence, what_leaves(everything, tmp_path)
+    evidence, leaving = to_json(everything.evidence), what_leaves(everything, tmp_path)
     assert {"probe", "extraction", "verdict"} <= evidence.keys()
     assert str(SEED) in json.dumps(evidence["probe"]["settings"])  # inside it is written down
     for name, content in leaving.items():

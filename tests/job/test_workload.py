@@ -121,7 +121,7 @@ def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) 
 
 
 def test_work_of_inversion_is_no_less_than_what_was_done(run: Run) -> None:
-    for measured in run.evidence["models"]:
+    for measured in to_json(run.evidence)["models"]:
         model = next(model for model in run.job.model if model.name == measured["model"])
         audit = read_manifest(run.folder / f"tokens/{model.name}/audit").counts
         folds = audit_config(run).folds if model.objective == "mlm" else 1

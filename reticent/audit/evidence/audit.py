@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.inversion import Inversion
-from reticent.audit.evidence.json_form import from_json, nullable, optional, to_json
+from reticent.audit.evidence.json_form import nullable, optional
 from reticent.audit.evidence.leakage import (
     AllOccurrences,
     CategoryPrivacy,
@@ -28,15 +28,15 @@ from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTING
 from reticent.audit.evidence.settings import published_settings
 
 __all__ = [
+    "FORMAT",
     "SMALL_CELL",
     "AuditEvidence",
     "MeasuredModels",
     "ModelEvidence",
     "publish_audit",
-    "published",
-    "published_corpus",
 ]
 
+FORMAT = "reticent.audit/1"
 #: No count of fewer individuals, documents or identifiers is published; the job's ``audit.small_cell`` overrules it.
 SMALL_CELL = 5
 
@@ -55,6 +55,8 @@ class ModelEvidence:
     seed: Annotated[int | None, PRIVATE] = optional()
     #: The number of the training, from 1, where there are several: its seed is not published.
     training: Annotated[int | None, SETTING] = optional()
+    #: How many trainings this is a mean of (:mod:`reticent.audit.stats.seeds`); None of one.
+    num_trainings: Annotated[int | None, SETTING] = optional()
     ledger: Annotated[Ledger | None, PARTS] = nullable()
     #: Guarantee of differential privacy of this training, with its unit.
     guarantee: Annotated[str | None, NAME] = optional()
@@ -116,6 +118,8 @@ class AuditEvidence:
     small_cell: Annotated[int | None, SETTING] = optional()
     #: Settings that no list names, and so are not shown; None for none.
     num_settings_withheld: Annotated[int | None, TOTAL] = optional()
+    #: Means over the trainings of each recipe, where there are several; `models` has them one by one.
+    over_seeds: Annotated[list[ModelEvidence] | None, PARTS] = optional()
 
     @property
     def cell(self) -> int:
@@ -136,24 +140,6 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
     num_unknown += audit.num_settings_withheld or 0
     shown = publish(_numbered(audit), audit.cell)
     return replace(shown, small_cell=audit.cell, num_settings_withheld=num_unknown or None)
-
-
-def published(audit: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of an audit as it may leave; see `publish_audit`.
-
-    Raises
-    ------
-    ArtifactError
-        A key is no field of the evidence: what has no rule is refused.
-    """
-    found: dict[str, Any] = to_json(publish_audit(from_json(AuditEvidence, audit, "audit")))
-    return found
-
-
-def published_corpus(corpus: Mapping[str, Any], cell: int) -> dict[str, Any]:
-    """Return the JSON of the statistics of a corpus as it may leave."""
-    found: dict[str, Any] = to_json(publish(from_json(CorpusEvidence, corpus, "corpus"), cell))
-    return found
 
 
 def _numbered(audit: AuditEvidence) -> AuditEvidence:

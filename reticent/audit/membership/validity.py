@@ -8,10 +8,16 @@ power, and its number must not be read as safety.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from reticent.audit.membership.names import USER_INFERENCE
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.membership import MeasuredAttack
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "CHANCE",
@@ -47,17 +53,17 @@ def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
     return min(CHANCE + TO_DETECT * error, 1.0)
 
 
-def is_over_chance(auc: Mapping[str, Any] | None) -> bool:
+def is_over_chance(auc: Estimate | None) -> bool:
     """Return whether the interval of an area lies over chance; not where its lower end is chance itself."""
-    return auc is not None and auc["low"] is not None and bool(auc["low"] > CHANCE)
+    return auc is not None and auc.low is not None and auc.low > CHANCE
 
 
-def holds_chance(auc: Mapping[str, Any]) -> bool:
+def holds_chance(auc: Estimate) -> bool:
     """Return whether the interval of an area holds chance, its ends included; so does one that is missing."""
-    return auc["low"] is None or bool(auc["low"] <= CHANCE <= auc["high"])
+    return auc.low is None or auc.high is None or auc.low <= CHANCE <= auc.high
 
 
-def judged(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
     """Return the models with a verdict and its reason on every attack, from controls among the models themselves.
 
     Of each section and objective: the blind baseline and the base model's own attacks must not find members
@@ -65,37 +71,33 @@ def judged(models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     result = []
     for model in models:
-        own = [m for m in models if (m.get("model"), m["objective"]) == (model.get("model"), model["objective"])]
-        base = next((m for m in own if m["recipe"] == "base"), None)
-        twins = [m for m in own if m["recipe"] == model["objective"]]
-        twin = next((m for m in twins if m["epoch"] == model["epoch"]), max(twins, key=_epoch, default=None))
-        attacks = {
-            name: measured | dict(zip(("verdict", "why"), _verdict(name, model, base, twin), strict=True))
-            for name, measured in (model.get("membership") or {}).items()
-        }
-        result.append({**model, "membership": attacks})
+        own = [m for m in models if (m.model, m.objective) == (model.model, model.objective)]
+        base = next((m for m in own if m.recipe == "base"), None)
+        twins = [m for m in own if m.recipe == model.objective]
+        twin = next((m for m in twins if m.epoch == model.epoch), max(twins, key=lambda m: m.epoch, default=None))
+        attacks = {}
+        for name, measured in model.membership.items():
+            found, why = _verdict(name, model, base, twin)
+            attacks[name] = replace(measured, verdict=found, why=why)
+        result.append(replace(model, membership=attacks))
     return result
 
 
-def _epoch(model: dict[str, Any]) -> int:
-    return int(model["epoch"])
-
-
 def _verdict(
-    name: str, model: dict[str, Any], base: dict[str, Any] | None, twin: dict[str, Any] | None
+    name: str, model: ModelEvidence, base: ModelEvidence | None, twin: ModelEvidence | None
 ) -> tuple[str, str]:
-    measured = model["membership"][name]
+    measured = model.membership[name]
     invalid = next(_invalid(name, measured, base), None)
     if invalid:
         return INVALID, invalid
-    auc = measured["auc"]
-    if auc["value"] is None or auc["low"] is None:
+    auc = measured.auc
+    if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
     if is_over_chance(auc):
         return DISTINGUISHABLE, f"the interval lies over {CHANCE}"
     if model is base:
         return QUIET, "as it should be: it saw no individual"
-    least = detectable_auc(measured["num_members"], measured["num_nonmembers"])
+    least = detectable_auc(measured.num_members or 0, measured.num_nonmembers or 0)
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}"
@@ -104,17 +106,18 @@ def _verdict(
     return QUIET, f"the same attack succeeds on the unprotected model{found}"
 
 
-def _invalid(name: str, measured: dict[str, Any], base: dict[str, Any] | None) -> Iterator[str]:
+def _invalid(name: str, measured: MeasuredAttack, base: ModelEvidence | None) -> Iterator[str]:
     if base is None:
         return
     # Of the documents that the attack looks at.
-    blind = (base.get("blind_fresh" if name == USER_INFERENCE else "blind") or {}).get("auc")
-    if blind is not None and not holds_chance(blind):
+    blind = base.blind_fresh if name == USER_INFERENCE else base.blind
+    if blind is not None and not holds_chance(blind.auc):
         yield "the two sides are distinguishable by words alone, without any model"
-    control = measured.get("control") or _area(base, name)  # shadows attack the base with the model, not by itself
+    control = measured.control or _area(base, name)  # shadows attack the base with the model, not by itself
     if control is not None and not holds_chance(control):
         yield "they are distinguishable in the base model too, which saw no individual"
 
 
-def _area(model: dict[str, Any], name: str) -> dict[str, Any] | None:
-    return ((model.get("membership") or {}).get(name) or {}).get("auc")
+def _area(model: ModelEvidence, name: str) -> Estimate | None:
+    found = model.membership.get(name)
+    return None if found is None else found.auc

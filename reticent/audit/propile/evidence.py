@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from scipy import stats
 
-from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.probe import (
     ByTemplates,
     Densities,
@@ -229,7 +228,7 @@ def results_table(probe: ProbeEvidence) -> Any:
             found = row.likelihood
             within_100 = next(point.true for point in row.gamma or () if point.k == 100)
             table.add_row(
-                *asked, f"{row.n:,}", factor(to_json(found.factor)), value(to_json(found.above_null)),
-                f"{found.test.p_value:.2g}", value(to_json(within_100)), value(to_json(row.exact_match)),
+                *asked, f"{row.n:,}", factor(found.factor), value(found.above_null),
+                f"{found.test.p_value:.2g}", value(within_100), value(row.exact_match),
             )  # fmt: skip
     return table

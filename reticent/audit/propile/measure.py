@@ -264,8 +264,8 @@ def write_probe(
     folder = Path(folder)
     settings = to_json(evidence.settings)
     with write_artifact(folder, kind="probe", config=settings, inputs=inputs) as writer:
-        shown = to_json(publish(evidence, settings["small_cell"]))
-        (writer.path / "probe.json").write_text(json.dumps(shown, indent=1, allow_nan=False) + "\n")
+        shown = publish(evidence, settings["small_cell"])
+        (writer.path / "probe.json").write_text(json.dumps(to_json(shown), indent=1, allow_nan=False) + "\n")
         (writer.path / "probe.html").write_text(probe_page(shown), encoding="utf-8")
         pq.write_table(answers_table(answers, subjects.rows), writer.path / "answers.parquet", compression="zstd")
         writer.counts.update(models=len(evidence.models), subjects=len(subjects))

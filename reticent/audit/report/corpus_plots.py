@@ -6,14 +6,18 @@ nothing to draw. The page shows them as inline SVG (`corpus_panels`); `write_cor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from reticent.audit.report.figure import LOOKS, PAPER, SOFT, faces_of, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.report.readings import retention_rows
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.corpus import CorpusEvidence, Curve, IdentifiersByLength, NgramCounts, WordCurve
 
 __all__ = ["corpus_panels", "write_corpus_plots"]
 
@@ -21,6 +25,15 @@ __all__ = ["corpus_panels", "write_corpus_plots"]
 MAX_MARGINS = 3
 WIDTH = 3.7
 POLICY_LOOKS = {"all": "protected", "last": "direct only", "cover": "pseudonymised", "paper": "plain"}
+
+
+class _Line(NamedTuple):
+    """One distribution of a panel: its name, its curve, the recipe whose colour it has, and its dashes."""
+
+    name: str
+    curve: Curve | WordCurve | None
+    looks_like: str
+    dash: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +45,14 @@ class Drawing:
     label: str
 
 
-def corpus_panels(corpus: dict[str, Any]) -> dict[str, list[str]]:
+def corpus_panels(corpus: CorpusEvidence) -> dict[str, list[str]]:
     """Return the panels of the page: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``, ``unicity``."""
     drawn = {name: _drawn(draw, corpus) for name, draw in _FIGURES.items() if name != "retention"}
     return {name: [_inline(drawing) for drawing in drawings] for name, drawings in drawn.items()}
 
 
 @styled
-def _drawn(draw: Any, corpus: dict[str, Any]) -> list[Drawing]:
+def _drawn(draw: Any, corpus: CorpusEvidence) -> list[Drawing]:
     return draw(corpus)
 
 
@@ -49,7 +62,7 @@ def _inline(drawing: Drawing) -> str:
 
 
 @styled
-def write_corpus_plots(corpus: dict[str, Any], folder: Path | str) -> list[Path]:
+def write_corpus_plots(corpus: CorpusEvidence, folder: Path | str) -> list[Path]:
     """Write every figure as SVG and PNG on white into ``folder``; returns their paths. Equal input, equal bytes."""
     written = []
     for draw in _FIGURES.values():
@@ -62,62 +75,63 @@ def write_corpus_plots(corpus: dict[str, Any], folder: Path | str) -> list[Path]
     return written
 
 
-def draw_identifiers(corpus: dict[str, Any]) -> list[Drawing]:
+def draw_identifiers(corpus: CorpusEvidence) -> list[Drawing]:
     """Identifiers and words per individual (Fig. 5 of [@boutet2025]) and individuals per word (Fig. 6)."""
     parts = {
         "direct": ("direct only", "-"),
         "indirect": ("indirect only", (0, (2, 1.5))),
         "both": ("protected", (0, (7, 2))),
     }
-    lines = [(name, corpus.get("identifiers_per_individual", {}).get(name), *look) for name, look in parts.items()]
+    per_individual = corpus.identifiers_per_individual or {}
+    lines = [_Line(name, per_individual.get(name), *look) for name, look in parts.items()]
     drawings = [
         _cumulative("fig-identifiers", "Identifiers per person", lines, "distinct identifying words", "people"),
         _cumulative(
-            "fig-words", "Words per person", [("words", corpus.get("words_per_individual"), "base", "-")],
+            "fig-words", "Words per person", [_Line("words", corpus.words_per_individual, "base", "-")],
             "words in all documents", "people",
         ),
     ]  # fmt: skip
-    per_word = corpus.get("individuals_per_word", {})
+    per_word = corpus.individuals_per_word
     lines = [
-        ("distinct words", per_word.get("distinct"), "plain", "-"),
-        ("all occurrences", per_word.get("occurrences"), "base", (0, (5, 2))),
+        _Line("distinct words", per_word.distinct if per_word else None, "plain", "-"),
+        _Line("all occurrences", per_word.occurrences if per_word else None, "base", (0, (5, 2))),
     ]
     drawings.append(
-        _cumulative("fig-support", "People per word", lines, "people who use the word", "words", k=corpus["k"])
+        _cumulative("fig-support", "People per word", lines, "people who use the word", "words", k=corpus.k)
     )
     return [drawing for drawing in drawings if drawing]
 
 
-def _cumulative(
-    name: str, title: str, lines: Sequence[tuple[Any, ...]], x: str, of: str, k: int | None = None
-) -> Drawing | None:
+def _cumulative(name: str, title: str, lines: Sequence[_Line], x: str, of: str, k: int | None = None) -> Drawing | None:
     """One panel of cumulative distributions, or nothing."""
-    lines = [line for line in lines if line[1] and line[1]["x"]]
-    if not lines:
+    curves = [(line, line.curve) for line in lines if line.curve and line.curve.x]
+    if not curves:
         return None
     figure, axis = new_panel(
         title, "" if k is None else f"left of the dotted line: fewer than {k}, identifying", width=WIDTH
     )
     said = []
-    for label, curve, looks_like, dash in lines:
-        axis.step(curve["x"], curve["y"], where="post", color=LOOKS[looks_like].light, linestyle=dash, label=label)
-        half = next((x for x, y in zip(curve["x"], curve["y"], strict=True) if y >= 0.5), curve["x"][-1])
-        said.append(f"{label}: half of the {of} have at most {half:,g}")
+    for line, curve in curves:
+        colour = LOOKS[line.looks_like].light
+        axis.step(curve.x, curve.y, where="post", color=colour, linestyle=line.dash, label=line.name)
+        half = next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= 0.5), curve.x[-1])
+        said.append(f"{line.name}: half of the {of} have at most {half:,g}")
     axis.set(xlabel=x, ylabel=f"share of {of}", ylim=(0, 1.02))
     if k is not None:
-        _log_ticks(axis, max(max(line[1]["x"]) for line in lines))
+        _log_ticks(axis, max(max(curve.x) for _, curve in curves))
         axis.axvline(k - 0.5, color=SOFT, linestyle=":", linewidth=1.2)
-        said = [f"{line[0]}: {100 * _share_below(line[1], k):.0f} % are used by fewer than {k}" for line in lines]
+        under = [(line.name, 100 * _share_below(curve, k)) for line, curve in curves]
+        said = [f"{name}: {share:.0f} % are used by fewer than {k}" for name, share in under]
     else:
         axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.locator_params(axis="x", integer=True, nbins=7)
-    if len(lines) > 1:
+    if len(curves) > 1:
         axis.legend(loc="best", fontsize=8)
     return Drawing(name, figure, f"{title}, cumulative. {'; '.join(said)}.")
 
 
-def _share_below(curve: dict[str, Any], k: int) -> float:
-    return max((y for x, y in zip(curve["x"], curve["y"], strict=True) if x < k), default=0.0)
+def _share_below(curve: Curve | WordCurve, k: int) -> float:
+    return max((y for x, y in zip(curve.x, curve.y, strict=True) if x < k), default=0.0)
 
 
 def _log_ticks(axis: Any, top: float) -> None:
@@ -128,91 +142,94 @@ def _log_ticks(axis: Any, top: float) -> None:
     axis.set_xticks([], minor=True)
 
 
-def draw_by_n(corpus: dict[str, Any]) -> list[Drawing]:
+def draw_by_n(corpus: CorpusEvidence) -> list[Drawing]:
     """Identifying n-grams by n, all and minimal: distinct, occurrences, and how many a person has (Fig. 14)."""
-    rows = corpus.get("identifiers_by_n") or []
+    rows = corpus.identifiers_by_n or []
     if len(rows) < 2:
         return []
     return [
-        _bars_by_n(rows, "distinct", "fig-by-n", "Identifying sequences, distinct", ""),
-        _bars_by_n(
-            rows, "occurrences", "fig-by-n-occurrences", "Identifying sequences, occurrences",
-            "hatched: with a directly identifying word in them",
-        ),
+        _bars_by_n(rows, "distinct"),
+        _bars_by_n(rows, "occurrences"),
         _per_individual_by_n(rows),
     ]  # fmt: skip
 
 
-def _bars_by_n(rows: Sequence[dict[str, Any]], what: str, name: str, title: str, note: str) -> Drawing:
-    figure, axis = new_panel(title, note, width=WIDTH)
+#: Kinds of identifying sequences: name, counts of one length, and the recipe whose colour it has.
+KINDS: tuple[tuple[str, Callable[[IdentifiersByLength], NgramCounts], str], ...] = (
+    ("all", lambda row: row.all, "base"),
+    ("minimal", lambda row: row.minimal, "indirect only"),
+)
+
+
+def _bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "occurrences"]) -> Drawing:
+    title, counts_all = f"Identifying sequences, {what}", what == "occurrences"
+    figure, axis = new_panel(title, "hatched: with a directly identifying word in them" * counts_all, width=WIDTH)
     said = []
-    for side, (kind, look) in enumerate((("all", "base"), ("minimal", "indirect only"))):
-        x = np.array([row["n"] + (side - 0.5) * 0.38 for row in rows])
-        height = [row[kind][what] or 0 for row in rows]
+    for side, (kind, of, look) in enumerate(KINDS):
+        x = np.array([row.n + (side - 0.5) * 0.38 for row in rows])
+        height = [(of(row).occurrences if counts_all else of(row).distinct) or 0 for row in rows]
         axis.bar(x, height, width=0.36, color=LOOKS[look].light, label=kind)
-        if what == "occurrences":
-            inner = [row[kind]["occurrences_direct"] or 0 for row in rows]
+        if counts_all:
+            inner = [of(row).occurrences_direct or 0 for row in rows]
             axis.bar(x, inner, width=0.36, facecolor="none", edgecolor=PAPER, hatch="////", linewidth=0)
-        said.append(f"{kind}: " + ", ".join(f"{h:,} of {row['n']} words" for h, row in zip(height, rows, strict=True)))
-    axis.set_xticks([row["n"] for row in rows])
-    axis.set(xlabel="words in the sequence (n)", ylabel=f"{what} sequences" if what == "distinct" else what)
+        said.append(f"{kind}: " + ", ".join(f"{h:,} of {row.n} words" for h, row in zip(height, rows, strict=True)))
+    axis.set_xticks([row.n for row in rows])
+    axis.set(xlabel="words in the sequence (n)", ylabel=what if counts_all else "distinct sequences")
     _plain_counts(axis)
     axis.grid(visible=False, axis="x")
     axis.legend(loc="upper left", fontsize=8)
+    name = "fig-by-n-occurrences" if counts_all else "fig-by-n"
     return Drawing(name, figure, f"{title}. {'; '.join(said)}.")
 
 
-def _per_individual_by_n(rows: Sequence[dict[str, Any]]) -> Drawing:
+def _per_individual_by_n(rows: Sequence[IdentifiersByLength]) -> Drawing:
     figure, axis = new_panel("Identifying sequences per person", "median; bars hold the middle half", width=WIDTH)
     said = []
-    for side, (kind, look) in enumerate((("all", "base"), ("minimal", "indirect only"))):
-        chosen = [row for row in rows if row[kind]["per_individual"]["x"]]
-        low, middle, high = (
-            np.array([_quantile(row[kind]["per_individual"], at) for row in chosen]) for at in (0.25, 0.5, 0.75)
-        )
-        x = np.array([row["n"] + (side - 0.5) * 0.2 for row in chosen])
+    for side, (kind, of, look) in enumerate(KINDS):
+        found = [(row, of(row).per_individual) for row in rows]
+        curves = [(row, curve) for row, curve in found if curve and curve.x]
+        chosen = [row for row, _ in curves]
+        low, middle, high = (np.array([_quantile(curve, at) for _, curve in curves]) for at in (0.25, 0.5, 0.75))
+        x = np.array([row.n + (side - 0.5) * 0.2 for row in chosen])
         shade = LOOKS[look]
         axis.errorbar(
             x, middle, yerr=whiskers(middle, low, high), fmt=shade.marker, linestyle=shade.line, color=shade.light,
             label=kind, elinewidth=1, capsize=3,
         )  # fmt: skip
-        said.append(
-            f"{kind}: " + ", ".join(f"{m:g} of {row['n']} words" for m, row in zip(middle, chosen, strict=True))
-        )
-    axis.set_xticks([row["n"] for row in rows])
+        said.append(f"{kind}: " + ", ".join(f"{m:g} of {row.n} words" for m, row in zip(middle, chosen, strict=True)))
+    axis.set_xticks([row.n for row in rows])
     axis.set(xlabel="words in the sequence (n)", ylabel="distinct sequences of a person", ylim=(0, None))
     _plain_counts(axis)
     axis.legend(loc="upper left", fontsize=8)
     return Drawing("fig-by-n-person", figure, f"Identifying sequences per person, median. {'; '.join(said)}.")
 
 
-def _quantile(curve: dict[str, Any], share: float) -> float:
-    return next((x for x, y in zip(curve["x"], curve["y"], strict=True) if y >= share), curve["x"][-1])
+def _quantile(curve: Curve | WordCurve, share: float) -> float:
+    return next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= share), curve.x[-1])
 
 
-def draw_margin(corpus: dict[str, Any]) -> list[Drawing]:
+def draw_margin(corpus: CorpusEvidence) -> list[Drawing]:
     """Distinct n-grams by support just below and just above k, a panel for each of the first lengths."""
-    drawings, k = [], corpus["k"]
+    drawings, k = [], corpus.k
     for n in range(1, MAX_MARGINS + 1):
-        rows = [row for row in corpus.get("margin") or [] if row["n"] == n]
+        rows = [row for row in corpus.margin or [] if row.n == n]
         if not rows:
             continue
         title = "Words near the line" if n == 1 else f"Sequences of {n} words near the line"
         figure, axis = new_panel(title, f"left of the dotted line: fewer than {k}, identifying", width=WIDTH)
         for row in rows:
-            look = LOOKS["indirect only" if row["support"] < k else "base"]
-            bar = axis.bar(row["support"], row["distinct"] or 0, width=0.7, color=look.light)
-            shown = "few" if row["distinct"] is None else _short(row["distinct"])
+            look = LOOKS["indirect only" if row.support < k else "base"]
+            bar = axis.bar(row.support, row.distinct or 0, width=0.7, color=look.light)
+            shown = "few" if row.distinct is None else _short(row.distinct)
             axis.bar_label(bar, [shown], fontsize=7.5, color=SOFT, padding=1)
         axis.axvline(k - 0.5, color=SOFT, linestyle=":", linewidth=1.2)
-        axis.set_xticks([row["support"] for row in rows])
+        axis.set_xticks([row.support for row in rows])
         axis.set(xlabel="people who use it", ylabel="distinct words" if n == 1 else "distinct sequences")
         axis.margins(y=0.1)
         _plain_counts(axis)
         axis.grid(visible=False, axis="x")
         said = "; ".join(
-            f"{'few' if row['distinct'] is None else format(row['distinct'], ',')} used by {row['support']}"
-            for row in rows
+            f"{'few' if row.distinct is None else format(row.distinct, ',')} used by {row.support}" for row in rows
         )
         drawings.append(Drawing(f"fig-margin-{n}", figure, f"{title}. {said}. Under {k} they identify."))
     return drawings
@@ -231,37 +248,37 @@ def _plain_counts(axis: Any) -> None:
     axis.yaxis.get_major_locator().set_params(integer=True, nbins=5)
 
 
-def draw_unicity(corpus: dict[str, Any]) -> list[Drawing]:
+def draw_unicity(corpus: CorpusEvidence) -> list[Drawing]:
     """Share of random m-sets of shared words that single out one person, with 95 % intervals."""
-    rows = [row for row in corpus.get("unicity") or [] if row["share"]["value"] is not None]
+    rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     if not rows:
         return []
-    note = f"sets of words that at least {corpus['k']} people use"
+    note = f"sets of words that at least {corpus.k} people use"
     figure, axis = new_panel("Shared words that point to one person", note, width=WIDTH)
-    value, low, high = (100 * part for part in spread(row["share"] for row in rows))
-    x = [row["m"] for row in rows]
+    value, low, high = (100 * part for part in spread(row.share for row in rows))
+    x = [row.m for row in rows]
     look = LOOKS["plain"]
     axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, elinewidth=1, capsize=3)
     axis.plot(x, value, color=look.light)
-    faces = faces_of([row["share"] for row in rows], look.light)
+    faces = faces_of([row.share for row in rows], look.light)
     axis.scatter(x, value, s=26, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
     axis.set_xticks(x)
     axis.set(xlabel="words in the set (m)", ylabel="sets of one person only, %", ylim=(0, None))
-    said = "; ".join(f"{row['m']} words: {say(row['share'])}" for row in rows)
+    said = "; ".join(f"{row.m} words: {say(row.share)}" for row in rows)
     return [Drawing("fig-unicity", figure, f"Share of random sets of shared words that single out one person. {said}.")]
 
 
-def draw_retention(corpus: dict[str, Any]) -> list[Drawing]:
+def draw_retention(corpus: CorpusEvidence) -> list[Drawing]:
     """Share of words that stay targets, by policy and n."""
-    rows = corpus.get("retention_by_policy") or []
-    lengths = sorted({row["n"] for row in rows})
+    rows = retention_rows(corpus)
+    lengths = sorted({row.n for row in rows if row.n is not None})
     if len(lengths) < 2:
         return []
     figure, axis = new_panel("Words left to learn from", "a line a policy", width=WIDTH)
     said = []
     for policy, name in POLICY_LOOKS.items():
         look = LOOKS[name]
-        shares = [100 * row["retention"] for n in lengths for row in rows if (row["policy"], row["n"]) == (policy, n)]
+        shares = [100 * row.retention for n in lengths for row in rows if (row.policy, row.n) == (policy, n)]
         axis.plot(lengths, shares, color=look.light, linestyle=look.line, marker=look.marker, label=policy)
         said.append(
             f"{policy}: " + ", ".join(f"{share:.1f} % at n = {n}" for n, share in zip(lengths, shares, strict=True))

@@ -6,22 +6,17 @@ seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reticent.audit.report.figure import (
     LOOKS,
-    OBJECTIVES,
     SOFT,
-    Group,
-    Models,
-    by_recipe,
     curve,
     dodge,
     epoch_axis,
-    groups_of,
     has_value,
     new_panel,
     printable,
@@ -29,24 +24,29 @@ from reticent.audit.report.figure import (
     styled,
     to_svg,
 )
-from reticent.audit.report.summary import UTILITY
+from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
+from reticent.audit.report.readings import loss_auc, ordinary_utility
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["epoch_panels"]
 
-Measure = Callable[[dict[str, Any]], "dict[str, Any] | None"]
+Measure = Callable[["ModelEvidence"], "Estimate | None"]
 #: Slug, title, label of the axis, where chance lies, and the estimate of an entry.
 MEASURES: tuple[tuple[str, str, str, float | None, Measure], ...] = (
     (
         "utility", "utility", "ordinary words right", None,
-        lambda m: m["utility"]["heldout"].get(UTILITY[m["objective"]]),
+        lambda m: ordinary_utility(m.utility.heldout, m.objective),
     ),
-    ("privacy", "Privacy", "Privacy", None, lambda m: m["privacy"]["both"]["types"]),
-    ("loss", "membership", "AUC of attack loss", 0.5, lambda m: (m["membership"].get("loss") or {}).get("auc")),
+    ("privacy", "Privacy", "Privacy", None, lambda m: m.privacy["both"].types),
+    ("loss", "membership", "AUC of attack loss", 0.5, loss_auc),
 )  # fmt: skip
 
 
 @styled
-def epoch_panels(models: Models) -> list[str]:
+def epoch_panels(models: Sequence[ModelEvidence]) -> list[str]:
     """Utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs; the dotted line is the base.
 
     Nothing where no recipe has two checkpoints.
@@ -64,13 +64,13 @@ def epoch_panels(models: Models) -> list[str]:
     ]
 
 
-def _measured(models: Models, measure: Measure) -> list[tuple[int, dict[str, Any]]]:
+def _measured(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[int, Estimate]]:
     """Epoch and estimate of each entry that has one."""
-    rows = [(m["epoch"], measure(m)) for m in models]
-    return [(epoch, found) for epoch, found in rows if found is not None and has_value(found)]
+    rows = [(m.epoch, measure(m)) for m in models]
+    return [(epoch, found) for epoch, found in rows if has_value(found)]
 
 
-def _limits(models: Models, measure: Measure) -> tuple[float, float] | None:
+def _limits(models: Sequence[ModelEvidence], measure: Measure) -> tuple[float, float] | None:
     """One axis for the panels of one measure, so that masked and causal models can be compared."""
     _, low, high = spread(found for _, found in _measured(models, measure))
     if not len(low):
@@ -81,7 +81,7 @@ def _limits(models: Models, measure: Measure) -> tuple[float, float] | None:
 
 def _panel(
     group: Group,
-    recipes: dict[str, list[dict[str, Any]]],
+    recipes: dict[str, list[ModelEvidence]],
     row: tuple[str, str, str, float | None, Measure],
     limits: tuple[float, float] | None,
 ) -> str:
@@ -92,17 +92,17 @@ def _panel(
     said = []
     if chance is not None:
         axis.axhline(chance, color=SOFT, linestyle="--", linewidth=1)
-    trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m["epoch"]])}
+    trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
     for _, base in _measured(recipes.get("base", []), measure):
-        axis.axhline(base["value"], color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
-        said.append(f"base: {base['value']:.2f}")
+        axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
+        said.append(f"base: {base.value:.2f}")
     for number, (recipe, entries) in enumerate(trained.items()):
         estimates = _measured(entries, measure)
         if not estimates:
             continue
         curve(axis, estimates, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{e['value']:.2f} after {epoch}" for epoch, e in estimates))
-    epoch_axis(axis, [m["epoch"] for entries in trained.values() for m in entries])
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{e.value:.2f} after {epoch}" for epoch, e in estimates))
+    epoch_axis(axis, [m.epoch for entries in trained.values() for m in entries])
     if group.objective == "clm":
         label = label.replace("words", "tokens")
     axis.set(xlabel="epochs", ylabel=label, ylim=limits)

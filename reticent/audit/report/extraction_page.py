@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from reticent.audit.gates import GATES
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.shown import ends, value
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.extraction import Extraction, Verdict
 
 __all__ = ["extraction_html"]
 
@@ -18,19 +21,19 @@ ARMS_ABOUT = {
 }
 
 
-def extraction_html(audit: dict[str, Any]) -> str:
-    """Return the sections as HTML, empty where the job asked for none of them; ``audit`` as it may leave."""
-    if "extraction" not in audit and "verdict" not in audit:
+def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int) -> str:
+    """Return the sections as HTML, empty where the job asked for none of them; both as they may leave."""
+    if extraction is None and verdict is None:
         return ""
+    models = extraction.models if extraction else []
     environment = template_environment()
     environment.filters.update(value=value, ends=ends)
-    section = audit.get("extraction", {"has_canaries": False, "models": []})
     return environment.get_template("extraction_section.html.j2").render(
-        verdict=audit.get("verdict"),
+        verdict=verdict,
         titles={measure: gate.title for measure, gate in GATES.items()},
-        with_canaries=[model for model in section["models"] if model["canaries"]],
-        with_passages=[model for model in section["models"] if model["passages"]],
-        has_canaries=section["has_canaries"],
+        with_canaries=[model for model in models if model.canaries],
+        with_passages=[model for model in models if model.passages],
+        has_canaries=extraction is not None and extraction.has_canaries,
         arms_about=ARMS_ABOUT,
-        cell_size=audit["small_cell"],
+        cell_size=cell,
     )

@@ -13,32 +13,27 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
 
-from reticent.audit.report.summary import shared_objectives
+if TYPE_CHECKING:
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "GRID",
     "INK",
     "LOOKS",
-    "OBJECTIVES",
     "PAPER",
     "SOFT",
     "VARIABLES",
-    "Group",
     "Look",
-    "Models",
-    "by_recipe",
     "curve",
     "dodge",
     "epoch_axis",
     "faces_of",
-    "groups_of",
     "has_value",
     "key",
-    "last_of",
     "look_of",
     "new_panel",
     "printable",
@@ -50,7 +45,6 @@ __all__ = [
     "write_title",
 ]
 
-Models = Sequence[dict[str, Any]]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -70,49 +64,6 @@ class Look:
     line: Any
     glyph: str
     about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The models of one ``[[model]]`` section of the job: one base, one objective, a recipe once.
-
-    ``number`` counts the sections of one objective from 1; it is 0 where there is one only, which needs no name.
-    """
-
-    objective: str
-    model: str | None
-    number: int
-
-    def holds(self, model: dict[str, Any]) -> bool:
-        return (model["objective"], model.get("model")) == (self.objective, self.model)
-
-    def called(self, what: str) -> str:
-        """A recipe, with the section's name where it is needed."""
-        return f"{what} of {self.model}" if self.number else what
-
-    @property
-    def kind(self) -> str:
-        """Words before "model" in a sentence."""
-        word = OBJECTIVES[self.objective].split()[0].lower()
-        return f"{word} {self.model}" if self.number else word
-
-    @property
-    def title(self) -> str:
-        return OBJECTIVES[self.objective] + (f": {self.model}" if self.number else "")
-
-    @property
-    def short_name(self) -> str:
-        """The section's name for the title of a panel: its ends, in which names of one job differ."""
-        name = "".join(c for c in str(self.model) if c.isprintable())
-        return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
-
-    @property
-    def panel_title(self) -> str:
-        return OBJECTIVES[self.objective] + (f": {self.short_name}" if self.number else "")
-
-    @property
-    def slug(self) -> str:
-        return f"{self.objective}-{self.number}" if self.number else self.objective
 
 
 #: Family -> look. The glyph is the marker once more, as an SVG path around (17, 7), for keys in tables and text.
@@ -141,7 +92,6 @@ LOOKS = {
     ),
     "other": Look("other", "#1b1f27", "#ffffff", "h", (0, (3, 2, 1, 2)), "M17 2l4.4 2.5v5l-4.4 2.5-4.4-2.5v-5z", ""),
 }  # fmt: skip
-OBJECTIVES = {"mlm": "Masked (BERT-like)", "clm": "Causal (GPT-like)"}
 INK, SOFT, GRID, PAPER = "#27303d", "#5f6875", "#e4e8ed", "#fefefe"
 #: Colour in the SVG -> CSS variable that a page may set.
 VARIABLES = {INK: "fig-ink", SOFT: "fig-soft", GRID: "fig-grid", PAPER: "fig-paper"} | {
@@ -274,13 +224,13 @@ def printable(text: str) -> str:
     return shown if len(shown) <= 20 else shown[:19] + "…"
 
 
-def has_value(estimate: dict[str, Any] | None) -> bool:
-    return estimate is not None and estimate["value"] is not None
+def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
+    return estimate is not None and estimate.value is not None
 
 
-def spread(values: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def spread(values: Iterable[Estimate]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values and the ends of their intervals; where there is no interval, the value itself."""
-    rows = [(v["value"], v["value"] if v["low"] is None else v["low"], v["value"] if v["high"] is None else v["high"])
+    rows = [(v.value, v.value if v.low is None else v.low, v.value if v.high is None else v.high)
             for v in values]  # fmt: skip
     value, low, high = np.array(rows, dtype=float).reshape(-1, 3).T
     return value, np.minimum(low, value), np.maximum(high, value)
@@ -290,37 +240,13 @@ def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
     return np.stack([value - low, high - value])
 
 
-def say(estimate: dict[str, Any] | None) -> str:
+def say(estimate: Estimate | None) -> str:
     """An estimate in an alternative text."""
-    if estimate is None or estimate["value"] is None:
+    if estimate is None or estimate.value is None:
         return "not measured"
-    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
-    ends = "" if estimate["low"] is None else f" (95 % interval {estimate['low']:.2f} to {estimate['high']:.2f})"
-    return f"{bound}{estimate['value']:.2f}{ends}"
-
-
-def groups_of(models: Models, chosen: Models | None = None) -> list[Group]:
-    """Return the groups by objective and in the order of the audit; only those of ``chosen`` where that is given."""
-    groups, shared = [], shared_objectives(models)
-    for objective in OBJECTIVES:
-        sections = dict.fromkeys(m.get("model") for m in models if m["objective"] == objective)
-        groups += [
-            Group(objective, section, number if objective in shared else 0)
-            for number, section in enumerate(sections, start=1)
-        ]
-    return groups if chosen is None else [group for group in groups if any(map(group.holds, chosen))]
-
-
-def by_recipe(models: Models, group: Group) -> dict[str, list[dict[str, Any]]]:
-    """Return recipe -> its checkpoints by epoch, in the order of the audit."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for model in filter(group.holds, models):
-        found.setdefault(model["recipe"], []).append(model)
-    return {recipe: sorted(entries, key=lambda m: m["epoch"]) for recipe, entries in found.items()}
-
-
-def last_of(models: Models, group: Group) -> list[dict[str, Any]]:
-    return [entries[-1] for entries in by_recipe(models, group).values()]
+    bound = f"{estimate.bound} " if estimate.bound else ""
+    ends = "" if estimate.low is None else f" (95 % interval {estimate.low:.2f} to {estimate.high:.2f})"
+    return f"{bound}{estimate.value:.2f}{ends}"
 
 
 def dodge(number: int, of: int, step: float) -> float:
@@ -328,13 +254,13 @@ def dodge(number: int, of: int, step: float) -> float:
     return (number - (of - 1) / 2) * step
 
 
-def faces_of(estimates: Sequence[dict[str, Any]], shade: str) -> list[str]:
+def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
     """Fill of each mark: hollow where the number is only a bound, because few people or identifiers are behind it."""
-    return [PAPER if estimate.get("bound") else shade for estimate in estimates]
+    return [PAPER if estimate.bound else shade for estimate in estimates]
 
 
 def curve(
-    axis: Any, rows: Sequence[tuple[float, dict[str, Any]]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
+    axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
     """Draw a recipe's line with the interval of each point; a band is what its trainings with other seeds reached.
     Marks of several recipes are moved apart a little.
@@ -342,11 +268,10 @@ def curve(
     look = look_of(recipe)
     x = np.array([row[0] for row in rows]) * factor + shift
     value, low, high = spread(row[1] for row in rows)
-    if any(row[1].get("seeds") for row in rows):
-        ends = [row[1].get("seeds") or {"low": row[1]["value"], "high": row[1]["value"]} for row in rows]
-        axis.fill_between(
-            x, [e["low"] for e in ends], [e["high"] for e in ends], color=look.light, alpha=0.18, linewidth=0
-        )
+    if any(estimate.seeds for _, estimate in rows):
+        reached = [(e.seeds.low, e.seeds.high) if e.seeds else (e.value, e.value) for _, e in rows]
+        bottom, top = np.array(reached, dtype=float).T
+        axis.fill_between(x, bottom, top, color=look.light, alpha=0.18, linewidth=0)
     axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
     axis.plot(x, value, color=look.light, linestyle=look.line)
     faces = faces_of([row[1] for row in rows], look.light)

@@ -8,43 +8,60 @@ where the same attack is loud on an unprotected model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.gates import FAIL, NO_POWER, PASS
 from reticent.audit.membership.validity import holds_chance, is_over_chance
-from reticent.audit.report.figure import OBJECTIVES, Group, by_recipe, groups_of, has_value, look_of
-from reticent.audit.report.plots import LITTLE
+from reticent.audit.report.figure import has_value, look_of
+from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of
 from reticent.audit.report.readings import (
-    Model,
+    LITTLE,
     broken_rule,
     excess_of,
     is_distinguishable,
     leaks_more,
     learned_little,
     only_invalid,
+    retention_rows,
     strongest_attack,
     utility_of,
     without_power,
 )
-from reticent.audit.report.shown import at_most, percent
+from reticent.audit.report.shown import at_most, count, percent
 from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.verdict import FAIL, NO_POWER, PASS
 
-__all__ = ["plain_findings", "retention_rows"]
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.extraction import Verdict
+    from reticent.audit.evidence.leakage import Ledger
+    from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["Findings", "plain_findings"]
 
 #: Recipe -> its checkpoints by epoch.
-Checkpoints = dict[str, list[Model]]
+Checkpoints = dict[str, list["ModelEvidence"]]
 #: Non-members that one false positive in a hundred needs (definitions.md#intervals).
 WANTED_NONMEMBERS = 1000
 #: Under this share of words left as targets a run warns (definitions.md#identifiers).
 LOW_RETENTION = 0.4
 
 
-def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return {"short", "sure", "next": sentences, "found": [(heading, sentences)]} of a published audit."""
-    models = audit["models"]
+class Findings(NamedTuple):
+    """Sentences: the answer in short, the findings by heading, how sure they are, and the next steps."""
+
+    short: list[str]
+    found: list[tuple[str, list[str]]]
+    sure: list[str]
+    next: list[str]
+
+
+def plain_findings(audit: AuditEvidence) -> Findings:
+    """Return the findings of a published audit."""
+    models = audit.models
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
-    found = [("The documents", [_corpus_sentence(audit["corpus"])])]
+    found = [("The documents", [_corpus_sentence(audit.corpus)])]
     found += [(g.called(f"{OBJECTIVES[g.objective]} models"), list(_found(g, last))) for g, last in sides.items()]
     sure = [_individuals_sentence(audit), *_seeds_sentence(models)]
     for group, last in sides.items():
@@ -52,39 +69,28 @@ def plain_findings(audit: dict[str, Any]) -> dict[str, list[Any]]:
     ledgers = _ledgers(checkpoints)
     sure += [*_checked(ledgers), *_guaranteed(sides)]
     then = [*_broken(ledgers), *_decisions(sides, checkpoints), *_better_audit(audit)]
-    short = [*_gates(audit.get("verdict")), *_canaries(audit), *_short(sides)]
-    return {"short": short, "found": found, "sure": sure, "next": then}
-
-
-def retention_rows(corpus: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of policy, n, k, retention, from a list of them or from {policy: share} under the corpus' own n and k."""
-    rows = corpus.get("retention_by_policy") or corpus.get("retention") or []
-    if isinstance(rows, dict):
-        rows = [{"policy": policy, "retention": share} for policy, share in rows.items()]
-    return [{"n": corpus.get("n"), "k": corpus.get("k"), **row} for row in rows]
-
-
-# -------------------------------------------------------------------- judgements
+    short = [*_gates(audit.verdict), *_canaries(audit), *_short(sides)]
+    return Findings(short, found, sure, then)
 
 
 # ---------------------------------------------------------------- what was found
 
 
-def _gates(verdict: dict[str, Any] | None) -> Iterable[str]:
+def _gates(verdict: Verdict | None) -> Iterable[str]:
     """The thresholds of the job: what a reader looks for first."""
-    outcomes = [row["outcome"] for row in (verdict or {}).get("results", [])]
+    outcomes = [row.outcome for row in verdict.results] if verdict else []
     if outcomes:
         counts = {"failed": FAIL, "could not be decided": NO_POWER, "passed": PASS}
         said = [f"{outcomes.count(outcome)} {what}" for what, outcome in counts.items() if outcome in outcomes]
         yield f"Of {len(outcomes)} {'gate' if len(outcomes) == 1 else 'gates'} {_listed(said)}."
 
 
-def _canaries(audit: dict[str, Any]) -> Iterable[str]:
-    if (audit.get("extraction") or {}).get("has_canaries"):
+def _canaries(audit: AuditEvidence) -> Iterable[str]:
+    if audit.extraction and audit.extraction.has_canaries:
         yield "These models were trained on made-up secrets, to measure: they are not for release."
 
 
-def _short(sides: dict[Group, dict[str, Model]]) -> Iterable[str]:
+def _short(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
     trained = [(g.called(r), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [r for r, m in trained if broken_rule(m)]
     if broken:
@@ -125,20 +131,20 @@ def _it(names: Sequence[str]) -> str:
     return "it was" if len(names) == 1 else "they were"
 
 
-def _corpus_sentence(corpus: dict[str, Any]) -> str:
-    who = "only one person" if corpus["k"] == 2 else f"fewer than {corpus['k']} people"
+def _corpus_sentence(corpus: CorpusEvidence) -> str:
+    who = "only one person" if corpus.k == 2 else f"fewer than {corpus.k} people"
     return (
-        f"{percent(corpus['share_types_identifying'])} of the distinct words are used by {who} and so can point to "
-        f"somebody; they are {percent(corpus['share_occurrences_identifying'])} of all words."
+        f"{percent(corpus.share_types_identifying)} of the distinct words are used by {who} and so can point to "
+        f"somebody; they are {percent(corpus.share_occurrences_identifying)} of all words."
     )
 
 
-def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
+def _found(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
         about = look_of(recipe).about
-        opening = f"{recipe} ({about}, {model['epoch']} epochs)" if about else f"{recipe} ({model['epoch']} epochs)"
+        opening = f"{recipe} ({about}, {model.epoch} epochs)" if about else f"{recipe} ({model.epoch} epochs)"
         twin = None if model is plain else plain
         yield f"{opening} {_predicts(model)}{_compared(model, twin)}.{_against_heldout(model)}{_useful(model, twin)}"
     for over, verdict in ((True, "Who took part is distinguishable, better than by chance (50 %)"),
@@ -155,24 +161,26 @@ def _found(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"Who took part: nothing can be said of {_listed(unsaid)}, as the two sides differ without a model."
 
 
-def _area(attack: tuple[str, dict[str, Any]]) -> str:
+def _area(attack: tuple[str, Estimate]) -> str:
     name, auc = attack
-    return f"{percent(auc['value'])} ({_interval(auc)}, attack {name})"
+    return f"{percent(auc.value)} ({_interval(auc)}, attack {name})"
 
 
-def _interval(estimate: dict[str, Any]) -> str:
-    return f"{_signed(estimate['low'])} to {_signed(estimate['high'])}"
+def _interval(estimate: Estimate) -> str:
+    return f"{_signed(estimate.low)} to {_signed(estimate.high)}"
 
 
-def _signed(share: float) -> str:
+def _signed(share: float | None) -> str:
+    if share is None:
+        return "–"
     text = f"{100 * share:.1f}"
     return "0.0" if float(text) == 0 else text.replace("-", "−")
 
 
-def _predicts(model: Model) -> str:
-    part = model["privacy"]["both"]
-    total, leaked = part["num_identifiers"], part["num_leaked"]
-    if not total or not has_value(part["types"]):
+def _predicts(model: ModelEvidence) -> str:
+    part = model.privacy["both"]
+    total, leaked = part.num_identifiers, part.num_leaked
+    if not total or not has_value(part.types):
         return "has too few identifiers to say"
     if leaked is None:
         return f"predicts some of its members’ {total:,} identifiers, a number too small to print"
@@ -184,53 +192,57 @@ def _predicts(model: Model) -> str:
     return f"predicts {leaked:,} of its members’ {total:,} identifiers ({percent(leaked / total)})"
 
 
-def _compared(model: Model, plain: Model | None) -> str:
+def _compared(model: ModelEvidence, plain: ModelEvidence | None) -> str:
     if plain is None:
         return ""
-    own, other = model["privacy"]["both"]["types"], plain["privacy"]["both"]["types"]
-    if not (has_value(own) and has_value(other)) or own["low"] is None or other["low"] is None:
+    own, other = model.privacy["both"].types, plain.privacy["both"].types
+    if not (has_value(own) and has_value(other)) or own.low is None or other.low is None:
         return ""
-    if own["low"] > other["high"]:
-        return f", fewer than {plain['recipe']}"
-    if own["high"] < other["low"]:
-        return f", more than {plain['recipe']}"
-    return f", not measurably fewer than {plain['recipe']}"
+    if _lies_over(own, other):
+        return f", fewer than {plain.recipe}"
+    if _lies_over(other, own):
+        return f", more than {plain.recipe}"
+    return f", not measurably fewer than {plain.recipe}"
 
 
-def _against_heldout(model: Model) -> str:
+def _lies_over(one: Estimate, other: Estimate) -> bool:
+    return one.low is not None and other.high is not None and one.low > other.high
+
+
+def _against_heldout(model: ModelEvidence) -> str:
     excess = excess_of(model)
-    if excess is None or model["privacy"]["both"]["num_leaked"] == 0:
+    if excess is None or model.privacy["both"].num_leaked == 0:
         return ""
     what, estimate = excess
-    measured = f"{_signed(estimate['value'])} points, {_interval(estimate)}"
-    if estimate["low"] > 0:
+    measured = f"{_signed(estimate.value)} points, {_interval(estimate)}"
+    if leaks_more(model):
         return f" It predicts held-out people’s {what} less often ({measured}): it has learned about its members."
     return f" It predicts held-out people’s {what} not measurably less often ({measured})."
 
 
-def _useful(model: Model, plain: Model | None) -> str:
+def _useful(model: ModelEvidence, plain: ModelEvidence | None) -> str:
     own = utility_of(model)
     if own is None:
         return ""
     other = None if plain is None else utility_of(plain)
-    against = "" if other is None or plain is None else f" ({plain['recipe']}: {percent(other)})"
-    what = "words" if model["objective"] == "mlm" else "tokens"
+    against = "" if other is None or plain is None else f" ({plain.recipe}: {percent(other)})"
+    what = "words" if model.objective == "mlm" else "tokens"
     return f" It gets {percent(own)} of the ordinary {what} of held-out people right{against}."
 
 
 # ------------------------------------------------------------------ how sure it is
 
 
-def _individuals_sentence(audit: dict[str, Any]) -> str:
-    individuals = audit["corpus"].get("num_individuals", {})
-    members, heldout = (_count(individuals.get(side), audit["small_cell"]) for side in ("members", "heldout"))
+def _individuals_sentence(audit: AuditEvidence) -> str:
+    individuals = audit.corpus.num_individuals
+    members, heldout = (count(side, audit.cell) for side in (individuals.members, individuals.heldout))
     return (
         f"Asked about {members} people who were trained on (members) and {heldout} who never were (held out), dealt "
         "to the two sides before anything was counted. Intervals in brackets are 95 %; their unit is the person."
     )
 
 
-def _seeds_sentence(models: Sequence[Model]) -> Iterable[str]:
+def _seeds_sentence(models: Sequence[ModelEvidence]) -> Iterable[str]:
     """How much the trainings of one recipe differ, at the last checkpoints: their largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
@@ -240,26 +252,22 @@ def _seeds_sentence(models: Sequence[Model]) -> Iterable[str]:
         "trainings; intervals are still over people."
     )
     last = {(g, r): entries[-1] for g in groups_of(models) for r, entries in by_recipe(models, g).items()}
-    spreads = {key: m["privacy"]["both"]["types"].get("seeds") for key, m in last.items()}
+    spreads = {key: m.privacy["both"].types.seeds for key, m in last.items()}
     known = {key: spread for key, spread in spreads.items() if spread}
     if known:
-        (group, recipe), widest = max(known.items(), key=lambda row: row[1]["high"] - row[1]["low"])
+        (group, recipe), widest = max(known.items(), key=lambda row: row[1].high - row[1].low)
         yield (
-            f"Between trainings Privacy differed most for {group.called(recipe)}: {widest['low']:.3f} to "
-            f"{widest['high']:.3f} (standard deviation {widest['sd']:.3f})."
+            f"Between trainings Privacy differed most for {group.called(recipe)}: {widest.low:.3f} to "
+            f"{widest.high:.3f} (standard deviation {widest.sd:.3f})."
         )
 
 
-def _count(number: int | None, cell: int) -> str:
-    return f"fewer than {cell}" if number is None else f"{number:,}"
-
-
-def _loud(group: Group, last: dict[str, Model]) -> bool:
+def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
     """Whether the audit finds learned identifiers where nothing was protected: its positive control."""
     return group.objective in last and leaks_more(last[group.objective])
 
 
-def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
+def _controls(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
     """The positive control (the unprotected twin) and the negative one (the base model)."""
     kind, objective = group.kind, group.objective
     if objective not in last:
@@ -274,11 +282,11 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
     if learned_little(last):
         yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
     attack = strongest_attack(last["base"], even_invalid=True) if "base" in last else None
-    blind = (last["base"].get("blind") or {}).get("auc") if "base" in last else None
-    if blind is not None and has_value(blind) and not holds_chance(blind):
+    blind = last["base"].blind if "base" in last else None
+    if blind and has_value(blind.auc) and not holds_chance(blind.auc):
         yield (
-            f"Caution: words alone, without any model, tell members from held-out people ({percent(blind['value'])}, "
-            f"{_interval(blind)}), so membership results for {kind} models are not valid."
+            f"Caution: words alone, without any model, tell members from held-out people ({percent(blind.auc.value)}, "
+            f"{_interval(blind.auc)}), so membership results for {kind} models are not valid."
         )
     if attack is not None and is_over_chance(attack[1]):
         yield (
@@ -290,27 +298,25 @@ def _controls(group: Group, last: dict[str, Model]) -> Iterable[str]:
         yield f"The {kind} base model, which saw nobody, finds nobody distinguishable ({found}), as it should be."
 
 
-def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, dict[str, Any]]:
+def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, Ledger]:
     """Recipe, with the section's name where it is needed -> its count of targets."""
-    found = {
-        g.called(r): entries[-1].get("ledger") for g, recipes in checkpoints.items() for r, entries in recipes.items()
-    }
+    found = {g.called(r): entries[-1].ledger for g, recipes in checkpoints.items() for r, entries in recipes.items()}
     return {name: ledger for name, ledger in found.items() if ledger}
 
 
-def _checked(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
+def _checked(ledgers: dict[str, Ledger]) -> Iterable[str]:
     """How many targets were checked: a count of all of them, so no interval."""
-    kept = {name: ledger for name, ledger in ledgers.items() if ledger["protected"] and not ledger["violations"]}
+    kept = {name: ledger for name, ledger in ledgers.items() if ledger.protected and not ledger.violations}
     if kept:
-        counts = _listed([f"0 of {ledger['targets']:,} ({name})" for name, ledger in kept.items()])
+        counts = _listed([f"0 of {ledger.targets:,} ({name})" for name, ledger in kept.items()])
         yield f"Training targets that were protected: {counts}. Every target was checked, so this is no estimate."
 
 
-def _guaranteed(sides: dict[Group, dict[str, dict[str, Any]]]) -> Iterable[str]:
+def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
     """Bound of differential privacy, whatever the attack; the unit stands with every epsilon."""
     for group, last in sides.items():
         for recipe, entry in last.items():
-            if guarantee := entry.get("guarantee"):
+            if guarantee := entry.guarantee:
                 yield (
                     f"{group.called(recipe)} was trained by DP-SGD: {guarantee}. It counts this training alone, not "
                     "others on the same documents; see reticent budget."
@@ -320,16 +326,16 @@ def _guaranteed(sides: dict[Group, dict[str, dict[str, Any]]]) -> Iterable[str]:
 # ---------------------------------------------------------------- what to do next
 
 
-def _broken(ledgers: dict[str, dict[str, Any]]) -> Iterable[str]:
+def _broken(ledgers: dict[str, Ledger]) -> Iterable[str]:
     for name, ledger in ledgers.items():
-        if ledger["violations"]:
+        if ledger.violations:
             yield (
-                f"Do not use {name}: {ledger['violations']:,} of its {ledger['targets']:,} targets were protected. "
+                f"Do not use {name}: {ledger.violations:,} of its {ledger.targets:,} targets were protected. "
                 "Training should have stopped; report it."
             )
 
 
-def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Checkpoints]) -> Iterable[str]:
+def _decisions(sides: dict[Group, dict[str, ModelEvidence]], checkpoints: dict[Group, Checkpoints]) -> Iterable[str]:
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r), m, checkpoints[g][r])
@@ -365,31 +371,28 @@ def _decisions(sides: dict[Group, dict[str, Model]], checkpoints: dict[Group, Ch
         )
 
 
-def _earlier(recipe: str, entries: Sequence[Model]) -> str:
+def _earlier(recipe: str, entries: Sequence[ModelEvidence]) -> str:
     """The latest earlier checkpoint that has learned nothing measurable, and whose members are not distinguishable."""
     for model in reversed(entries[:-1]):
         attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
         quiet = not is_distinguishable(model) and not leaks_more(model)
         if quiet and attack is not None and own is not None and last is not None:
             return (
-                f" {recipe} after {model['epoch']} epochs: not measurably ({_interval(attack[1])}), with "
+                f" {recipe} after {model.epoch} epochs: not measurably ({_interval(attack[1])}), with "
                 f"{percent(own)} right instead of {percent(last)}."
             )
     return ""
 
 
-def _better_audit(audit: dict[str, Any]) -> Iterable[str]:
-    corpus = audit["corpus"]
-    heldout = corpus.get("num_individuals", {}).get("heldout")
-    if any(m.get("membership") for m in audit["models"]) and (heldout is None or heldout < WANTED_NONMEMBERS):
+def _better_audit(audit: AuditEvidence) -> Iterable[str]:
+    corpus = audit.corpus
+    heldout = corpus.num_individuals.heldout
+    if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
         yield (
             "To learn how many members can be named with one false alarm in a hundred, hold out "
-            f"{WANTED_NONMEMBERS:,} people; here are {_count(heldout, audit['small_cell'])}."
+            f"{WANTED_NONMEMBERS:,} people; here are {count(heldout, audit.cell)}."
         )
-    used = [row["retention"] for row in retention_rows(corpus) if _is_used(row, corpus)]
+    chosen = (corpus.policy, corpus.n, corpus.k)
+    used = [row.retention for row in retention_rows(corpus) if (row.policy, row.n, row.k) == chosen]
     if used and used[0] < LOW_RETENTION:
         yield f"Only {percent(used[0])} of the words are left to learn from: try shorter sequences or the policy cover."
-
-
-def _is_used(row: dict[str, Any], corpus: dict[str, Any]) -> bool:
-    return all(row.get(key) == corpus.get(key) for key in ("policy", "n", "k"))

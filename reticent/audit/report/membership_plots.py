@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.audit.report.figure import (
     GRID,
     LOOKS,
-    OBJECTIVES,
     PAPER,
     SOFT,
-    Group,
     Look,
-    Models,
-    by_recipe,
     curve,
     dodge,
     epoch_axis,
     faces_of,
-    groups_of,
     has_value,
-    last_of,
     look_of,
     new_panel,
     printable,
@@ -37,24 +31,39 @@ from reticent.audit.report.figure import (
     to_svg,
     whiskers,
 )
+from reticent.audit.report.groups import OBJECTIVES, Group, by_recipe, groups_of, last_of
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.membership import MeasuredAttack
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.leakage import LowCost
 
 __all__ = ["auc_panels", "low_cost_panels", "roc_panels"]
 
 
+#: Recipe -> epoch and low-cost membership of its checkpoints.
+Recipes = dict[str, list[tuple[int, "LowCost"]]]
+
+
 @styled
-def low_cost_panels(models: Models, f1_of_all: float | None = None) -> list[str]:
+def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None) -> list[str]:
     """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
 
     ``f1_of_all`` is the F1 of calling each individual a member, the line to beat.
     """
-    chosen = [m for m in models if m.get("low_cost")]
-    panels, all_epochs = [], [m["epoch"] for m in chosen if m["epoch"]]
+    chosen = [m for m in models if m.low_cost]
+    panels, all_epochs = [], [m.epoch for m in chosen if m.epoch]
     for group in groups_of(models, chosen):
-        recipes = by_recipe(chosen, group)
-        scores = [m["low_cost"]["f1"]["value"] for entries in recipes.values() for m in entries]
+        recipes = {
+            recipe: [(m.epoch, m.low_cost) for m in entries if m.low_cost]
+            for recipe, entries in by_recipe(chosen, group).items()
+        }
+        scores = [low_cost.f1.value for entries in recipes.values() for _, low_cost in entries]
         note = "" if any(scores) else "no member was recognised: every F1 is 0"
         panels.append(_low_cost_bars(recipes, group, "last checkpoint", note, f1_of_all))
-        if any(m["epoch"] for entries in recipes.values() for m in entries):
+        if any(epoch for entries in recipes.values() for epoch, _ in entries):
             panels.append(_low_cost_epochs(recipes, group, "F1 against epochs", note, f1_of_all, all_epochs))
         panels.append(_low_cost_shares(recipes, group, "F1 against knowledge", note, f1_of_all))
     return panels
@@ -69,64 +78,62 @@ def _panel_of(group: Group, title: str, note: str) -> tuple[Any, Any, str]:
     return figure, axis, f"{where} {group.model}: {title}" if group.number else f"{where}: {title}"
 
 
-def _low_cost_bars(recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None) -> str:
+def _low_cost_bars(recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None) -> str:
     figure, axis, title = _panel_of(group, title, note)
     said = []
     if f1_of_all is not None:
         axis.axvline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for row, (recipe, entries) in enumerate(recipes.items()):
-        low_cost = entries[-1]["low_cost"]
-        for number, (measure, marker) in enumerate((("precision", "D"), ("recall", "o"), ("f1", "s"))):
-            if not has_value(low_cost[measure]):
+        _, low_cost = entries[-1]
+        measures = {"precision": low_cost.precision, "recall": low_cost.recall, "f1": low_cost.f1}
+        for number, ((measure, estimate), marker) in enumerate(zip(measures.items(), "Dos", strict=True)):
+            if not has_value(estimate):
                 continue
-            value, low, high = spread([low_cost[measure]])
+            value, low, high = spread([estimate])
             shade = look_of(recipe).light if measure == "f1" else SOFT
             axis.errorbar(
                 value, [row + dodge(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
                 markersize=4.5, elinewidth=1,
-                markerfacecolor=PAPER if measure != "f1" else faces_of([low_cost["f1"]], shade)[0],
+                markerfacecolor=PAPER if measure != "f1" else faces_of([low_cost.f1], shade)[0],
             )  # fmt: skip
-        said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{m} {say(low_cost[m])}" for m in ("precision", "recall", "f1"))
-        )
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{name} {say(own)}" for name, own in measures.items()))
     axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
     axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel="◇ precision   ○ recall   ■ F1")
     return to_svg(figure, f"fig-lowcost-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
 def _low_cost_epochs(
-    recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None, all_epochs: list[int]
+    recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None, all_epochs: list[int]
 ) -> str:
     figure, axis, title = _panel_of(group, title, note)
-    trained = {r: [m for m in entries if m["epoch"]] for r, entries in recipes.items()}
+    trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
     said = []
     if f1_of_all is not None:
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
-    if "base" in recipes and has_value(recipes["base"][0]["low_cost"]["f1"]):
-        look = LOOKS["base"]
-        axis.axhline(
-            recipes["base"][0]["low_cost"]["f1"]["value"], color=look.light, linestyle=look.line, linewidth=1.2
-        )
+    for _, base in recipes.get("base", [])[:1]:
+        if has_value(base.f1):
+            look = LOOKS["base"]
+            axis.axhline(base.f1.value, color=look.light, linestyle=look.line, linewidth=1.2)
     for number, (recipe, entries) in enumerate(trained.items()):
-        rows = [(m["epoch"], m["low_cost"]["f1"]) for m in entries if has_value(m["low_cost"]["f1"])]
+        rows = [(epoch, low_cost.f1) for epoch, low_cost in entries if has_value(low_cost.f1)]
         curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        said.append(f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} after {epoch}" for epoch, f1 in rows))
+        said.append(f"{printable(recipe)}: " + ", ".join(f"{f1.value:.2f} after {epoch}" for epoch, f1 in rows))
     epoch_axis(axis, all_epochs)
     axis.set(xlabel="epochs", ylabel="F1", ylim=(-0.03, 1.05))
     return to_svg(figure, f"fig-epochs-{group.slug}", f"{title}. {'; '.join(said)}.")
 
 
-def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: str, f1_of_all: float | None) -> str:
+def _low_cost_shares(recipes: Recipes, group: Group, title: str, note: str, f1_of_all: float | None) -> str:
     figure, axis, title = _panel_of(group, title, note)
     said = []
     if f1_of_all is not None:
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
-        rows = [(r["share"], r["f1"]) for r in entries[-1]["low_cost"]["by_graph_share"] if has_value(r["f1"])]
+        rows = [(r.share, r.f1) for r in entries[-1][1].by_graph_share if has_value(r.f1)]
         curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
         said.append(
-            f"{printable(recipe)}: " + ", ".join(f"{f1['value']:.2f} at {100 * share:.0f} %" for share, f1 in rows)
+            f"{printable(recipe)}: " + ", ".join(f"{f1.value:.2f} at {100 * share:.0f} %" for share, f1 in rows)
         )
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axis.set(xlabel="share of the graph the adversary has", ylabel="F1", xlim=(0, 1.05), ylim=(-0.03, 1.05))
@@ -134,15 +141,15 @@ def _low_cost_shares(recipes: dict[str, Any], group: Group, title: str, note: st
 
 
 @styled
-def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
+def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5) -> list[str]:
     """Log-log ROC of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
 
     Rates that fewer than 10 non-members resolve lie in the grey part: none is reported (definitions.md#intervals).
     """
-    chosen = [m for m in models if attack in m.get("membership", {})]
+    chosen = [m for m in models if attack in m.membership]
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
-    sides = [(m["membership"][attack]["num_members"], m["membership"][attack]["num_nonmembers"])
-             for entries in last.values() for m in entries]  # fmt: skip
+    measured = [m.membership[attack] for entries in last.values() for m in entries]
+    sides = [(found.num_members or 0, found.num_nonmembers or 0) for found in measured]
     if not sides:
         return []
     resolved = 10 / max(n for _, n in sides)
@@ -154,7 +161,7 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
         axis.axvspan(floor, min(resolved, 1.0), color=GRID, alpha=0.6, linewidth=0)
         axis.plot([floor, 1], [floor, 1], color=SOFT, linestyle="--", linewidth=1)
         for model in entries:
-            _draw_roc(axis, model["membership"][attack], look_of(model["recipe"]), floor)
+            _draw_roc(axis, model.membership[attack], look_of(model.recipe), floor)
         axis.set(xlabel="false-positive rate", ylabel="true-positive rate", xscale="log", yscale="log",
                  xlim=(floor, 1.02), ylim=(floor, 1.04))  # fmt: skip
         ticks = [t for e in range(-6, 1) for t in (10.0**e, 2 * 10.0**e, 5 * 10.0**e) if floor <= t <= 1]
@@ -162,7 +169,7 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
         for one in (axis.xaxis, axis.yaxis):
             one.set_ticks(ticks, labels=[f"{t:g}" for t in ticks])
             one.set_ticks([], minor=True)
-        said = [f"{printable(m['recipe'])} area {say(m['membership'][attack]['auc'])}" for m in entries]
+        said = [f"{printable(m.recipe)} area {say(m.membership[attack].auc)}" for m in entries]
         slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
         panels.append(
             to_svg(
@@ -174,12 +181,12 @@ def roc_panels(models: Models, attack: str, small_cell: int = 5) -> list[str]:
     return panels
 
 
-def _draw_roc(axis: Any, measured: dict[str, Any], look: Look, floor: float) -> None:
+def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> None:
     """A step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
     from scipy import stats
 
-    fpr, tpr = (np.array(measured["roc"][axis_], dtype=float) for axis_ in ("fpr", "tpr"))
-    n = measured["num_members"]
+    fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
+    n = measured.num_members or 0
     fpr, tpr = np.maximum(fpr, floor), np.maximum.accumulate(tpr)
     # Of the thresholds left of the floor the last one counts; a curve without any begins where it can be seen.
     kept = (tpr > 0) & (np.append(fpr[1:], np.inf) > floor)
@@ -193,29 +200,29 @@ def _draw_roc(axis: Any, measured: dict[str, Any], look: Look, floor: float) -> 
 
 
 @styled
-def auc_panels(models: Models, attacks: Sequence[str]) -> list[str]:
+def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str]) -> list[str]:
     """Area under the ROC curve of every attack and recipe, last checkpoints."""
-    chosen = [m for m in models if m.get("membership")]
+    chosen = [m for m in models if m.membership]
     groups = groups_of(models, chosen)
-    ends = [e for group in groups for m in last_of(chosen, group) for a in m["membership"].values()
-            for e in spread([a["auc"]])[1]]  # fmt: skip
+    ends = [e for group in groups for m in last_of(chosen, group) for a in m.membership.values()
+            for e in spread([a.auc])[1]]  # fmt: skip
     left = min([*ends, 0.45]) - 0.03
     panels = []
     for group in groups:
         entries, said = last_of(chosen, group), []
-        here = [a for a in attacks if any(a in m["membership"] for m in entries)]
+        here = [a for a in attacks if any(a in m.membership for m in entries)]
         figure, axis = new_panel(group.panel_title, height=1.1 + 0.16 * len(entries) * len(here))
         axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
         for number, model in enumerate(entries):
-            rows = [(row, model["membership"][a]["auc"]) for row, a in enumerate(here) if a in model["membership"]]
+            rows = [(row, model.membership[a].auc) for row, a in enumerate(here) if a in model.membership]
             rows = [row for row in rows if has_value(row[1])]
             if not rows:
                 continue
-            look = look_of(model["recipe"])
+            look = look_of(model.recipe)
             value, low, high = spread(auc for _, auc in rows)
             y = np.array([row for row, _ in rows]) + dodge(number, len(entries), 0.8 / len(entries))
             axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
-            said.append(f"{printable(model['recipe'])}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
+            said.append(f"{printable(model.recipe)}: " + ", ".join(f"{here[row]} {say(auc)}" for row, auc in rows))
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
         axis.set(xlabel="area under the ROC curve (0.5 is chance)", xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
         panels.append(to_svg(figure, f"fig-auc-{group.slug}", f"Membership, {group.title}. {'; '.join(said)}."))

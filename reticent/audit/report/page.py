@@ -10,28 +10,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.evidence.audit import published
+from reticent.audit.evidence.audit import FORMAT, AuditEvidence, publish_audit
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
-from reticent.audit.report.findings import plain_findings, retention_rows
+from reticent.audit.report.findings import plain_findings
+from reticent.audit.report.groups import groups_of
+from reticent.audit.report.probe_page import probe_section
+from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
 from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value
-from reticent.audit.report.summary import UTILITY, UTILITY_ALL, last_checkpoints
+from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
+
 __all__ = ["page_digest", "write_report"]
 
-FORMAT = "reticent.audit/1"
-REQUIRED = ("format", "created", "versions", "settings", "corpus", "models")
-PARTS = ("both", "direct", "indirect")
 #: Which words of an identifying sequence each policy keeps out of the targets.
 POLICIES_ABOUT = {
     "all": "every word of each shortest identifying sequence",
@@ -39,22 +45,17 @@ POLICIES_ABOUT = {
     "cover": "the fewest words that meet each shortest identifying sequence",
     "paper": "every word of every identifying sequence, shortest or not",
 }
-#: Modules that make the page, this one among them.
-MODULES = (
-    "evidence/audit", "evidence/corpus", "evidence/extraction", "evidence/inversion", "evidence/json_form",
-    "evidence/leakage", "evidence/membership", "evidence/probe", "evidence/rules", "evidence/settings",
-    "gates", "membership/attacks", "membership/catalogue", "membership/names",
-    "membership/shadow", "membership/table", "membership/validity", "report/corpus_plots",
-    "report/environment", "report/epoch_plots",
-    "report/extraction_page",
-    "report/figure", "report/findings", "report/membership_plots", "report/page", "report/plots", "report/probe_page",
-    "report/probe_plots", "report/readings", "report/shown", "report/summary", "stats/estimate", "stats/seeds",
+#: Files of the audit that make the page.
+MADE_BY = (
+    "evidence/*.py", "gates.py", "membership/attacks.py", "membership/catalogue.py", "membership/names.py",
+    "membership/shadow.py", "membership/table.py", "membership/validity.py", "report/*.py", "report/templates/*.j2",
+    "stats/estimate.py", "stats/seeds.py", "verdict.py",
 )  # fmt: skip
 #: Labels shown before the rest is folded away.
 NUM_LABELS = 8
 
 
-def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
+def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
     """Write ``report.json`` and ``report.html`` (0600) into ``folder``; returns the page's path. Equal input, equal
     bytes.
 
@@ -64,18 +65,17 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
         The audit is not of this format, holds a number that is not finite, or the page would make a claim that no
         report may make.
     """
-    missing = [name for name in REQUIRED if name not in audit]
-    if missing or audit["format"] != FORMAT:
-        raise ArtifactError(f"not an audit of format {FORMAT}" + (f": {missing[0]} is missing" if missing else ""))
-    audit = published(audit)
-    means = over_seeds(audit["models"], audit["small_cell"])
-    if len(means) < len(audit["models"]):  # what the page shows; the trainings one by one stand under "models"
-        audit["over_seeds"] = means
+    if audit.format != FORMAT:
+        raise ArtifactError(f"not an audit of format {FORMAT}")
+    audit = publish_audit(audit)
+    means = over_seeds(audit.models, audit.cell)
+    if len(means) < len(audit.models):  # the page shows means; the trainings one by one stand under "models"
+        audit = replace(audit, over_seeds=means)
     try:
-        numbers = json.dumps(audit, indent=1, allow_nan=False) + "\n"
+        numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
-    page = _render({**audit, "models": judged(means)})
+    page = _render(replace(audit, models=judged(means)))
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")
@@ -86,11 +86,11 @@ def write_report(folder: Path | str, audit: dict[str, Any]) -> Path:
 
 
 def page_digest() -> str:
-    """Return the SHA-256 of the template and of the modules that say and draw what the page holds: a page that another
+    """Return the SHA-256 of the templates and of the modules that say and draw what the page holds: a page that another
     version of them made is not up to date.
     """
     here, digest = Path(__file__).parents[1], hashlib.sha256()
-    for path in (*(here / f"{name}.py" for name in MODULES), *sorted((here / "report" / "templates").glob("*.j2"))):
+    for path in (path for pattern in MADE_BY for path in sorted(here.glob(pattern))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -103,44 +103,56 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _labels(detected: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Spans by label: what each detector found, and the most documents that any one of them found it in."""
-    found: dict[str, dict[str, Any]] = {}
+class Label(NamedTuple):
+    """Spans of one label: how many each detector found, and of the detectors that found most: spans and documents."""
+
+    name: str
+    detectors: list[tuple[str, int]]
+    num_spans: int
+    documents: int | None
+
+
+def _labels(detected: Sequence[Detected]) -> list[Label]:
+    """The labels, those of which most was found first."""
+    found: dict[str, list[Detected]] = {}
     for row in detected:
-        label = found.setdefault(
-            row["label"], {"label": row["label"], "detectors": [], "num_spans": 0, "documents": None}
+        found.setdefault(row.label, []).append(row)
+    labels = [
+        Label(
+            name,
+            [(row.detector, row.num_spans) for row in rows],
+            max(row.num_spans for row in rows),
+            max((row.num_documents for row in rows if row.num_documents is not None), default=None),
         )
-        label["detectors"].append((row["detector"], row["num_spans"]))
-        label["num_spans"] = max(label["num_spans"], row["num_spans"])
-        if row["num_documents"] is not None:
-            label["documents"] = max(label["documents"] or 0, row["num_documents"])
-    return sorted(found.values(), key=lambda label: (-label["num_spans"], label["label"]))
+        for name, rows in found.items()
+    ]
+    return sorted(labels, key=lambda label: (-label.num_spans, label.name))
 
 
-def _f1_of_all(corpus: dict[str, Any]) -> float | None:
+def _f1_of_all(corpus: CorpusEvidence) -> float | None:
     """F1 of calling each individual a member: 2p / (1 + p) at a member share of p."""
-    individuals = corpus.get("num_individuals", {})
-    members, heldout = individuals.get("members"), individuals.get("heldout")
+    members, heldout = corpus.num_individuals.members, corpus.num_individuals.heldout
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
-def _chance(models: Sequence[dict[str, Any]]) -> float | None:
+def _chance(models: Sequence[ModelEvidence]) -> float | None:
     """How often a blind guess among the candidates of an inversion is right."""
-    found = [kind for model in models for kind in (model.get("inversion") or {}).values() if "chance" in kind]
-    return float(found[0]["chance"]["top1"]) if found else None
+    inverted = [model.inversion for model in models if model.inversion]
+    kinds = [kind for found in inverted for kind in (found.direct, found.indirect) if kind]
+    return next((kind.chance.top1 for kind in kinds if kind.chance), None)
 
 
-def _largest_set(corpus: dict[str, Any]) -> dict[str, Any] | None:
+def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
     """The row of the largest sets of shared words that all individuals drawn have."""
-    rows = [row for row in corpus.get("unicity") or [] if row["share"]["value"] is not None]
-    full = [row for row in rows if row["share"]["n"] == rows[0]["share"]["n"]]
+    rows = [row for row in corpus.unicity or [] if row.share.value is not None]
+    full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None
 
 
-def _render(audit: dict[str, Any]) -> str:
+def _render(audit: AuditEvidence) -> str:
     from reticent.audit.membership.catalogue import EVERY_ATTACK  # with the scoring, which imports torch
 
-    cell, models, corpus = audit["small_cell"], audit["models"], audit["corpus"]
+    cell, models, corpus = audit.cell, audit.models, audit.corpus
     environment = template_environment()
     environment.filters.update(
         value=value,
@@ -150,7 +162,7 @@ def _render(audit: dict[str, Any]) -> str:
         count=lambda n: count(n, cell),
         trainings=trainings,
     )
-    attacks = sorted({name for model in models for name in model["membership"]}, key=_attack_order)
+    attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
     f1_of_all = _f1_of_all(corpus)
     figures = {
         **corpus_plots.corpus_panels(corpus),
@@ -164,43 +176,36 @@ def _render(audit: dict[str, Any]) -> str:
             panels for panels in (membership_plots.roc_panels(models, attack, cell) for attack in attacks) if panels
         ],
     }
-    last = last_checkpoints(audit)
-    groups = [(group.title, list(filter(group.holds, last))) for group in figure.groups_of(models)]
-    first = [model["membership"][attacks[0]] for model in models if attacks and attacks[0] in model["membership"]]
-    low_fprs = [fpr for fpr in ("0.01", "0.001") if any(measured["tpr_at_fpr"].get(fpr) for measured in first)]
+    last = last_checkpoints(models)
+    groups = [(group.title, list(filter(group.holds, last))) for group in groups_of(models)]
+    first = [model.membership[attack] for attack in attacks[:1] for model in models if attack in model.membership]
     return environment.get_template("report.html.j2").render(
         audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
         attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
-        groups=groups, parts=PARTS, f1_of_all=f1_of_all, low_fprs=low_fprs,
-        low_cost=any(model.get('low_cost') for model in models),
-        asked_again=any(key in model for model in models for key in ("all_occurrences", "generated", "over_base")),
-        inverted=any(model.get('inversion') for model in models), chance=_chance(models),
-        in_place=any("in_place" in part for model in models for part in model["privacy"].values()),
-        labels=_labels(corpus["detected"]), num_labels=NUM_LABELS, retention=retention_rows(corpus),
-        settings=list(_flat(audit['settings'])),
-        num_settings_withheld=audit.get('num_settings_withheld'), singled_out=_largest_set(corpus),
-        utility=UTILITY, utility_all=UTILITY_ALL, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
-        best=any(m.get("best_attack") for m in models), blind=[m for m in models if m.get("blind")],
-        doubtful=(INVALID, NO_POWER),
-        num_seeds=num_seeds(models), recipes=list(dict.fromkeys(m["recipe"] for m in models)), probe=_probe(audit),
-        extraction=extraction_html(audit),
+        groups=groups, parts=PARTS, f1_of_all=f1_of_all,
+        low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],
+        low_cost=any(model.low_cost for model in models),
+        asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
+        inverted=any(model.inversion for model in models), chance=_chance(models),
+        in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
+        settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
+        singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
+        loss_auc=loss_auc, key=figure.key, look_of=figure.look_of, looks=figure.LOOKS,
+        best=any(m.best_attack for m in models), blind=[m for m in models if m.blind],
+        doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
+        recipes=list(dict.fromkeys(m.recipe for m in models)),
+        probe=probe_section(audit.probe) if audit.probe else "",
+        extraction=extraction_html(audit.extraction, audit.verdict, cell),
     )  # fmt: skip
 
 
-def _probe(audit: dict[str, Any]) -> str:
-    """The section on probes, where the job asked for them; its numbers come closed for small cells."""
-    if "probe" not in audit:
-        return ""
-    from reticent.audit.report.probe_page import probe_section
-
-    return probe_section(audit["probe"])
-
-
-def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as (dotted name, value) rows."""
-    if isinstance(settings, dict) or (isinstance(settings, list) and any(isinstance(s, dict | list) for s in settings)):
-        rows = settings.items() if isinstance(settings, dict) else enumerate(settings, start=1)
-        for key, value_ in rows:
+    if isinstance(settings, list) and any(isinstance(part, dict | list) for part in settings):
+        settings = dict(enumerate(settings, start=1))
+    if isinstance(settings, Mapping):
+        for key, value_ in settings.items():
             yield from _flat(value_, f"{name}.{key}" if name else str(key))
     elif isinstance(settings, list):
         yield name, ", ".join(map(str, settings)) or "none"

@@ -8,22 +8,18 @@ in an alternative text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reticent.audit.report.figure import (
     SOFT,
-    Group,
     Look,
-    Models,
-    by_recipe,
     dodge,
     faces_of,
-    groups_of,
     has_value,
-    last_of,
     look_of,
     new_panel,
     printable,
@@ -34,7 +30,13 @@ from reticent.audit.report.figure import (
     whiskers,
     write_title,
 )
-from reticent.audit.report.summary import UTILITY
+from reticent.audit.report.groups import Group, by_recipe, groups_of, last_of
+from reticent.audit.report.readings import LITTLE, ordinary_utility
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.leakage import NgramPrivacy
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
     "excess_panels",
@@ -43,23 +45,14 @@ __all__ = [
     "tradeoff_panels",
 ]
 
-#: Below this utility a model has learned so little that its Privacy says little.
-LITTLE = 0.1
+
+def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
+    points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
+    usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
+    return [m for m, *_ in usable], spread(utility for _, utility, _ in usable), spread(p for *_, p in usable)
 
 
-def _tradeoff_points(entries: Models) -> tuple[Any, ...]:
-    usable = [
-        m for m in entries
-        if has_value(m["privacy"]["both"]["types"]) and has_value(m["utility"]["heldout"].get(UTILITY[m["objective"]]))
-    ]  # fmt: skip
-    return (
-        usable,
-        spread(m["utility"]["heldout"][UTILITY[m["objective"]]] for m in usable),
-        spread(m["privacy"]["both"]["types"] for m in usable),
-    )
-
-
-def _tradeoff_limits(models: Models) -> dict[str, tuple[float, float]]:
+def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, float]]:
     """One pair of axes for all panels."""
     points = [_tradeoff_points(entries) for g in groups_of(models) for entries in by_recipe(models, g).values()]
     right = max((float(high.max()) for _, (_, _, high), _ in points if len(high)), default=1.0)
@@ -68,7 +61,7 @@ def _tradeoff_limits(models: Models) -> dict[str, tuple[float, float]]:
     return {"xlim": (-0.02 * right, 1.05 * right), "ylim": (bottom, 1 + 0.025 * (1 - bottom))}
 
 
-def _draw_tradeoff(axis: Any, models: Models, group: Group) -> list[str]:
+def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group) -> list[str]:
     """Draw one panel; returns what it shows in words."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
@@ -82,32 +75,32 @@ def _draw_tradeoff(axis: Any, models: Models, group: Group) -> list[str]:
         )  # fmt: skip
         sizes = np.linspace(16, 60, len(usable)) if len(usable) > 1 else np.array([46.0])
         axis.plot(x, y, color=look.light, linestyle=look.line)
-        faces = faces_of([m["privacy"]["both"]["types"] for m in usable], look.light)
+        faces = faces_of([m.privacy["both"].types for m in usable], look.light)
         axis.scatter(x, y, s=sizes, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
         first, last = usable[0], usable[-1]
-        ends = f"utility {x[-1]:.2f}, Privacy {say(last['privacy']['both']['types'])}"
+        ends = f"utility {x[-1]:.2f}, Privacy {say(last.privacy['both'].types)}"
         if first is last:
             said.append(f"{printable(recipe)}: {ends}")
         else:
             said.append(
-                f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {y[0]:.2f} after {first['epoch']} epochs "
-                f"to {ends} after {last['epoch']}"
+                f"{printable(recipe)}: from utility {x[0]:.2f}, Privacy {y[0]:.2f} after {first.epoch} epochs "
+                f"to {ends} after {last.epoch}"
             )
     what = "words" if group.objective == "mlm" else "tokens"
     axis.set(xlabel=f"utility: ordinary {what} of held-out people right", ylabel="Privacy")
     return said
 
 
-def _tradeoff_note(models: Models, group: Group) -> str:
-    values = [m["utility"]["heldout"].get(UTILITY[group.objective]) for m in last_of(models, group)]
-    known = [v["value"] for v in values if has_value(v)]
+def _tradeoff_note(models: Sequence[ModelEvidence], group: Group) -> str:
+    values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
+    known = [v.value for v in values if v is not None and v.value is not None]
     return (
         f"no model gets {100 * LITTLE:.0f} % of them right: little was learned" if known and max(known) < LITTLE else ""
     )
 
 
 @styled
-def tradeoff_panels(models: Models) -> list[str]:
+def tradeoff_panels(models: Sequence[ModelEvidence]) -> list[str]:
     """Utility against privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
     panels, limits = [], _tradeoff_limits(models)
     for group in groups_of(models):
@@ -125,11 +118,10 @@ def tradeoff_panels(models: Models) -> list[str]:
 
 
 @styled
-def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
+def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str) -> None:
     """Write the utility-privacy figure as a PNG on white, with its legend: for a README or a slide."""
     from matplotlib.figure import Figure
 
-    models = audit["models"]
     groups = groups_of(models)
     # A panel of its own is as wide as the legend under it.
     width = max(4.9 * len(groups), 8.0)
@@ -150,7 +142,7 @@ def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
                label=", ".join(dict.fromkeys(map(printable, recipes))) + (f": {look.about}" if look.about else ""))
         for look, recipes in shown.items()
     ]  # fmt: skip
-    epochs = ", ".join(str(e) for e in sorted({m["epoch"] for m in models if m["epoch"]}))
+    epochs = ", ".join(str(e) for e in sorted({m.epoch for m in models if m.epoch}))
     figure.legend(
         handles=handles, loc="outside lower center", ncols=2, handlelength=3.2, title_fontsize=9,
         title=f"a point a checkpoint, larger with its epochs ({epochs}); bars are 95 % intervals" if epochs else None,
@@ -159,62 +151,67 @@ def plot_utility_privacy(audit: dict[str, Any], path: Path | str) -> None:
 
 
 @styled
-def excess_panels(models: Models) -> list[str]:
+def excess_panels(models: Sequence[ModelEvidence]) -> list[str]:
     """Excess leakage, members minus held-out, per recipe with intervals."""
-    chosen = [m for m in models if has_value(m.get("excess", {}).get("both", {}).get("excess"))]
+    chosen = [m for m in models if _excess_of_all(m)]
     panels = []
-    rows = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
-    ends = [e for models_ in rows.values() for e in spread(m["excess"]["both"]["excess"] for m in models_)[1:]]
+    last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
+    rows = {group: [(m, own) for m in entries if (own := _excess_of_all(m))] for group, entries in last.items()}
+    ends = [e for entries in rows.values() for e in spread(own for _, own in entries)[1:]]
     reach = max((float(np.abs(e).max()) for e in ends), default=0.1)
     left = min((float(e.min()) for e in ends), default=0.0)
     for group, entries in rows.items():
-        value, low, high = spread(m["excess"]["both"]["excess"] for m in entries)
+        value, low, high = spread(own for _, own in entries)
         note = "every interval holds 0: no excess measured" if np.all((low <= 0) & (high >= 0)) else ""
         figure, axis = new_panel(group.panel_title, note, height=1.35 + 0.3 * len(entries))
         axis.axvline(0, color=SOFT, linestyle="--", linewidth=1)
-        for row, model in enumerate(entries):
-            look = look_of(model["recipe"])
+        for row, (model, _) in enumerate(entries):
+            look = look_of(model.recipe)
             axis.errorbar(
                 value[row], row, xerr=[[value[row] - low[row]], [high[row] - value[row]]], fmt=look.marker,
                 color=look.light, capsize=3,
             )  # fmt: skip
         axis.locator_params(axis="x", nbins=5)  # numbers with a sign and three digits must not run into each other
-        axis.set_yticks(range(len(entries)), [printable(m["recipe"]) for m in entries])
+        axis.set_yticks(range(len(entries)), [printable(m.recipe) for m, _ in entries])
         axis.set(xlabel="leak rate of members minus held out", ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip
-        said = [f"{printable(m['recipe'])} {say(m['excess']['both']['excess'])}" for m in entries]
+        said = [f"{printable(m.recipe)} {say(own)}" for m, own in entries]
         panels.append(to_svg(figure, f"fig-excess-{group.slug}", f"Excess leakage, {group.title}. {'; '.join(said)}."))
     return panels
 
 
+def _excess_of_all(model: ModelEvidence) -> Estimate | None:
+    """The excess of all identifiers, where it was measured."""
+    both = (model.excess or {}).get("both")
+    return both.excess if both and has_value(both.excess) else None
+
+
 @styled
-def ngram_panels(models: Models) -> list[str]:
+def ngram_panels(models: Sequence[ModelEvidence]) -> list[str]:
     """Identifying n-grams that are predicted, by n (Fig. 15); nothing when only words identify."""
-    chosen = [m for m in models if len(m.get("privacy_by_n", {})) > 1]
+    chosen = [m for m in models if len(m.privacy_by_n or {}) > 1]
     panels = []
-    tops = [(1 - e["low"]) * e["num_identifiers"] for m in chosen for e in m["privacy_by_n"].values() if has_value(e)]
+    known = [e for m in chosen for e in _by_length(m).values() if e.low is not None]
+    tops = [(1 - (e.low or 0)) * (e.num_identifiers or 0) for e in known]
     for group in groups_of(models, chosen):
         figure, axis = new_panel(group.panel_title)
         entries, said = last_of(chosen, group), []
         for number, model in enumerate(entries):
-            look, measured = look_of(model["recipe"]), model["privacy_by_n"]
-            lengths = [
-                n for n in sorted(measured, key=int) if has_value(measured[n]) and measured[n]["num_identifiers"]
-            ]
-            value, low, high = spread(measured[n] for n in lengths)
-            total = np.array([measured[n]["num_identifiers"] for n in lengths], dtype=float)
-            x = np.array([int(n) for n in lengths]) + dodge(number, len(entries), 0.07)
+            look, measured = look_of(model.recipe), _by_length(model)
+            value, low, high = spread(measured.values())
+            total = np.array([e.num_identifiers or 0 for e in measured.values()], dtype=float)
+            x = np.array(list(measured)) + dodge(number, len(entries), 0.07)
             axis.errorbar(
                 x, (1 - value) * total, yerr=[(high - value) * total, (value - low) * total], color=look.light,
                 linestyle=look.line, elinewidth=1,
             )  # fmt: skip
-            faces = faces_of([measured[n] for n in lengths], look.light)
+            faces = faces_of(list(measured.values()), look.light)
             axis.scatter(x, (1 - value) * total, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
-            said.append(f"{printable(model['recipe'])}: " + ", ".join(
-                f"{'fewer than ' if measured[n].get('bound') else ''}{(1 - v) * t:.0f} of length {n}"
-                for n, v, t in zip(lengths, value, total, strict=True)
+            said.append(f"{printable(model.recipe)}: " + ", ".join(
+                f"{'fewer than ' if e.bound else ''}{(1 - v) * t:.0f} of length {n}"
+                for (n, e), v, t in zip(measured.items(), value, total, strict=True)
             ))  # fmt: skip
-        ticks = sorted({int(n) for m in entries for n in m["privacy_by_n"]})
+        ticks = sorted({int(n) for m in entries for n in m.privacy_by_n or ()})
         axis.set_xticks(ticks, [str(t) for t in ticks])
         axis.set(xlabel="words in the n-gram", ylabel="n-grams predicted", ylim=(0, 1.05 * max([*tops, 1.0])))
         panels.append(
@@ -225,3 +222,9 @@ def ngram_panels(models: Models) -> list[str]:
             )
         )
     return panels
+
+
+def _by_length(model: ModelEvidence) -> dict[int, NgramPrivacy]:
+    """Length -> Privacy of the n-grams of a model, in order, where there are any and it was measured."""
+    rows = sorted((model.privacy_by_n or {}).items(), key=lambda row: int(row[0]))
+    return {int(n): found for n, found in rows if has_value(found) and found.num_identifiers}

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.probe_plots import MAX_DENSITIES, probe_panels
 from reticent.audit.report.shown import ends, value
 
+if TYPE_CHECKING:
+    from reticent.audit.evidence.probe import ProbeEvidence
+    from reticent.audit.stats.estimate import Estimate
+
 __all__ = ["probe_page", "probe_section"]
 
 
 def _environment() -> Any:
     environment = template_environment()
-    environment.filters.update(value=value, ends=ends, factor=factor)
+    environment.filters.update(value=value, ends=ends, times=times)
     return environment
 
 
-def factor(estimate: dict[str, Any] | None) -> str:
+def factor(estimate: Estimate | None) -> str:
     """Format how many times likelier: two digits, in powers of ten where it is large."""
-    if estimate is None or estimate["value"] is None:
+    return times(None if estimate is None else estimate.value)
+
+
+def times(number: float | None) -> str:
+    """Format one number of that kind."""
+    if number is None:
         return "–"
-    value = float(estimate["value"])
-    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}" if value < 1e4 else f"{value:.1e}"
+    return f"{number:.2g}" if number < 100 else f"{float(f'{number:.2g}'):,.0f}" if number < 1e4 else f"{number:.1e}"
 
 
-def probe_section(section: dict[str, Any]) -> str:
+def probe_section(probe: ProbeEvidence) -> str:
     """Return the section as HTML, to stand in a page that has the report's styles."""
     return (
         _environment()
         .get_template("probe_section.html.j2")
         .render(
-            probe=section,
-            figures=probe_panels(section),
+            probe=probe,
+            figures=probe_panels(probe),
             max_densities=MAX_DENSITIES,
-            compared=any("heldout" in row for model in section["models"] for row in model["results"]),
+            compared=any(row.heldout for model in probe.models for row in model.results),
         )
     )
 
 
-def probe_page(section: dict[str, Any]) -> str:
+def probe_page(probe: ProbeEvidence) -> str:
     """Return a page of its own."""
     return (
-        _environment()
-        .get_template("probe.html.j2")
-        .render(body=probe_section(section), looks=figure.LOOKS, probe=section)
+        _environment().get_template("probe.html.j2").render(body=probe_section(probe), looks=figure.LOOKS, probe=probe)
     )

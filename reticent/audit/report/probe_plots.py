@@ -6,8 +6,8 @@ by its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,24 +28,42 @@ from reticent.audit.report.figure import (
     whiskers,
 )
 
+if TYPE_CHECKING:
+    from reticent.audit.evidence.probe import (
+        LikelihoodComparison,
+        ProbedModel,
+        ProbeEvidence,
+        ProbeResult,
+        SoftPromptRow,
+    )
+    from reticent.audit.stats.estimate import Estimate
+
 __all__ = ["MAX_DENSITIES", "probe_panels"]
 
 WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
+#: A setting and the estimate under it.
+Point = tuple["float | str", "Estimate | None"]
+#: Sweeps of soft prompts: what differs, how it is called, and its value in a row.
+SWEEPS: tuple[tuple[str, str, Callable[[SoftPromptRow], float | str]], ...] = (
+    ("num_subjects", "training subjects", lambda row: row.num_subjects),
+    ("num_tokens", "soft tokens", lambda row: row.num_tokens),
+    ("init", "start", lambda row: row.init),
+)
 #: Density panels shown; a run of many models and targets has too many to read.
 MAX_DENSITIES = 12
 
 
-def probe_panels(section: dict[str, Any]) -> dict[str, list[str]]:
+def probe_panels(probe: ProbeEvidence) -> dict[str, list[str]]:
     """Return the panels of the page: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c), ``sweeps`` (Fig. 4),
     ``soft`` and ``soft_sweeps`` (Fig. 5)."""
     return {
-        "factor": factor_panels(section),
-        "density": density_panels(section),
-        "gamma": gamma_panels(section),
-        "sweeps": sweep_panels(section),
-        "soft": soft_panels(section),
-        "soft_sweeps": soft_sweep_panels(section),
+        "factor": factor_panels(probe),
+        "density": density_panels(probe),
+        "gamma": gamma_panels(probe),
+        "sweeps": sweep_panels(probe),
+        "soft": soft_panels(probe),
+        "soft_sweeps": soft_sweep_panels(probe),
     }
 
 
@@ -79,24 +97,24 @@ def _plain(number: float) -> str:
     return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.4g}"
 
 
-def _looks(section: dict[str, Any]) -> list[tuple[dict[str, Any], Look]]:
-    looks: list[tuple[dict[str, Any], Look]] = []
-    for number, model in enumerate(section["models"]):
-        look = look_at(model["name"], number)
+def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
+    looks: list[tuple[ProbedModel, Look]] = []
+    for number, model in enumerate(probe.models):
+        look = look_at(model.name, number)
         if look in [other for _, other in looks]:  # clm and mlm are of one family
             look = next((other for other in LOOKS.values() if other not in [used for _, used in looks]), look)
         looks.append((model, look))
     return looks
 
 
-def _questions(section: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _questions(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
     """(target, level) of every question some model was asked, once, in order."""
-    pairs = [(r["target"], r["level"]) for m in section["models"] for r in m["results"] if "likelihood" in r]
+    pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
 
-def _result(model: dict[str, Any], target: str, level: str) -> dict[str, Any] | None:
-    found = (r for r in model["results"] if (r["target"], r["level"]) == (target, level) and "likelihood" in r)
+def _result(model: ProbedModel, target: str, level: str) -> ProbeResult | None:
+    found = (r for r in model.results if (r.target, r.level) == (target, level) and r.likelihood)
     return next(found, None)
 
 
@@ -105,30 +123,31 @@ def _spoken(target: str) -> str:
 
 
 @styled
-def factor_panels(section: dict[str, Any]) -> list[str]:
+def factor_panels(probe: ProbeEvidence) -> list[str]:
     """How many times likelier the true item is than another subject's, a panel a level, a row a target."""
     panels = []
-    for level in dict.fromkeys(level for _, level in _questions(section)):
-        targets = [target for target, at in _questions(section) if at == level]
+    for level in dict.fromkeys(level for _, level in _questions(probe)):
+        targets = [target for target, at in _questions(probe) if at == level]
         figure, axis = new_panel(f"{level}: true item against another's", width=4.6,
-                                 height=1.5 + 0.24 * len(targets) * max(len(section["models"]), 1.5))  # fmt: skip
+                                 height=1.5 + 0.24 * len(targets) * max(len(probe.models), 1.5))  # fmt: skip
         axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
         said = []
-        for number, (model, look) in enumerate(_looks(section)):
-            rows = [(row, _result(model, target, level)) for row, target in enumerate(targets)]
-            rows = [(row, r) for row, r in rows if r is not None and has_value(r["likelihood"]["factor"])]
+        for number, (model, look) in enumerate(_looks(probe)):
+            asked = [(row, target, _result(model, target, level)) for row, target in enumerate(targets)]
+            rows = [(row, target, r.likelihood.factor) for row, target, r in asked if r and r.likelihood]
+            rows = [(row, target, factor) for row, target, factor in rows if has_value(factor)]
             if not rows:
                 continue
-            value, low, high = spread(r["likelihood"]["factor"] for _, r in rows if r is not None)
-            places = [row + dodge(number, len(section["models"]), 0.18) for row, _ in rows]
+            value, low, high = spread(factor for *_, factor in rows)
+            places = [row + dodge(number, len(probe.models), 0.18) for row, *_ in rows]
             axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
-                          elinewidth=1, label=printable(model["name"]))  # fmt: skip
-            said += [f"{printable(model['name'])}, {_spoken(r['target'])}: {v:.2g} times"
-                     for v, (_, r) in zip(value, rows, strict=True) if r is not None]  # fmt: skip
+                          elinewidth=1, label=printable(model.name))  # fmt: skip
+            said += [f"{printable(model.name)}, {_spoken(target)}: {v:.2g} times"
+                     for v, (_, target, _) in zip(value, rows, strict=True)]  # fmt: skip
         _plain_log(axis)
         axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
         axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel="times likelier (geometric mean)")
-        if len(section["models"]) > 1:
+        if len(probe.models) > 1:
             axis.legend(fontsize=7.5, loc="best")
         label = f"How many times likelier the true item is, {level}. {'; '.join(said)}."
         panels.append(to_svg(figure, f"fig-probe-factor-{level}", label))
@@ -136,66 +155,68 @@ def factor_panels(section: dict[str, Any]) -> list[str]:
 
 
 @styled
-def density_panels(section: dict[str, Any]) -> list[str]:
+def density_panels(probe: ProbeEvidence) -> list[str]:
     """Densities of the likelihood (Fig. 3), then of the normalised one (Fig. 6): true items against nulls."""
-    wanted = [
-        (measure, target, level, number, result)
-        for measure in ("likelihood", "normalised")
-        for target, level in _questions(section)
-        for number, model in enumerate(section["models"])
-        if (result := _result(model, target, level)) and result[measure]["density"]["true"]["x"]
+    asked = [
+        (number, model.name, result)
+        for target, level in _questions(probe)
+        for number, model in enumerate(probe.models)
+        if (result := _result(model, target, level))
     ]
-    return [
-        _density_panel(section["models"][number]["name"], number, result, measure)
-        for measure, _, _, number, result in wanted[:MAX_DENSITIES]
-    ]
+    rows = [(number, name, result, "likelihood", result.likelihood) for number, name, result in asked]
+    rows += [(number, name, result, "normalised", result.normalised) for number, name, result in asked]
+    shown = [(number, name, r, measure, found) for number, name, r, measure, found in rows if found]
+    return [_density_panel(*row) for row in [row for row in shown if row[-1].density.true.x][:MAX_DENSITIES]]
 
 
-def _density_panel(name: str, number: int, result: dict[str, Any], measure: str) -> str:
+def _density_panel(number: int, name: str, result: ProbeResult, measure: str, found: LikelihoodComparison) -> str:
     """One model, question and measure."""
-    found, asked = result[measure], f"{_spoken(result['target'])}, {result['level']}"
-    test = found["published_test"]
-    note = f"Wilcoxon as published: p = {test['p_value']:.2g}, n = {test['n']}"
+    asked = f"{_spoken(result.target)}, {result.level}"
+    test = found.published_test
+    note = f"Wilcoxon as published: p = {test.p_value:.2g}, n = {test.n}"
     figure, axis = new_panel(f"{printable(name)}: {asked}", note, width=WIDTH, height=2.6)
-    for side, look, called in (("true", TRUE, "true item"), ("null", NULL, "another's")):
-        curve, mean = found["density"][side], found[f"log_{side}"]
-        axis.plot(curve["x"], curve["y"], color=look.light, linestyle=look.line, label=called)
-        if curve["x"]:
-            axis.fill_between(curve["x"], curve["y"], color=look.light, alpha=0.15, linewidth=0)
-        if has_value(mean):
-            axis.axvline(mean["value"] / np.log(10), color=look.light, linestyle="--", linewidth=1)
+    sides = (
+        (found.density.true, found.log_true, TRUE, "true item"),
+        (found.density.null, found.log_null, NULL, "another's"),
+    )
+    for curve, mean, look, called in sides:
+        axis.plot(curve.x, curve.y, color=look.light, linestyle=look.line, label=called)
+        if curve.x:
+            axis.fill_between(curve.x, curve.y, color=look.light, alpha=0.15, linewidth=0)
+        if mean.value is not None:
+            axis.axvline(mean.value / np.log(10), color=look.light, linestyle="--", linewidth=1)
     spoken = "likelihood" if measure == "likelihood" else "normalised likelihood"
     axis.set(xlabel=f"log10 {spoken}", ylabel="density")
     axis.locator_params(axis="x", nbins=4)
     axis.set_ylim(bottom=0)
     axis.legend(fontsize=8, loc="best")
     label = (
-        f"Density of the {spoken}, {printable(name)}, {asked}: true items are {say(found['factor'])} times as likely "
+        f"Density of the {spoken}, {printable(name)}, {asked}: true items are {say(found.factor)} times as likely "
         f"as another's. {note}."
     )
-    return to_svg(figure, f"fig-probe-density-{number}-{result['target']}-{result['level']}-{measure}", label)
+    return to_svg(figure, f"fig-probe-density-{number}-{result.target}-{result.level}-{measure}", label)
 
 
 @styled
-def gamma_panels(section: dict[str, Any]) -> list[str]:
+def gamma_panels(probe: ProbeEvidence) -> list[str]:
     """Share of subjects exposed within k queries (Eq. 3), a panel a question, a line a model."""
     panels = []
-    for target, level in _questions(section):
+    for target, level in _questions(probe):
         figure, axis = new_panel(f"{_spoken(target)}, {level}", width=WIDTH, height=2.6)
         said, top = [], 0.0
-        for model, look in _looks(section):
+        for model, look in _looks(probe):
             result = _result(model, target, level)
-            if result is None:
+            if result is None or result.gamma is None:
                 continue
-            ks = [row["k"] for row in result["gamma"]]
-            value, low, high = spread(row["true"] for row in result["gamma"])
-            axis.plot(ks, value, color=look.light, linestyle=look.line, label=printable(model["name"]))
+            ks = [row.k for row in result.gamma]
+            value, low, high = spread(row.true for row in result.gamma)
+            axis.plot(ks, value, color=look.light, linestyle=look.line, label=printable(model.name))
             axis.fill_between(ks, low, high, color=look.light, alpha=0.1, linewidth=0)
-            axis.scatter(ks, value, s=14, c=faces_of([row["true"] for row in result["gamma"]], look.light),
+            axis.scatter(ks, value, s=14, c=faces_of([row.true for row in result.gamma], look.light),
                          edgecolors=look.light, marker=look.marker, zorder=3)  # fmt: skip
             top = max(top, float(high.max()))
-            at_100 = next(row["true"] for row in result["gamma"] if row["k"] == 100)
-            said.append(f"{printable(model['name'])}: {say(at_100)} within 100 queries")
+            at_100 = next(row.true for row in result.gamma if row.k == 100)
+            said.append(f"{printable(model.name)}: {say(at_100)} within 100 queries")
         _plain_log(axis)
         axis.set(xlabel="queries k", ylabel="share of people", ylim=(-0.03 * max(top, 0.05), max(1.05 * top, 0.05)))
         axis.legend(fontsize=7.5, loc="upper left")
@@ -205,61 +226,60 @@ def gamma_panels(section: dict[str, Any]) -> list[str]:
 
 
 @styled
-def sweep_panels(section: dict[str, Any]) -> list[str]:
+def sweep_panels(probe: ProbeEvidence) -> list[str]:
     """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
     # Of the model that says most: what changes nothing in one that says nothing is no sweep.
-    panels, first = [], max(section["models"], key=_said_by)
-    results = [r for r in first["results"] if "likelihood" in r]
+    panels, first = [], max(probe.models, key=_said_by)
+    results = [r for r in first.results if r.likelihood]
     lines = {
-        f"{_spoken(r['target'])}, {r['level']}": [(row["num_templates"], row["exact_match"])
-                                                  for row in r["by_num_templates"]]
-        for r in results if r["num_templates"] > 1
+        f"{_spoken(r.target)}, {r.level}": [(row.num_templates, row.exact_match)
+                                            for row in r.by_num_templates or ()]
+        for r in results if r.num_templates > 1
     }  # fmt: skip
-    panels += _lines("templates", f"{printable(first['name'])}: templates", "query prompts", lines)
-    levels = list(dict.fromkeys(r["level"] for r in results))
-    by_target = {target: [(r["level"], r["exact_match"]) for r in results if r["target"] == target]
-                 for target in dict.fromkeys(r["target"] for r in results)}  # fmt: skip
+    panels += _lines("templates", f"{printable(first.name)}: templates", "query prompts", lines)
+    levels = list(dict.fromkeys(r.level for r in results))
+    by_target = {target: [(r.level, r.exact_match) for r in results if r.target == target]
+                 for target in dict.fromkeys(r.target for r in results)}  # fmt: skip
     if len(levels) > 1:
-        panels += _lines("levels", f"{printable(first['name'])}: items in the prompt", "association level",
+        panels += _lines("levels", f"{printable(first.name)}: items in the prompt", "association level",
                          {_spoken(target): rows for target, rows in by_target.items()}, levels)  # fmt: skip
     beams = {
-        f"{_spoken(r['target'])}, {r['level']}": sorted((int(b), m["exact_match"]) for b, m in r["matches"].items())
-        for r in results if len(r["matches"]) > 1
+        f"{_spoken(r.target)}, {r.level}": sorted((int(b), m["exact_match"]) for b, m in r.matches.items())
+        for r in results if r.matches and len(r.matches) > 1
     }  # fmt: skip
-    panels += _lines("beams", f"{printable(first['name'])}: beams", "beam size", beams)
-    sizes = sorted({m["num_parameters"] for m in section["models"]})
-    if len(sizes) > 1:
-        sized: dict[str, list[tuple[Any, Any]]] = {}
-        for model in sorted(section["models"], key=lambda m: m["num_parameters"]):
-            for r in model["results"]:
-                if "likelihood" in r:
-                    name = f"{_spoken(r['target'])}, {r['level']}"
-                    sized.setdefault(name, []).append((model["num_parameters"] / 1e6, r["exact_match"]))
+    panels += _lines("beams", f"{printable(first.name)}: beams", "beam size", beams)
+    if len({m.num_parameters for m in probe.models}) > 1:
+        sized: dict[str, list[Point]] = {}
+        for model in sorted(probe.models, key=lambda m: m.num_parameters or 0):
+            for r in model.results:
+                if r.likelihood:
+                    name = f"{_spoken(r.target)}, {r.level}"
+                    sized.setdefault(name, []).append(((model.num_parameters or 0) / 1e6, r.exact_match))
         panels += _lines("sizes", "Size of the model", "million parameters", sized, log=True)
     return panels
 
 
-def _said_by(model: dict[str, Any]) -> float:
+def _said_by(model: ProbedModel) -> float:
     """Mean exact match over the questions of a model."""
-    found = [r["exact_match"]["value"] for r in model["results"] if "exact_match" in r]
-    return float(np.mean(found)) if found else 0.0
+    found = [r.exact_match.value for r in model.results if r.exact_match]
+    return float(np.mean([value or 0.0 for value in found])) if found else 0.0
 
 
 def _lines(
-    slug: str, title: str, xlabel: str, lines: dict[str, list[tuple[Any, dict[str, Any]]]],
+    slug: str, title: str, xlabel: str, lines: Mapping[str, Sequence[Point]],
     names: list[str] | None = None, log: bool = False, ylabel: str = "exact match",
 ) -> list[str]:  # fmt: skip
     """One panel of estimates against a setting; nothing where no line has two points."""
-    lines = {name: [row for row in rows if has_value(row[1])] for name, rows in lines.items()}
-    lines = {name: rows for name, rows in lines.items() if len(rows) > 1}
-    if not lines:
+    known = {name: [(at, own) for at, own in rows if has_value(own)] for name, rows in lines.items()}
+    drawn = {name: rows for name, rows in known.items() if len(rows) > 1}
+    if not drawn:
         return []
     figure, axis = new_panel(title, width=WIDTH, height=2.9)
     said, looks = [], list(LOOKS.values())
-    for number, (name, rows) in enumerate(lines.items()):
+    for number, (name, rows) in enumerate(drawn.items()):
         look = looks[number % len(looks)]
         value, low, high = spread(estimate for _, estimate in rows)
-        x = np.array([names.index(at) if names else at for at, _ in rows], dtype=float)
+        x = np.array([names.index(str(at)) if names else at for at, _ in rows], dtype=float)
         axis.errorbar(x, value, yerr=whiskers(value, low, high), color=look.light, linestyle=look.line,
                       marker=look.marker, elinewidth=0.8, markersize=4, label=name)  # fmt: skip
         said.append(f"{name}: from {value[0]:.2g} to {value[-1]:.2g}")
@@ -275,39 +295,38 @@ def _lines(
 
 
 @styled
-def soft_panels(section: dict[str, Any]) -> list[str]:
+def soft_panels(probe: ProbeEvidence) -> list[str]:
     """How many times likelier a soft prompt makes the item, a row a model and target."""
-    rows = [(model, look, soft) for model, look in _looks(section) for soft in model.get("soft_prompts", [])
-            if has_value(soft["factor"])]  # fmt: skip
+    rows = [(model, look, soft) for model, look in _looks(probe) for soft in model.soft_prompts or ()
+            if has_value(soft.factor)]  # fmt: skip
     if not rows:
         return []
     figure, axis = new_panel("Soft prompt against the template alone", width=4.6, height=1.4 + 0.3 * len(rows))
     axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
     said = []
     for row, (model, look, soft) in enumerate(rows):
-        value, low, high = spread([soft["factor"]])
+        value, low, high = spread([soft.factor])
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
-        said.append(f"{printable(model['name'])}, {_spoken(soft['target'])}: {value[0]:.2g} times")
+        said.append(f"{printable(model.name)}, {_spoken(soft.target)}: {value[0]:.2g} times")
     _plain_log(axis)
-    axis.set_yticks(range(len(rows)), [f"{printable(m['name'])}, {_spoken(s['target'])}" for m, _, s in rows])
+    axis.set_yticks(range(len(rows)), [f"{printable(m.name)}, {_spoken(s.target)}" for m, _, s in rows])
     axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel="times likelier (geometric mean)")
     return [to_svg(figure, "fig-probe-soft", f"How many times likelier with the soft prompt. {'; '.join(said)}.")]
 
 
 @styled
-def soft_sweep_panels(section: dict[str, Any]) -> list[str]:
+def soft_sweep_panels(probe: ProbeEvidence) -> list[str]:
     """How many times likelier, against training subjects, soft tokens and initialisation (Fig. 5)."""
     panels = []
-    for sweep, title in (("num_subjects", "training subjects"), ("num_tokens", "soft tokens"), ("init", "start")):
-        lines: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
-        for model in section["models"]:
-            for soft in model.get("soft_prompts", []):
-                varied = [row for row in soft["sweeps"] if row["sweep"] == sweep]
-                points = {row[sweep]: row["factor"] for row in ([soft] if varied else []) + varied}
-                order = list(points) if sweep == "init" else sorted(points)
-                name = f"{printable(model['name'])}, {_spoken(soft['target'])}"
-                lines[name] = [(at, points[at]) for at in order]
-        names = list(dict.fromkeys(at for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
+    for sweep, title, value in SWEEPS:
+        lines: dict[str, list[Point]] = {}
+        for model in probe.models:
+            for soft in model.soft_prompts or ():
+                varied = [row for row in soft.sweeps if row.sweep == sweep]
+                points = {value(row): row.factor for row in ([soft, *varied] if varied else [])}
+                ordered = points.items() if sweep == "init" else sorted(points.items(), key=lambda row: float(row[0]))
+                lines[f"{printable(model.name)}, {_spoken(soft.target)}"] = list(ordered)
+        names = list(dict.fromkeys(str(at) for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
         panels += _lines(f"soft-{sweep}", f"Soft prompts: {title}", title, lines, names, log=sweep == "num_subjects",
                          ylabel="times likelier")  # fmt: skip
     return panels

@@ -1,87 +1,132 @@
-"""Readings of one model's evidence: what it learned, the attack that does best, and what may not be concluded."""
+"""Readings of evidence: what a model learned, the attack that does best, what may not be concluded, and what is left
+of a corpus to learn from.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from reticent.audit.gates import NO_POWER
-from reticent.audit.membership.validity import INVALID, is_over_chance
-from reticent.audit.report.figure import has_value
-from reticent.audit.report.plots import LITTLE
-from reticent.audit.report.summary import UTILITY
+from reticent.audit.evidence.corpus import RetentionRow
+from reticent.audit.membership.validity import INVALID, NO_POWER, is_over_chance
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.corpus import CorpusEvidence
+    from reticent.audit.evidence.leakage import Part, SideUtility
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = [
-    "Model",
+    "LITTLE",
+    "PARTS",
+    "all_utility",
     "broken_rule",
     "excess_of",
     "is_distinguishable",
     "leaks_more",
     "learned_little",
+    "loss_auc",
     "only_invalid",
+    "ordinary_utility",
+    "retention_rows",
     "strongest_attack",
     "utility_of",
     "without_power",
 ]
 
-Model = dict[str, Any]
+#: Below this utility a model has learned so little that its Privacy says little.
+LITTLE = 0.1
+#: Parts of the identifiers, in words.
+PARTS: Mapping[Part, str] = MappingProxyType(
+    {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
+)
 
 
-def excess_of(model: Model) -> tuple[str, dict[str, Any]] | None:
+def ordinary_utility(side: SideUtility | None, objective: str) -> Estimate | None:
+    """Headline utility: ordinary words of a masked model, or ordinary tokens of a causal one, that it gets right."""
+    if side is None:
+        return None
+    return side.ordinary_word_accuracy if objective == "mlm" else side.ordinary_token_accuracy
+
+
+def all_utility(side: SideUtility, objective: str) -> Estimate | None:
+    """The same over all words or tokens, identifiers included."""
+    return side.masked_word_accuracy if objective == "mlm" else side.token_accuracy
+
+
+def excess_of(model: ModelEvidence) -> tuple[str, Estimate] | None:
     """The part of the identifiers that is learned most surely; all of them where none is learned measurably."""
-    parts = {"both": "identifiers", "direct": "direct identifiers", "indirect": "indirect identifiers"}
-    rows = [(what, model.get("excess", {}).get(part, {}).get("excess")) for part, what in parts.items()]
-    measured = [(what, excess) for what, excess in rows if has_value(excess) and excess["low"] is not None]
-    learned = [row for row in measured if row[1]["low"] > 0]
-    return max(learned, key=lambda row: row[1]["low"]) if learned else next(iter(measured), None)
+    found = [(what, sides.excess) for part, what in PARTS.items() if (sides := (model.excess or {}).get(part))]
+    measured = [(what, own, own.low) for what, own in found if own.value is not None and own.low is not None]
+    learned = [row for row in measured if row[2] > 0]
+    chosen = max(learned, key=lambda row: row[2]) if learned else next(iter(measured), None)
+    return chosen and chosen[:2]
 
 
-def leaks_more(model: Model) -> bool:
+def leaks_more(model: ModelEvidence) -> bool:
     excess = excess_of(model)
-    return excess is not None and excess[1]["low"] > 0
+    return excess is not None and (excess[1].low or 0) > 0
 
 
-def strongest_attack(model: Model, *, even_invalid: bool = False) -> tuple[str, dict[str, Any]] | None:
+def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:
     """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
-    attacks = {n: a for n, a in (model.get("membership") or {}).items() if even_invalid or a.get("verdict") != INVALID}
-    best = model.get("best_attack")
-    if best and best["attack"] in attacks and has_value(best["auc"]):  # its interval holds for the best of several
-        return best["attack"], best["auc"]
+    attacks = {n: a for n, a in model.membership.items() if even_invalid or a.verdict != INVALID}
+    best = model.best_attack
+    if best and best.attack in attacks and best.auc.value is not None:  # its interval holds for the best of several
+        return best.attack, best.auc
     # The best of those that are left is picked too: its interval is of those that hold at once.
-    ends = (best or {}).get("intervals") or {}
-    measured = [
-        (name, {**attack["auc"], **dict(zip(("low", "high"), ends.get(name, ()), strict=False))})
-        for name, attack in attacks.items()
-        if has_value(attack["auc"])
-    ]
-    return max(measured, key=lambda row: (row[1]["low"], row[1]["value"]), default=None)
+    ends = (best and best.intervals) or {}
+    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in attacks.items()]
+    known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
+    strongest = max(known, key=lambda row: (-1.0 if row[1].low is None else row[1].low, row[2]), default=None)
+    return strongest and strongest[:2]
 
 
-def is_distinguishable(model: Model) -> bool:
+def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:
+    return auc if not ends else replace(auc, low=ends[0], high=ends[1])
+
+
+def loss_auc(model: ModelEvidence) -> Estimate | None:
+    """The area of the attack by the loss, which every audit has."""
+    return model.membership["loss"].auc if "loss" in model.membership else None
+
+
+def is_distinguishable(model: ModelEvidence) -> bool:
     attack = strongest_attack(model)
     return attack is not None and is_over_chance(attack[1])
 
 
-def only_invalid(model: Model) -> bool:
+def only_invalid(model: ModelEvidence) -> bool:
     """Whether no attack on it says anything about membership, since the two sides differ without it."""
-    attacks = (model.get("membership") or {}).values()
-    return bool(attacks) and all(attack.get("verdict") == INVALID for attack in attacks)
+    attacks = model.membership.values()
+    return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
-def without_power(model: Model) -> bool:
+def without_power(model: ModelEvidence) -> bool:
     """Whether no attack on it has shown that it would find an individual: a quiet one then says nothing."""
-    verdicts = {attack.get("verdict") for attack in (model.get("membership") or {}).values()} - {INVALID}
+    verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
 
-def utility_of(model: Model) -> float | None:
-    measured = model["utility"]["heldout"].get(UTILITY[model["objective"]])
-    return measured["value"] if has_value(measured) else None
+def utility_of(model: ModelEvidence) -> float | None:
+    measured = ordinary_utility(model.utility.heldout, model.objective)
+    return None if measured is None else measured.value
 
 
-def learned_little(last: dict[str, Model]) -> bool:
+def learned_little(last: dict[str, ModelEvidence]) -> bool:
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
-def broken_rule(model: Model) -> bool:
-    return bool((model.get("ledger") or {}).get("violations"))
+def broken_rule(model: ModelEvidence) -> bool:
+    return model.ledger is not None and model.ledger.violations > 0
+
+
+def retention_rows(corpus: CorpusEvidence) -> list[RetentionRow]:
+    """Share of the words left as targets by policy; shares by policy alone are under the corpus' own n and k."""
+    rows = corpus.retention_by_policy or corpus.retention or []
+    if isinstance(rows, list):
+        return rows
+    return [RetentionRow(policy=policy, n=corpus.n, k=corpus.k, retention=share) for policy, share in rows.items()]

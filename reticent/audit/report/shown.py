@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.leakage import Privacy
+    from reticent.audit.stats.estimate import Estimate
 
 __all__ = ["at_most", "count", "ends", "leaks", "percent", "trainings", "value"]
 
 
-def value(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+def value(estimate: Estimate | None, digits: int = 3) -> str:
     """Format the value of an estimate; a 0 or 1 without its bound is not shown."""
-    if estimate is None or estimate["value"] is None:
+    if estimate is None or estimate.value is None:
         return "–"
-    if estimate["value"] in (0, 1) and (estimate["low"] is None or estimate["high"] is None):
+    if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
         return "–"
-    if estimate["value"] == estimate["low"] == estimate["high"] == 0:
+    if estimate.value == estimate.low == estimate.high == 0:
         return "–"
-    bound = f"{estimate['bound']} " if estimate.get("bound") else ""
-    return f"{bound}{_number(estimate['value'], digits)}"
+    bound = f"{estimate.bound} " if estimate.bound else ""
+    return f"{bound}{_number(estimate.value, digits)}"
 
 
-def ends(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+def ends(estimate: Estimate | None, digits: int = 3) -> str:
     """Format the interval of an estimate for the small line under its value."""
-    if estimate is None or estimate["value"] is None or estimate["low"] is None or estimate["high"] is None:
+    if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
         return ""
-    return f"{_number(estimate['low'], digits)} to {_number(estimate['high'], digits)}"
+    return f"{_number(estimate.low, digits)} to {_number(estimate.high, digits)}"
 
 
-def trainings(estimate: dict[str, Any] | None, digits: int = 3) -> str:
+def trainings(estimate: Estimate | None, digits: int = 3) -> str:
     """Format the lowest and the highest of several trainings, for the line under the interval."""
-    spread = (estimate or {}).get("seeds")
-    if not spread or value(estimate) == "–":
+    if estimate is None or estimate.seeds is None or value(estimate) == "–":
         return ""
+    spread = estimate.seeds
     # Wrapped only before the numbers: next to a dash a line would break in spite of the spaces.
-    return f"seeds {_number(spread['low'], digits)} to {_number(spread['high'], digits)}".replace(" to ", "\xa0to\xa0")
+    return f"seeds {_number(spread.low, digits)} to {_number(spread.high, digits)}".replace(" to ", "\xa0to\xa0")
 
 
 def _number(number: float, digits: int) -> str:
@@ -41,10 +45,10 @@ def _number(number: float, digits: int) -> str:
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
-def leaks(part: dict[str, Any], cell: int) -> tuple[str, str]:
+def leaks(part: Privacy, cell: int) -> tuple[str, str]:
     """Format how many identifiers were predicted, and the small line under it; a zero carries its upper bound."""
-    total, leaked = part["num_identifiers"], part["num_leaked"]
-    if total is None or part["types"]["value"] is None:
+    total, leaked = part.num_identifiers, part.num_leaked
+    if total is None or part.types.value is None:
         return "–", "too few identifiers" if total != 0 else "no identifiers"
     if leaked is None:
         return f"fewer than {cell}", f"of {total:,}"
@@ -63,13 +67,15 @@ def count(number: int | None, cell: int) -> str:
     return f"fewer than {cell}" if number is None else f"{number:,}"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """Format a share; small ones, and shares close to all, keep a digit."""
+    if share is None:
+        return "–"
     digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
-def at_most(part: dict[str, Any]) -> str | None:
+def at_most(part: Privacy) -> str | None:
     """Format the upper bound of the leak rate of a part in which nothing leaked, rounded up; None without a bound."""
-    low = part["types"]["low"]
+    low = part.types.low
     return None if low is None else f"{math.ceil(1000 * (1 - low) - 1e-9) / 10:.1f}\N{NO-BREAK SPACE}%"

@@ -13,72 +13,80 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from reticent.audit.evidence.rules import CURVE, rules_of
+from reticent.audit.stats.estimate import Estimate, Spread
+
+if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.leakage import Ledger
+    from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
 __all__ = ["num_seeds", "over_seeds"]
 
-Models = Sequence[dict[str, Any]]
 
-
-def over_seeds(models: Models, small_cell: int = 5) -> list[dict[str, Any]]:
+def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
     """Return one entry for each (model, objective, recipe, epoch), in the order of the audit.
 
     Where there is no seed, or one, the entry is the one that is there. Counts are means, rounded up; ledgers are sums;
-    ROC curves are those of the first seed. A count that is closed (None) enters as ``small_cell``, the most it can be;
+    curves are those of the first seed. A count that is closed (None) enters as ``small_cell``, the most it can be;
     a mean that is below it then is closed too.
     """
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str | None, str, str, int], list[ModelEvidence]] = {}
     for model in models:
-        key = (model.get("model"), model["objective"], model["recipe"], model["epoch"])
-        groups.setdefault(key, []).append(model)
+        groups.setdefault((model.model, model.objective, model.recipe, model.epoch), []).append(model)
     return [entries[0] if len(entries) == 1 else _merged(entries, small_cell) for entries in groups.values()]
 
 
-def num_seeds(models: Models) -> int:
+def num_seeds(models: Sequence[ModelEvidence]) -> int:
     """Return the largest number of trainings that one entry of `over_seeds` is a mean of."""
-    return max((model.get("num_trainings", 1) for model in models), default=1)
+    return max((model.num_trainings or 1 for model in models), default=1)
 
 
-def _merged(entries: Models, cell: int) -> dict[str, Any]:
-    first = entries[0]
-    merged = {
-        key: _mean([entry.get(key) for entry in entries], cell)
-        for key in first
-        if key not in ("model", "seed", "training", "name", "recipe", "objective", "epoch", "ledger")
-    }
-    merged |= {key: first[key] for key in ("model", "name", "recipe", "objective", "epoch") if key in first}
-    found = [entry.get("best_attack") or {} for entry in entries]
-    if len({best.get("attack") for best in found}) > 1:
-        merged["best_attack"] = _best_attack(found, merged.get("membership") or {})
-    ledgers = [entry["ledger"] for entry in entries if entry.get("ledger")]
-    merged["ledger"] = {key: sum(ledger[key] for ledger in ledgers) for key in ledgers[0]} if ledgers else None
-    merged["num_trainings"] = len(entries)
-    return merged
+def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
+    # Of a training, not of what was measured: no mean.
+    own = [replace(entry, name=entries[0].name, seed=None, training=None, ledger=None) for entry in entries]
+    mean: ModelEvidence = _mean(own, cell)
+    found = [entry.best_attack for entry in entries]
+    if len({best and best.attack for best in found}) > 1:
+        mean = replace(mean, best_attack=_best_attack(found, mean.membership))
+    ledgers = [entry.ledger for entry in entries if entry.ledger]
+    return replace(mean, ledger=_sum(ledgers) if ledgers else None, num_trainings=len(entries))
 
 
-def _best_attack(found: Sequence[dict[str, Any]], membership: dict[str, Any]) -> dict[str, Any] | None:
+def _sum(ledgers: Sequence[Ledger]) -> Ledger:
+    return replace(
+        ledgers[0], **{part.name: sum(getattr(one, part.name) for one in ledgers) for part in fields(ledgers[0])}
+    )
+
+
+def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]) -> BestAttack | None:
     """The best of the means, where each training has another best attack: a mean over these would be of no attack."""
-    of_all = [best.get("intervals") or {} for best in found]
-    known = [name for name, attack in membership.items() if attack["auc"]["value"] is not None]
+    first, of_all = found[0], [(best and best.intervals) or {} for best in found]
+    known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
-    if not names:
+    if first is None or not names:
         return None
     ends = {
         name: [statistics.fmean(side) for side in zip(*(own[name] for own in of_all), strict=True)] for name in names
     }
     best = max(names, key=lambda name: ends[name][0])
-    auc = {**membership[best]["auc"], "low": ends[best][0], "high": ends[best][1], "method": found[0]["auc"]["method"]}
-    return {**found[0], "attack": best, "auc": auc, "intervals": ends}
+    auc = replace(membership[best].auc, low=ends[best][0], high=ends[best][1], method=first.auc.method)
+    return replace(first, attack=best, auc=auc, intervals=ends)
 
 
 def _mean(values: Sequence[Any], cell: int) -> Any:
-    """The mean of what the entries hold in one place: estimates, counts, and dictionaries and lists of them."""
+    """The mean of what the entries hold in one place: estimates, counts, and evidence, mappings and lists of them."""
     first = values[0]
+    if all(isinstance(value, Estimate) for value in values):
+        return _estimate(values, cell)
+    if is_dataclass(first) and not isinstance(first, type) and all(type(value) is type(first) for value in values):
+        parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
+        return replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
     if all(isinstance(value, dict) for value in values):
-        if {"value", "low", "high", "n"} <= first.keys():
-            return _estimate(values, cell)
-        rest = {key: _mean([value.get(key) for value in values], cell) for key in first if key != "roc"}
-        return rest | ({"roc": first["roc"]} if "roc" in first else {})
+        return {key: _mean([value.get(key) for value in values], cell) for key in first}
     if all(isinstance(value, list) and len(value) == len(first) for value in values):
         return [_mean(items, cell) for items in zip(*values, strict=True)]
     if all(value == first for value in values):
@@ -91,16 +99,23 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     return first
 
 
-def _estimate(estimates: Sequence[dict[str, Any]], cell: int) -> dict[str, Any]:
+def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
     """An estimate of several trainings; not measured where one of them is not."""
-    first, known = estimates[0], [e["value"] for e in estimates]
-    merged = {**first, "n": _mean([e["n"] for e in estimates], cell)}
-    bounds = {e["bound"] for e in estimates if e.get("bound")}
-    if any(value is None for value in known) or len(bounds) > 1:
-        return {**merged, "value": None, "low": None, "high": None}
-    for end in ("low", "high"):
-        ends = [e[end] for e in estimates]
-        merged[end] = None if any(at is None for at in ends) else statistics.fmean(ends)
-    spread = {"n": len(known), "low": min(known), "high": max(known), "sd": statistics.stdev(known)}
-    merged |= {"value": statistics.fmean(known), "seeds": spread}
-    return merged | ({"bound": bounds.pop()} if bounds else {})
+    known = [e.value for e in estimates if e.value is not None]
+    bounds = {e.bound for e in estimates if e.bound}
+    merged = replace(estimates[0], n=_mean([e.n for e in estimates], cell))
+    if len(known) < len(estimates) or len(bounds) > 1:
+        return replace(merged, value=None, low=None, high=None)
+    return replace(
+        merged,
+        value=statistics.fmean(known),
+        low=_end([e.low for e in estimates]),
+        high=_end([e.high for e in estimates]),
+        bound=next(iter(bounds), None),
+        seeds=Spread(n=len(known), low=min(known), high=max(known), sd=statistics.stdev(known)),
+    )
+
+
+def _end(ends: Sequence[float | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return statistics.fmean(known) if len(known) == len(ends) else None

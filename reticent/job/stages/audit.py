@@ -7,13 +7,14 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import reticent
-from reticent.audit.evidence.json_form import to_json
+from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.corpus_statistics import corpus_section
@@ -23,6 +24,7 @@ from reticent.job.stages.shadows import shadows_of
 from reticent.job.trainings import Measurement, measurements_of, trainings_of
 
 if TYPE_CHECKING:
+    from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.job.run import Run
 
 __all__ = ["audit_steps", "gather_evidence", "report_steps"]
@@ -60,8 +62,8 @@ def report_steps(run: Run) -> Iterator[Step]:
 def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     _delete_stale(run)
     evidence = gather_evidence(run)
-    counts["models"] = len(evidence["models"])
-    (folder / "audit.json").write_text(json.dumps(evidence, indent=1, allow_nan=False))
+    counts["models"] = len(evidence.models)
+    (folder / "audit.json").write_text(json.dumps(to_json(evidence), indent=1, allow_nan=False))
 
 
 def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
@@ -94,53 +96,52 @@ def _has_checkpoint(run: Run, measured: Path) -> bool:
     return recipe == "base" or (trained / f"epoch-{epoch}").is_dir()
 
 
-def gather_evidence(run: Run) -> dict[str, Any]:
-    """Return report.json's structure before publication, from the measurements and the corpus section."""
+def gather_evidence(run: Run) -> AuditEvidence:
+    """Return the evidence before publication, from the measurements and the statistics of the corpus."""
+    from reticent.audit.evidence.audit import FORMAT, AuditEvidence
     from reticent.audit.membership.validity import judged
 
-    probe: dict[str, Any] = {}
+    probe = None
     if run.job.probe is not None:
         from reticent.job.probes import run_probes
 
-        probe["probe"] = to_json(run_probes(run))
-    extraction = extraction_section(run)
-    evidence = {
-        **probe,
-        **({"extraction": to_json(extraction)} if extraction else {}),
-        "format": "reticent.audit/1",
-        "created": datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {
+        probe = run_probes(run)
+    measurements = [m for model in run.job.model for m in measurements_of(run.job, model)]
+    evidence = AuditEvidence(
+        probe=probe,
+        extraction=extraction_section(run),
+        format=FORMAT,
+        created=datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
+        versions={
             "reticent": reticent.__version__,
             **{name: version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
         },
-        "settings": run.job.model_dump(
+        settings=run.job.model_dump(
             mode="json",
             include={
                 *("seed", "dedup", "split", "detect", "index", "protect", "model", "recipes", "train", "audit"),
                 *(name for name in ("canaries", "extraction", "gate") if getattr(run.job, name)),
             },
         ),
-        "corpus": corpus_section(run),
-        "models": judged(
-            [_measured(run, measurement) for model in run.job.model for measurement in measurements_of(run.job, model)]
-        ),
-    }
-    return {**evidence, **judge_gates(run, evidence)}
+        corpus=corpus_section(run),
+        models=judged([_measured(run, measurement) for measurement in measurements]),
+    )
+    return judge_gates(run, evidence)
 
 
-def _measured(run: Run, measurement: Measurement) -> dict[str, Any]:
+def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
     """One measurement, with its model and the counts of that model's training."""
+    from reticent.audit.evidence.audit import ModelEvidence
+    from reticent.audit.evidence.leakage import Ledger
     from reticent.core.artifact import read_manifest
 
-    measured = read_json(run.folder / measurement.name / "measures.json")
-    seed: dict[str, Any] = {}
-    if measurement.training is not None:
-        counts = read_manifest(run.folder / measurement.training.name).counts
-        measured["ledger"] = {key: counts[key] for key in ("eligible", "protected", "targets", "violations")}
-        if "privacy" in counts:
-            measured["guarantee"] = counts["privacy"]
-        seed = {} if measurement.training.seed is None else {"seed": measurement.training.seed}
-    return {"model": measurement.model.name, **seed, **measured}
+    path = run.folder / measurement.name / "measures.json"
+    measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)
+    if measurement.training is None:
+        return measured
+    counts = read_manifest(run.folder / measurement.training.name).counts
+    ledger = Ledger(**{part.name: counts[part.name] for part in fields(Ledger)})
+    return replace(measured, seed=measurement.training.seed, ledger=ledger, guarantee=counts.get("privacy"))
 
 
 def _now() -> float:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from fixtures.audits import published, write
 
 from reticent.audit import evidence
-from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit, published
+from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence, publish_audit
 from reticent.audit.evidence.classification import ClassificationEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.evidence.detection import DetectedSpans
@@ -23,7 +24,6 @@ from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import COUNT, CURVE, PRIVATE, TOGETHER, publish, rules_of
 from reticent.audit.evidence.settings import PRIVATE_SETTINGS, PUBLISHED_SETTINGS, names_a_seed, published_settings
 from reticent.audit.evidence.tagger import TaggerEvidence
-from reticent.audit.report.page import write_report
 from reticent.audit.stats.estimate import Estimate, Spread
 from reticent.core.errors import ArtifactError
 from reticent.core.section import Section, shared_fields
@@ -155,7 +155,7 @@ def test_an_unknown_key_is_refused_however_deep_it_lies(
         part = part[key]
     part["surprise"] = 2
     with pytest.raises(ArtifactError, match="'surprise' is no field of"):
-        write_report(tmp_path, tiny_audit)
+        write(tmp_path, tiny_audit)
     assert not list(tmp_path.iterdir())
 
 
@@ -168,7 +168,7 @@ def test_a_value_of_another_type_is_refused_and_not_quoted(tiny_audit: dict[str,
 
 def test_an_unknown_setting_is_left_out_and_counted(tiny_audit: dict[str, Any], tmp_path: Path) -> None:
     tiny_audit["settings"] |= {"train": {"learning_rate": 0.002, "patients": 2}, "ward": {"name": "B 3"}}
-    page = write_report(tmp_path, tiny_audit).read_text()
+    page = write(tmp_path, tiny_audit).read_text()
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["settings"]["train"] == {"learning_rate": 0.002}
     assert "ward" not in report["settings"]

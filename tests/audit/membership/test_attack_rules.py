@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fixtures.audits import filled
 from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.membership.subgroups import subgroups, worst_subgroup
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, NO_POWER, QUIET, detectable_auc, judged
 from reticent.audit.stats.clustered_auc import best_attack, clustered_auc
@@ -156,6 +158,10 @@ def blind(low: float, high: float) -> dict[str, Any]:
     return {"blind": {"auc": {"value": (low + high) / 2, "low": low, "high": high}}}
 
 
+def on(models: list[dict[str, Any]]) -> list[ModelEvidence]:
+    return judged([filled(ModelEvidence, one) for one in models])
+
+
 BASE = entry("base", 0.45, 0.55, epoch=0, **blind(0.4, 0.6))
 
 
@@ -171,16 +177,19 @@ BASE = entry("base", 0.45, 0.55, epoch=0, **blind(0.4, 0.6))
     ],
 )
 def test_a_quiet_attack_is_judged_by_its_controls(others: list[dict[str, Any]], verdict: str, why: str) -> None:
-    found = judged([*others, entry("goldfish", 0.44, 0.56)])[-1]["membership"]["loss"]
-    assert found["verdict"] == verdict
-    assert why in found["why"]
+    found = on([*others, entry("goldfish", 0.44, 0.56)])[-1].membership["loss"]
+    assert found.verdict == verdict
+    assert why in str(found.why)
 
 
 def test_a_loud_attack_is_distinguishable_unless_it_is_invalid() -> None:
-    base, model = judged([BASE, entry("clm", 0.7, 0.9)])
-    assert base["membership"]["loss"]["verdict"] == QUIET
-    assert model["membership"]["loss"]["verdict"] == DISTINGUISHABLE
-    assert judged([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), model])[1]["membership"]["loss"]["verdict"] == INVALID
+    base, model = on([BASE, entry("clm", 0.7, 0.9)])
+    assert base.membership["loss"].verdict == QUIET
+    assert model.membership["loss"].verdict == DISTINGUISHABLE
+    assert (
+        on([entry("base", 0.4, 0.6, **blind(0.6, 0.7)), entry("clm", 0.7, 0.9)])[1].membership["loss"].verdict
+        == INVALID
+    )
 
 
 def test_an_attack_that_brings_its_own_control_is_judged_by_that() -> None:
@@ -189,20 +198,20 @@ def test_an_attack_that_brings_its_own_control_is_judged_by_that() -> None:
         model["membership"]["rmia"] = model["membership"]["loss"] | {
             "control": {"value": 0.55, "low": low, "high": 0.6}
         }
-        assert judged([BASE, model])[1]["membership"]["rmia"]["verdict"] == verdict
+        assert on([BASE, model])[1].membership["rmia"].verdict == verdict
 
 
 def test_controls_are_those_of_the_same_section_and_epoch() -> None:
     other = {**entry("clm", 0.7, 0.9), "model": "other"}
     early = entry("clm", 0.45, 0.55, epoch=1)
-    models = judged([BASE, other, early, entry("clm", 0.7, 0.9, epoch=4), entry("p", 0.4, 0.6, epoch=1)])
-    assert models[-1]["membership"]["loss"]["verdict"] == NO_POWER
+    models = on([BASE, other, early, entry("clm", 0.7, 0.9, epoch=4), entry("p", 0.4, 0.6, epoch=1)])
+    assert models[-1].membership["loss"].verdict == NO_POWER
 
 
 def test_an_attack_on_nobody_has_no_power() -> None:
     nobody = entry("p", 0.4, 0.6)
     nobody["membership"]["loss"]["auc"] = {"value": None, "low": None, "high": None}
-    assert judged([BASE, nobody])[1]["membership"]["loss"]["verdict"] == NO_POWER
+    assert on([BASE, nobody])[1].membership["loss"].verdict == NO_POWER
     assert detectable_auc(0, 10) is None
 
 

@@ -12,12 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.audits import filled
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.scores import scores_of
 from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, user_inference_score
 from reticent.audit.membership.user_inference import UserInferenceHoldout
 from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
@@ -188,9 +191,10 @@ def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verd
     about = {"objective": "clm", "epoch": 1}
     measured = {"auc": auc, "num_members": 9, "num_nonmembers": 9}
     base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_fresh": blind}
-    found = judged([base, {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}])[1]
-    assert found["membership"][USER_INFERENCE]["verdict"] == verdict
-    assert found["membership"]["loss"]["verdict"] == DISTINGUISHABLE
+    attacked = {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}
+    found = judged([filled(ModelEvidence, base), filled(ModelEvidence, attacked)])[1]
+    assert found.membership[USER_INFERENCE].verdict == verdict
+    assert found.membership["loss"].verdict == DISTINGUISHABLE
 
 
 # -------------------------------------------------------------------------------------------------------------- the job
@@ -281,7 +285,7 @@ def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(people: P
 
 
 def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: Run) -> None:
-    base, model = done.evidence["models"]
+    base, model = to_json(done.evidence)["models"]
     assert USER_INFERENCE not in base["membership"]
     found = model["membership"][USER_INFERENCE]
     assert found["auc"]["low"] > 0.5

@@ -406,7 +406,7 @@ def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) ->
     pq.write_table(answers_table(answers, subjects.rows), tmp_path / "t.parquet")
     shown = (
         json.dumps(to_json(section), allow_nan=False)
-        + probe_page(to_json(section))
+        + probe_page(section)
         + (tmp_path / "t.parquet").read_bytes().decode("latin-1")
     )
     for name in ("name", "phone", "email"):  # the digits of a ZIP code may stand in any number

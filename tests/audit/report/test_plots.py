@@ -10,22 +10,28 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.audits import (
+    as_estimate,
     calls,
+    entries,
     estimate,
+    evidence,
+    filled,
     model,
     tiny_audit,
     two_berts,
 )
 
+from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, figure, membership_plots, plots
 
 pytestmark = pytest.mark.heavy
 
 
 def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
-    models = audit["models"]
+    whole = evidence(audit)
+    models = whole.models
     return {
-        **corpus_plots.corpus_panels(audit["corpus"]),
+        **corpus_plots.corpus_panels(whole.corpus),
         "tradeoff": plots.tradeoff_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
@@ -167,8 +173,8 @@ def test_sections_of_one_objective_are_drawn_apart_and_by_name() -> None:
 
 
 def test_the_readme_figure_has_a_panel_for_each_section(tmp_path: Path) -> None:
-    plots.plot_utility_privacy(two_berts(), tmp_path / "three.png")
-    plots.plot_utility_privacy(tiny_audit(), tmp_path / "two.png")
+    plots.plot_utility_privacy(evidence(two_berts()).models, tmp_path / "three.png")
+    plots.plot_utility_privacy(evidence(tiny_audit()).models, tmp_path / "two.png")
     three, two = (int.from_bytes((tmp_path / f"{name}.png").read_bytes()[16:20], "big") for name in ("three", "two"))
     assert three > 1.4 * two
 
@@ -192,9 +198,9 @@ def test_an_empty_panel_says_why(panels: dict[str, list[str]]) -> None:
         entry["utility"]["heldout"]["ordinary_word_accuracy"] = estimate(0.02, 0.01, 0.03)
         entry["low_cost"] = {**calls(0, 0), "by_graph_share": [{"share": 1.0, **calls(0, 0)}]}
         entry["excess"]["both"]["excess"] = estimate(0.0, -0.05, 0.05)
-    assert "little was learned" in plots.tradeoff_panels(quiet)[0]
-    assert "every F1 is 0" in membership_plots.low_cost_panels(quiet)[0]
-    assert "no excess measured" in plots.excess_panels(quiet)[0]
+    assert "little was learned" in plots.tradeoff_panels(entries(*quiet))[0]
+    assert "every F1 is 0" in membership_plots.low_cost_panels(entries(*quiet))[0]
+    assert "no excess measured" in plots.excess_panels(entries(*quiet))[0]
     assert "little was learned" not in panels["tradeoff"][0]
 
 
@@ -202,22 +208,23 @@ def test_nothing_to_draw_gives_no_panel() -> None:
     bare = {
         key: value
         for key, value in model("clm", "clm", 4).items()
-        if key in ("recipe", "objective", "epoch", "utility", "privacy")
+        if key in ("name", "recipe", "objective", "epoch", "utility", "privacy")
     }
-    assert corpus_plots.corpus_panels({"k": 2}) == {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
-    for models in ([], [bare]):
+    empty = {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
+    assert corpus_plots.corpus_panels(filled(CorpusEvidence, {"k": 2})) == empty
+    for models in ([], entries(bare)):
         assert plots.excess_panels(models) == []
         assert plots.ngram_panels(models) == []
         assert membership_plots.low_cost_panels(models) == []
         assert membership_plots.roc_panels(models, "loss") == []
         assert membership_plots.auc_panels(models, ["loss"]) == []
     assert plots.tradeoff_panels([]) == []
-    assert len(plots.tradeoff_panels([bare])) == 1
+    assert len(plots.tradeoff_panels(entries(bare))) == 1
 
 
 def test_a_bound_is_drawn_hollow() -> None:
     filled, bound = estimate(0.5), {**estimate(0.5), "bound": "below"}
-    assert figure.faces_of([filled, bound], "#123456") == ["#123456", figure.PAPER]
+    assert figure.faces_of([as_estimate(filled), as_estimate(bound)], "#123456") == ["#123456", figure.PAPER]
 
 
 def test_recipes_are_told_apart_without_colour() -> None:
@@ -248,14 +255,14 @@ def test_drawing_leaves_matplotlib_as_it_was() -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
-    plots.tradeoff_panels(tiny_audit()["models"])
+    plots.tradeoff_panels(evidence(tiny_audit()).models)
     assert dict(mpl.rcParams) == before
 
 
 def test_the_readme_figure_is_a_small_png_and_the_same_each_time(tmp_path: Path) -> None:
     paths = [tmp_path / "one.png", tmp_path / "two.png"]
     for path in paths:
-        plots.plot_utility_privacy(tiny_audit(), path)
+        plots.plot_utility_privacy(evidence(tiny_audit()).models, path)
     one, two = (path.read_bytes() for path in paths)
     assert one == two
     assert one.startswith(b"\x89PNG")

@@ -17,19 +17,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.audits import calls, estimate, leakage, model, tiny_audit, two_berts
+from fixtures.audits import (
+    as_estimate,
+    calls,
+    entries,
+    estimate,
+    evidence,
+    leakage,
+    model,
+    published,
+    published_corpus,
+    tiny_audit,
+    two_berts,
+    write,
+)
 from rich.console import Console
 
-from reticent.audit.evidence.audit import published, published_corpus
+from reticent.audit.evidence.audit import publish_audit
+from reticent.audit.evidence.json_form import from_json, to_json
+from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.settings import published_settings
 from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
 from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
-from reticent.audit.report.findings import plain_findings
-from reticent.audit.report.page import (
-    POLICIES_ABOUT,
-    write_report,
-)
+from reticent.audit.report.findings import Findings, plain_findings
+from reticent.audit.report.page import POLICIES_ABOUT
 from reticent.audit.report.shown import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, last_checkpoints, ledger_line, summary_table
 from reticent.core.errors import ArtifactError
@@ -71,7 +83,7 @@ def small(cell: Page) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(tmp_path_factory.mktemp("report"), tiny_audit()).parent
+    return write(tmp_path_factory.mktemp("report"), tiny_audit()).parent
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +99,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
     def rendered(objective: str) -> Page:
         audit = tiny_audit()
         audit["models"] = [m for m in audit["models"] if m["objective"] == objective]
-        return parsed(write_report(tmp_path_factory.mktemp("alone"), audit))
+        return parsed(write(tmp_path_factory.mktemp("alone"), audit))
 
     return rendered
 
@@ -102,7 +114,7 @@ def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[st
             if name.endswith("_panels"):
                 monkeypatch.setattr(module, name, lambda *_: [])
     monkeypatch.setattr(membership_plots, "roc_panels", lambda *_: ["<svg></svg>"])
-    return lambda audit: parsed(write_report(tmp_path, audit))
+    return lambda audit: parsed(write(tmp_path, audit))
 
 
 # ------------------------------------------------------------------ the page as a file
@@ -157,8 +169,8 @@ def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
 
 def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     program = (
-        "import sys; from fixtures.audits import tiny_audit;"
-        "from reticent.audit.report.page import write_report; write_report(sys.argv[1], tiny_audit())"
+        "import sys; from pathlib import Path; from fixtures.audits import tiny_audit, write;"
+        "write(Path(sys.argv[1]), tiny_audit())"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     subprocess.run(
@@ -265,21 +277,21 @@ def test_a_zero_stands_with_its_upper_bound(render: Any) -> None:
 
 def test_a_zero_without_a_bound_is_not_shown() -> None:
     bare = {**estimate(0.0), "low": None, "high": None}
-    assert value(bare) == "–"
-    assert value(estimate(0.0, 0.0, 0.0)) == "–"
-    assert value({**bare, "value": 0.25}) == "0.250"
-    assert ends(bare) == ""
+    assert value(as_estimate(bare)) == "–"
+    assert value(as_estimate(estimate(0.0, 0.0, 0.0))) == "–"
+    assert value(as_estimate({**bare, "value": 0.25})) == "0.250"
+    assert ends(as_estimate(bare)) == ""
     part = leakage(0)
     part["types"] |= {"low": None, "high": None}
-    assert leaks(part, 5) == ("–", "not bounded")
-    assert leaks(leakage(0), 5) == ("0", "of\xa0200; at\xa0most\xa07.3\xa0%")
+    assert leaks(from_json(Privacy, part), 5) == ("–", "not bounded")
+    assert leaks(from_json(Privacy, leakage(0)), 5) == ("0", "of\xa0200; at\xa0most\xa07.3\xa0%")
 
 
 def test_numbers_are_written_plainly() -> None:
-    assert value(estimate(-0.0001, -0.02, 0.02)) == "0.000"
-    assert ends(estimate(-0.1, -0.25, 0.0)) == "−0.250 to 0.000"
-    assert value(estimate(1712.84, 1500.0, 1900.0), 1) == "1,712.8"
-    assert value(None) == value(estimate(None)) == "–"
+    assert value(as_estimate(estimate(-0.0001, -0.02, 0.02))) == "0.000"
+    assert ends(as_estimate(estimate(-0.1, -0.25, 0.0))) == "−0.250 to 0.000"
+    assert value(as_estimate(estimate(1712.84, 1500.0, 1900.0)), 1) == "1,712.8"
+    assert value(None) == value(as_estimate(estimate(None))) == "–"
 
 
 # ------------------------------------------------------------- two sections of one objective
@@ -318,12 +330,12 @@ def test_findings_say_which_section_they_are_about() -> None:
     for entry in audit["models"]:
         if entry["recipe"] == "ppmlm" and entry["model"] == "camembert":
             entry["ledger"] = {"eligible": 900, "protected": 300, "targets": 900, "violations": 2}
-    said = plain_findings(published(audit))
-    assert [heading for heading, _ in said["found"]] == [
+    said = plain_findings(publish_audit(evidence(audit)))
+    assert [heading for heading, _ in said.found] == [
         "The documents", "Masked (BERT-like) models of bert", "Masked (BERT-like) models of camembert",
         "Causal (GPT-like) models",
     ]  # fmt: skip
-    text = {key: " ".join(said[key]).replace("\xa0", " ") for key in ("short", "sure", "next")}
+    text = {key: " ".join(getattr(said, key)).replace("\xa0", " ") for key in ("short", "sure", "next")}
     assert "Training broke its own rule for ppmlm of camembert." in text["short"]
     assert "mlm of bert, mlm of camembert" in text["short"]
     assert "it finds them in mlm" in text["sure"]
@@ -333,45 +345,45 @@ def test_findings_say_which_section_they_are_about() -> None:
     assert "0 of 900 (ppmlm of bert)" in text["sure"]
     assert "(ppmlm of camembert)" not in text["sure"]
     assert "Do not use ppmlm of camembert: 2 of its 900 targets were protected." in text["next"]
-    compared = " ".join(said["found"][2][1])
+    compared = " ".join(said.found[2][1])
     assert "predicts 60 of its members’ 200" in compared
     assert "90 of its members" not in compared
 
 
 def test_the_summary_names_sections_only_where_it_must() -> None:
     audit = two_berts()
-    last = [(m["model"], m["recipe"], m["epoch"]) for m in last_checkpoints(audit)]
+    last = [(m.model, m.recipe, m.epoch) for m in last_checkpoints(evidence(audit).models)]
     assert len(last) == 9
     assert {("bert", "base", 0), ("camembert", "base", 0), ("bert", "mlm", 16), ("camembert", "mlm", 8)} < set(last)
-    table = summary_table(audit)
+    table = summary_table(evidence(audit).models)
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["recipe"] == [
         "bert:", "base (mlm)", "mlm", "ppmlm", "gpt2:", "base (clm)", "clm", "ppclm",
         "camembert:", "base (mlm)", "mlm", "ppmlm",
     ]  # fmt: skip
     assert columns["epochs"] == ["", "-", "16", "16"] * 2 + ["", "-", "8", "8"]
-    long = summary_table(two_berts("camembert-base-2024", "camembert-base-2025"))
+    long = summary_table(evidence(two_berts("camembert-base-2024", "camembert-base-2025")).models)
     for shown_table in (table, long):
         shown_table.caption = None
         console = Console(width=200)
         assert console.measure(shown_table).maximum <= 80
     assert {"camem…-2024:", "camem…-2025:"} < set(long.columns[0].cells)
-    assert ledger_line(audit) == (
+    assert ledger_line(evidence(audit).models) == (
         "Protected tokens among the 2,700 targets of ppmlm of bert, ppclm, ppmlm of camembert: 0"
     )
-    alone = summary_table(tiny_audit())
+    alone = summary_table(evidence(tiny_audit()).models)
     assert list(alone.columns[0].cells) == ["base (mlm)", "mlm", "ppmlm", "base (clm)", "clm", "ppclm"]
-    assert ledger_line(tiny_audit()) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
+    assert ledger_line(evidence(tiny_audit()).models) == "Protected tokens among the 1,800 targets of ppmlm, ppclm: 0"
 
 
 def test_every_epsilon_stands_with_its_unit_in_summary_table_and_findings(render: Any) -> None:
     audit = tiny_audit()
-    assert guarantee_lines(audit) == []
+    assert guarantee_lines(evidence(audit).models) == []
     guarantee = "epsilon 8.00 at delta 1e-3 per individual (at most 4 documents each)"
     for entry in audit["models"]:
         if entry["recipe"] == "clm":
             entry["guarantee"] = guarantee
-    assert guarantee_lines(audit) == [f"clm: {guarantee}"]
+    assert guarantee_lines(evidence(audit).models) == [f"clm: {guarantee}"]
     page = render(audit)
     said = " ".join(text_of(page).split())
     assert f"clm was trained by DP-SGD: {guarantee}. It counts this training alone" in said
@@ -383,7 +395,7 @@ def test_an_interval_of_the_summary_holds_its_value() -> None:
     for entry in audit["models"]:
         entry["privacy"]["both"]["types"] |= {"value": 0.998, "low": 0.996, "high": 0.9994}
         entry["membership"]["loss"]["auc"] |= {"value": 0.504, "low": 0.5012, "high": 0.5041}
-    columns = {column.header: list(column.cells) for column in summary_table(audit).columns}
+    columns = {column.header: list(column.cells) for column in summary_table(evidence(audit).models).columns}
     assert set(columns["privacy"]) == {"0.998 [.99, 1.00]"}
     assert set(columns["MIA AUC"]) == {"0.504 [.50, .51]"}
 
@@ -407,7 +419,7 @@ def test_our_own_words_make_no_claim(
 ) -> None:
     text = (folder / "report.html").read_text().lower()
     assert not re.search(r"anonym|compliant|guarantee[ds]|no risk|completely safe", text)
-    findings = {"short": ["This model is anonymous."], "found": [], "sure": [], "next": []}
+    findings = Findings(["This model is anonymous."], [], [], [])
     monkeypatch.setattr("reticent.audit.report.page.plain_findings", lambda _: findings)
     with pytest.raises(ArtifactError, match="which no report may"):
         render({**tiny_audit(), "models": []})
@@ -433,7 +445,7 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path) -> None:
     ]
     audit["corpus"]["policy"] = "$\\frac{</style>"
     audit["settings"]["detect"] = {"gazetteer": {"lists": {"<b>": "]]>\x00"}}}
-    page = parsed(write_report(tmp_path, json.loads(json.dumps(audit).replace("\\u0000", ""))))
+    page = parsed(write(tmp_path, json.loads(json.dumps(audit).replace("\\u0000", ""))))
     tags = {element.tag for element in page.iter()}
     assert not tags & {"script", "img", "b"}
     assert not any(name.startswith("on") for element in page.iter() for name in element.attrib)
@@ -681,7 +693,7 @@ def test_sections_without_evidence_are_left_out(tmp_path: Path) -> None:
     ):
         del audit["corpus"][key]
     audit["settings"] = {}
-    page = parsed(write_report(tmp_path, audit))
+    page = parsed(write(tmp_path, audit))
     assert len([svg for svg in page.iter("svg") if svg.get("role") == "img"]) == 2 + 4
     assert "No membership attack was run" in section(page, "membership")
 
@@ -756,12 +768,12 @@ def test_a_lone_panel_is_compared_with_no_other(page: Page, alone: Callable[[str
 def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
     audit = tiny_audit()
     with pytest.raises(ArtifactError, match="corpus is missing"):
-        write_report(tmp_path, {key: part for key, part in audit.items() if key != "corpus"})
+        write(tmp_path, {key: part for key, part in audit.items() if key != "corpus"})
     with pytest.raises(ArtifactError, match="not an audit of format"):
-        write_report(tmp_path, {**audit, "format": "reticent.audit/0"})
+        write(tmp_path, {**audit, "format": "reticent.audit/0"})
     audit["models"][0]["utility"]["heldout"]["ordinary_word_accuracy"]["value"] = float("nan")
     with pytest.raises(ArtifactError, match="not finite"):
-        write_report(tmp_path, audit)
+        write(tmp_path, audit)
     assert not list(tmp_path.iterdir())
 
 
@@ -769,9 +781,9 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 
 
 def findings(*models: dict[str, Any]) -> dict[str, str]:
-    said = plain_findings(published({**tiny_audit(), "models": list(models)}))
-    found = [sentence for _, sentences in said["found"] for sentence in sentences]
-    return {key: " ".join(found if key == "found" else said[key]).replace("\xa0", " ") for key in said}
+    said = plain_findings(publish_audit(evidence({**tiny_audit(), "models": list(models)})))
+    parts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
+    return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in parts.items()}
 
 
 def entry(recipe: str, *, excess: float, auc: float, leaked: int = 20, epoch: int = 16, **more: Any) -> dict[str, Any]:
@@ -878,9 +890,9 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
 
 @pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not distinguishable")])
 def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
-    models = judged([entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)])
-    assert {attack["verdict"] for attack in models[1]["membership"].values()} == {verdict}
-    said = findings(*models)
+    models = judged(entries(entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)))
+    assert {attack.verdict for attack in models[1].membership.values()} == {verdict}
+    said = findings(*map(to_json, models))
     weak = verdict == "no power"
     assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
     assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
@@ -916,11 +928,11 @@ def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> Non
 def test_gates_and_canaries_stand_first() -> None:
     outcomes = ["fail", "no power", "no power", "pass"]
     audit = {**tiny_audit(), "verdict": {"results": [{"outcome": outcome} for outcome in outcomes]}}
-    audit["extraction"] = {"has_canaries": True}
-    first, second, *_ = plain_findings({"small_cell": 5, **audit})["short"]
+    audit["extraction"] = {"has_canaries": True, "models": []}
+    first, second, *_ = plain_findings(evidence(audit)).short
     assert first == "Of 4 gates 1 failed, 2 could not be decided and 1 passed."
     assert "not for release" in second
-    assert "gate" not in " ".join(plain_findings({"small_cell": 5, **tiny_audit()})["short"])
+    assert "gate" not in " ".join(plain_findings(evidence(tiny_audit())).short)
 
 
 def test_members_who_can_be_told_are_named_with_an_earlier_checkpoint() -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from fixtures.audits import filled
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reticent.audit.evidence.audit import ModelEvidence
+from reticent.audit.evidence.json_form import to_json
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 
 Entry = dict[str, Any]
+
+
+def over(models: list[Entry], small_cell: int = 5) -> list[ModelEvidence]:
+    return over_seeds([filled(ModelEvidence, one) for one in models], small_cell)
 
 
 def estimate(value: float | None, low: float | None, high: float | None, n: int | None = 40, **more: Any) -> Entry:
@@ -20,12 +27,13 @@ def estimate(value: float | None, low: float | None, high: float | None, n: int 
 def entry(seed: int | None, value: Entry, recipe: str = "mlm", epoch: int = 4, **more: Any) -> Entry:
     own = {} if seed is None else {"seed": seed}
     found = {"model": "bert", **own, "name": recipe, "recipe": recipe, "objective": "mlm", "epoch": epoch}
-    return {**found, "ledger": None, "utility": {"heldout": {"accuracy": value}}, **more}
+    return {**found, "ledger": None, "utility": {"heldout": {"perplexity": value}}, **more}
 
 
 def accuracy(models: list[Entry]) -> Entry:
-    (model,) = over_seeds(models)
-    return model["utility"]["heldout"]["accuracy"]
+    (model,) = over(models)
+    found: Entry = to_json(model)["utility"]["heldout"]["perplexity"]
+    return found
 
 
 def test_a_mean_keeps_the_individuals_and_tells_the_range_of_the_trainings() -> None:
@@ -45,7 +53,8 @@ def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
         found = {"attack": best, "num_attacks": 2, "auc": auc, "intervals": ends}
         return entry(seed, estimate(0.5, 0.4, 0.6), membership=membership, best_attack=found)
 
-    (merged,) = over_seeds([training(0, "loss", 0.7, 0.6), training(1, "zlib", 0.6, 0.9)])
+    (found,) = over([training(0, "loss", 0.7, 0.6), training(1, "zlib", 0.6, 0.9)])
+    merged = to_json(found)
     best = merged["best_attack"]
     assert (best["attack"], best["num_attacks"], best["auc"]["method"]) == ("zlib", 2, "max-statistic")
     assert best["auc"]["value"] == merged["membership"]["zlib"]["auc"]["value"] == pytest.approx(0.75)
@@ -54,8 +63,8 @@ def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
 
 def test_one_training_stays_as_it_is() -> None:
     models = [entry(None, estimate(0.5, 0.4, 0.6), recipe="base", epoch=0), entry(3, estimate(0.5, 0.4, 0.6))]
-    assert over_seeds(models) == models
-    assert num_seeds(over_seeds(models)) == 1
+    assert over(models) == [filled(ModelEvidence, one) for one in models]
+    assert num_seeds(over(models)) == 1
 
 
 def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> None:
@@ -67,11 +76,11 @@ def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> Non
         for s in (0, 1)
         for epoch in (4, 8)
     ]
-    merged = over_seeds(models)
-    assert [(m["model"], m["recipe"], m["epoch"]) for m in merged] == [
+    merged = over(models)
+    assert [(m.model, m.recipe, m.epoch) for m in merged] == [
         (section, recipe, epoch) for section in ("a", "b") for recipe in ("mlm", "ppmlm") for epoch in (4, 8)
     ]
-    assert all(m["num_trainings"] == 2 and "seed" not in m for m in merged)
+    assert all(m.num_trainings == 2 and m.seed is None for m in merged)
     assert num_seeds(merged) == 2
 
 
@@ -94,20 +103,21 @@ def test_an_interval_that_one_training_lacks_is_not_made_of_the_others() -> None
 
 
 def test_counts_are_means_rounded_up_with_closed_ones_at_the_threshold() -> None:
-    models = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=n) for s, n in enumerate((12, None, 8))]
-    assert over_seeds(models, small_cell=5)[0]["num_leaked"] == 9  # (12 + 5 + 8) / 3 = 8.33
-    few = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=n) for s, n in enumerate((0, None))]
-    assert over_seeds(few, small_cell=5)[0]["num_leaked"] is None  # at most 2.5, and nobody knows how many
-    closed = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=None) for s in (0, 1)]
-    assert over_seeds(closed)[0]["num_leaked"] is None
-    nothing = [entry(s, estimate(0.5, 0.4, 0.6), num_leaked=0) for s in (0, 1)]
-    assert over_seeds(nothing)[0]["num_leaked"] == 0
+    def leaked(*counts: int | None, **small_cell: int) -> int | None:
+        parts = ({"both": {"num_identifiers": 40, "num_leaked": n}} for n in counts)
+        (found,) = over([entry(s, estimate(0.5, 0.4, 0.6), privacy=p) for s, p in enumerate(parts)], **small_cell)
+        return found.privacy["both"].num_leaked
+
+    assert leaked(12, None, 8, small_cell=5) == 9  # (12 + 5 + 8) / 3 = 8.33
+    assert leaked(0, None, small_cell=5) is None  # at most 2.5, and nobody knows how many
+    assert leaked(None, None) is None
+    assert leaked(0, 0) == 0
 
 
 def test_ledgers_are_sums_so_that_one_violation_is_seen() -> None:
     ledgers = [{"targets": 10, "violations": 0}, {"targets": 12, "violations": 1}]
     models = [entry(s, estimate(0.5, 0.4, 0.6)) | {"ledger": ledger} for s, ledger in enumerate(ledgers)]
-    assert over_seeds(models)[0]["ledger"] == {"targets": 22, "violations": 1}
+    assert to_json(over(models)[0].ledger) == {"eligible": 0, "protected": 0, "targets": 22, "violations": 1}
 
 
 def test_a_roc_curve_is_the_first_seeds_and_its_area_the_mean() -> None:
@@ -116,7 +126,7 @@ def test_a_roc_curve_is_the_first_seeds_and_its_area_the_mean() -> None:
         return {"loss": {"auc": area, "roc": {"fpr": [0, 0.5, 1], "tpr": tpr}, "num_members": 40}}
 
     models = [entry(s, estimate(0.5, 0.4, 0.6), membership=attack(0.6 + 0.2 * s, [0, s, 1])) for s in (0, 1)]
-    measured = over_seeds(models)[0]["membership"]["loss"]
+    measured = to_json(over(models)[0])["membership"]["loss"]
     assert measured["auc"]["value"] == pytest.approx(0.7)
     assert measured["roc"]["tpr"] == [0, 0, 1]
     assert measured["num_members"] == 40
@@ -128,8 +138,9 @@ def test_rows_of_a_list_are_averaged_one_by_one() -> None:
         for v in (0.4, 0.8)
     ]
     models = [entry(s, estimate(0.5, 0.4, 0.6), low_cost={"by_graph_share": r}) for s, r in enumerate(rows)]
-    merged = over_seeds(models)[0]["low_cost"]["by_graph_share"]
-    assert [(row["share"], row["f1"]["value"]) for row in merged] == [
+    low_cost = over(models)[0].low_cost
+    assert low_cost
+    assert [(row.share, row.f1.value) for row in low_cost.by_graph_share] == [
         (1.0, pytest.approx(0.6)),
         (0.5, pytest.approx(0.3)),
     ]
