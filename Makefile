@@ -23,8 +23,8 @@ RUN  := demo-run
 SOURCES := $(shell find rust_ext -name '*' -type f) Cargo.toml Cargo.lock pyproject.toml
 LOCK_FLAGS := --extra ner --extra dp --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
-# A worker a core. Files stay whole (conftest.py says how), so what a file makes once is made once.
-WORKERS := -n logical --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+# A worker a core. Files stay whole (tests/fixtures/whole_files.py), so each file's fixtures are made once.
+WORKERS := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Tests start programs; where this is set, each of them would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 

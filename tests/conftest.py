@@ -1,15 +1,17 @@
-"""Shared ground: where real corpora are found, which tests run on one worker, and which are no fast ones."""
+"""Shared ground: where real corpora are found, in which order tests run, and which are no fast ones."""
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("fixtures", "oracles")  # before any of them is imported
 from fixtures.places import DATA, TESTS  # noqa: E402
+from fixtures.whole_files import WholeFiles, turn_of  # noqa: E402
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -17,27 +19,36 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # toy models: threads cost more t
 
 # Programs that tests start find the fixtures as the tests do.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-#: The folders with the longest tests come first: a long file that starts last leaves the other worker without work.
-ORDER = ("job", "trainer", "audit", "house", "cli", "engine", "detect", "benchmarks", "core")
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
+def pytest_configure(config: pytest.Config) -> None:
+    """Hand out whole files where that is asked for; a worker is not asked."""
+    if config.getoption("dist", "no") == "loadfile":
+        config.pluginmanager.register(WholeFiles())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the modules and tests, which live to the end, out of every later walk of the garbage collector."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter clear away at its end."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, so that its fixtures are made once; mark those that run a job or a model.
-
-    A file may name a group of its own, which it shares with another file of the same fixtures.
-    """
-    items.sort(key=lambda item: _place(item.path))
+    """Put the longest files first; mark those that run a job or a model."""
+    items.sort(key=lambda item: turn_of(item.path.relative_to(TESTS).as_posix()))
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.path.parent.name == "job" or "one_thread" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.heavy)
-
-
-def _place(path: Path) -> int:
-    folder = path.relative_to(TESTS).parts[0]
-    return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,7 @@ from fixtures.pages import ROOT, blocks
 from reticent.job.config import Job, parse_job
 
 DOCS = ROOT / "docs"
-pytestmark = [
-    pytest.mark.skipif(not DOCS.exists(), reason="needs the sources"),
-    pytest.mark.xdist_group("pages"),  # they share the run of the README's job
-]
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="needs the sources")
 HOW_TO = sorted(path.relative_to(ROOT).as_posix() for path in (DOCS / "how-to").glob("*.md"))
 #: Commands that end with another status than 0.
 STATUS = {("guard", "check"): 3}

@@ -22,10 +22,7 @@ from reticent.job.config import parse_job
 
 README = ROOT / "README.md"
 TREE = "docs/explanation/architecture.md"
-pytestmark = [
-    pytest.mark.skipif(not README.exists(), reason="needs the sources"),
-    pytest.mark.xdist_group("pages"),  # they share the run of the README's job
-]
+pytestmark = pytest.mark.skipif(not README.exists(), reason="needs the sources")
 
 
 def test_the_job_file_is_valid() -> None:
@@ -59,7 +56,6 @@ def test_the_rules_are_as_many_as_it_says() -> None:
     assert f"| {len(list_rules())} forms in" in page
 
 
-@pytest.mark.heavy
 @pytest.mark.heavy
 def test_the_commands_run_in_order_and_the_model_loads(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
