@@ -1,14 +1,20 @@
-"""Two real processes over gloo: the same training as one, stopped together, written once."""
+"""Two real processes over gloo: the same training as one, stopped together, written once.
+
+The two are forks of one process that has imported all they need, which takes longer than the trainings. The launcher
+itself, torchrun, starts a whole job in ``tests/job/test_train_job.py``.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from fixtures import private
-from fixtures.distributed import CASES, SETTINGS, some_without_targets, torchrun
+from fixtures.distributed import CASES, SETTINGS, some_without_targets
 from fixtures.training import UNFINISHED, dropping, run
 from safetensors.torch import load_file
 
@@ -19,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, socket, sys, traceback
 from importlib.util import find_spec
 from pathlib import Path
 import torch
@@ -28,35 +34,59 @@ torch.set_num_threads(1)
 from fixtures.training import run
 from fixtures.distributed import CASES, SETTINGS
 from fixtures.training import dropping
-
-out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
-found = {}
-for name, (kind, recipe, store, accumulation) in CASES.items():
-    result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
-                 **SETTINGS, gradient_accumulation_steps=accumulation)
-    found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
-                   "tokens": result.num_tokens}
-
 if find_spec("opacus"):
+    import opacus
     from fixtures import private
-    ended = {}
-    for clipping in private.CLIPPINGS:
-        privacy = private.dp(clipping=clipping, noise_multiplier=1.0)
-        _, model = private.run(out / clipping, num_epochs=2, privacy=privacy)
-        ended[clipping] = private.weights(model)
-    save_file(ended, out / f"private-{rank}.safetensors")
 
-def progress(said):
-    if said["step"] == 2 and rank == 1:
-        signal.raise_signal(signal.SIGINT)
+def trainings(out, rank):
+    found = {}
+    for name, (kind, recipe, store, accumulation) in CASES.items():
+        result = run(kind, recipe, out / name, model=dropping(kind), store=store(),
+                     **SETTINGS, gradient_accumulation_steps=accumulation)
+        found[name] = {"losses": result.losses, "ledger": result.ledger.to_dict(), "steps": result.num_steps,
+                       "tokens": result.num_tokens}
 
-kind, recipe, store, accumulation = CASES["bert"]
-try:
-    run(kind, recipe, out / "stopped", model=dropping(kind), store=store(), progress=progress,
-        **SETTINGS, gradient_accumulation_steps=accumulation)
-except (KeyboardInterrupt, SystemExit) as end:
-    found["stopped"] = f"{type(end).__name__} {end}"
-(out / f"found-{rank}.json").write_text(json.dumps(found))
+    if find_spec("opacus"):
+        ended = {}
+        for clipping in private.CLIPPINGS:
+            privacy = private.dp(clipping=clipping, noise_multiplier=1.0)
+            _, model = private.run(out / clipping, num_epochs=2, privacy=privacy)
+            ended[clipping] = private.weights(model)
+        save_file(ended, out / f"private-{rank}.safetensors")
+
+    def progress(said):
+        if said["step"] == 2 and rank == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    kind, recipe, store, accumulation = CASES["bert"]
+    try:
+        run(kind, recipe, out / "stopped", model=dropping(kind), store=store(), progress=progress,
+            **SETTINGS, gradient_accumulation_steps=accumulation)
+    except (KeyboardInterrupt, SystemExit) as end:
+        found["stopped"] = f"{type(end).__name__} {end}"
+    (out / f"found-{rank}.json").write_text(json.dumps(found))
+
+def start(out, rank, environment):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.environ.update(environment, RANK=str(rank), LOCAL_RANK=str(rank))
+            trainings(out, rank)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return child
+
+for kind in ("bert", "gpt2"):
+    dropping(kind)  # imports what it is made of
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+children = [start(Path(sys.argv[1]), rank, environment) for rank in (0, 1)]
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 """
 
 
@@ -76,8 +106,8 @@ def assert_same_weights(one: Path, other: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    (folder / "program.py").write_text(PROGRAM)
-    done = torchrun(str(folder / "program.py"), str(folder))
+    command = [sys.executable, "-c", PROGRAM, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
