@@ -116,9 +116,12 @@ def _is_table(value: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the package, documents in several forms, and a base model."""
+    """A folder with a copy of the package, documents in several forms, and a base model.
+
+    Bytecode and compiled kernels come along: both go by the time of their source, so a changed file is compiled anew.
+    """
     desk = tmp_path_factory.mktemp("desk")
-    shutil.copytree(ROOT / "reticent", desk / "code" / "reticent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "reticent", desk / "code" / "reticent")
     synthesize(desk, SynthConfig(num_individuals=30, languages=("en",), words_per_document=40))
     notes = pl.read_parquet(desk / "documents" / "*.parquet").select("doc_id", "individual_id", "text")
     notes = notes.with_columns(
@@ -149,7 +152,7 @@ def test_every_recipe_works_when_it_is_followed_to_the_letter(desk: Path) -> Non
         job |= {key: {**job.get(key, {}), **value} if isinstance(value, dict) else value for key, value in part.items()}
         program += more
     (desk / "job.toml").write_text(toml(job), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(code)}
 
     def python(*arguments: str) -> str:
         run = subprocess.run(

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 from fixtures.audits import (
     as_estimate,
@@ -173,11 +174,9 @@ def test_equal_evidence_gives_equal_bytes_in_another_process(folder: Path, tmp_p
         "write(Path(sys.argv[1]), tiny_audit())"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
-    subprocess.run(
-        command,
-        check=True,
-        env={"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path), "PYTHONPATH": os.environ["PYTHONPATH"]},
-    )
+    fonts = {"MPLCONFIGDIR": matplotlib.get_cachedir()}  # with another home it would look for every font first
+    environment = {"PYTHONHASHSEED": "7", "PATH": "", "HOME": str(tmp_path), "PYTHONPATH": os.environ["PYTHONPATH"]}
+    subprocess.run(command, check=True, env=environment | fonts)
     for name in ("report.html", "report.json"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
