@@ -27,11 +27,17 @@ from reticent.audit.report import corpus_plots, figure, membership_plots, plots
 pytestmark = pytest.mark.heavy
 
 
-def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
-    whole = evidence(audit)
-    models = whole.models
+Panels = dict[str, list[str]]
+
+
+def all_panels(audit: dict[str, Any]) -> Panels:
+    return {**corpus_plots.corpus_panels(evidence(audit).corpus), **model_panels(audit)}
+
+
+def model_panels(audit: dict[str, Any]) -> Panels:
+    """Without the panels of the corpus, which no model changes."""
+    models = evidence(audit).models
     return {
-        **corpus_plots.corpus_panels(whole.corpus),
         "tradeoff": plots.tradeoff_panels(models),
         "excess": plots.excess_panels(models),
         "ngrams": plots.ngram_panels(models),
@@ -42,7 +48,7 @@ def all_panels(audit: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def panels() -> dict[str, list[str]]:
+def panels() -> Panels:
     return all_panels(tiny_audit())
 
 
@@ -61,7 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return figures
 
 
-def test_every_figure_renders_from_tiny_evidence(panels: dict[str, list[str]]) -> None:
+def test_every_figure_renders_from_tiny_evidence(panels: Panels) -> None:
     expected = {
         "identifiers": 3,
         "by_n": 3,
@@ -83,7 +89,7 @@ def test_every_figure_renders_from_tiny_evidence(panels: dict[str, list[str]]) -
         assert not re.search(r"https?:|xmlns|<script|<style|<metadata|<image|@import", svg)
 
 
-def test_an_alternative_text_says_the_numbers(panels: dict[str, list[str]]) -> None:
+def test_an_alternative_text_says_the_numbers(panels: Panels) -> None:
     label = ElementTree.fromstring(panels["tradeoff"][1]).attrib["aria-label"]
     assert (
         "clm: from utility 0.34, Privacy 0.89 after 4 epochs to utility 0.46, Privacy 0.55 (95 % interval 0.51 to 0.59)"
@@ -92,11 +98,11 @@ def test_an_alternative_text_says_the_numbers(panels: dict[str, list[str]]) -> N
     assert "area 0.60 (95 % interval 0.50 to 0.70)" in ElementTree.fromstring(panels["roc"][0]).attrib["aria-label"]
 
 
-def test_panels_are_the_same_each_time(panels: dict[str, list[str]]) -> None:
+def test_panels_are_the_same_each_time(panels: Panels) -> None:
     assert all_panels(tiny_audit()) == panels
 
 
-def test_ids_are_unique_over_all_panels(panels: dict[str, list[str]]) -> None:
+def test_ids_are_unique_over_all_panels(panels: Panels) -> None:
     ids = [found for svgs in panels.values() for svg in svgs for found in re.findall(r'\bid="([^"]+)"', svg)]
     assert len(ids) > 100
     assert len(ids) == len(set(ids))
@@ -115,8 +121,18 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
         if name and entry["recipe"].startswith("pp"):
             entry["recipe"] = name
             entry["membership"] = {"loss": entry["membership"]["loss"], name: entry["membership"]["zlib"]}
-    all_panels(audit)
-    assert len(drawn) == 26
+    model_panels(audit)
+    assert len(drawn) == 16
+    assert_whole(drawn)
+
+
+def test_no_text_about_the_corpus_is_cut_off(drawn: dict[str, Any]) -> None:
+    corpus_plots.corpus_panels(tiny_audit()["corpus"])
+    assert len(drawn) == 10
+    assert_whole(drawn)
+
+
+def assert_whole(drawn: dict[str, Any]) -> None:
     for panel, shown in drawn.items():
         box, (width, height) = shown.get_tightbbox(), shown.get_size_inches()
         assert box.x0 >= -0.01, panel
@@ -132,8 +148,8 @@ def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> No
         entry["utility"]["heldout"] = dict.fromkeys(entry["utility"]["heldout"], estimate(0.02, 0.01, 0.03))
     for audit in (two_berts(name, f"{name}-2"), quiet):
         drawn.clear()
-        all_panels(audit)
-        assert len(drawn) == 34
+        model_panels(audit)
+        assert len(drawn) == 24
         for panel, shown in drawn.items():
             box, (width, _) = shown.get_tightbbox(), shown.get_size_inches()
             assert box.x1 <= width + 0.01, panel
@@ -142,8 +158,8 @@ def test_no_name_of_a_section_is_cut_off(drawn: dict[str, Any], name: str) -> No
     assert len(set(titles)) == 4
 
 
-def test_sections_of_one_objective_are_drawn_apart_and_by_name() -> None:
-    panels = all_panels(two_berts())
+def test_sections_of_one_objective_are_drawn_apart_and_by_name(panels: Panels) -> None:
+    panels = panels | model_panels(two_berts())
     expected = {
         "identifiers": 3,
         "by_n": 3,
@@ -184,7 +200,7 @@ def test_the_panels_of_a_figure_share_their_axes(drawn: dict[str, Any]) -> None:
     for entry in audit["models"]:
         if entry["objective"] == "mlm":  # a model to which nothing happened, at other epochs
             entry |= model(entry["recipe"], "mlm", 2 * entry["epoch"], leaked=0)
-    all_panels(audit)
+    model_panels(audit)
     for name in ("tradeoff", "excess", "roc-loss", "epochs", "shares", "auc"):
         masked, causal = (drawn[f"fig-{name}-{objective}"].axes[0] for objective in ("mlm", "clm"))
         assert masked.get_xlim() == causal.get_xlim(), name
@@ -192,7 +208,7 @@ def test_the_panels_of_a_figure_share_their_axes(drawn: dict[str, Any]) -> None:
             assert masked.get_ylim() == causal.get_ylim(), name
 
 
-def test_an_empty_panel_says_why(panels: dict[str, list[str]]) -> None:
+def test_an_empty_panel_says_why(panels: Panels) -> None:
     quiet = [model("base", "mlm", 0, leaked=0), model("mlm", "mlm", 4, leaked=0)]
     for entry in quiet:
         entry["utility"]["heldout"]["ordinary_word_accuracy"] = estimate(0.02, 0.01, 0.03)
