@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.figures import leave_out_figures
 from fixtures.models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
@@ -18,13 +19,18 @@ from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.config import parse_job
 from reticent.job.run import Run
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 GATES: list[dict[str, Any]] = [
     {"measure": "membership_auc", "at_most": 0.0},  # no attack is that bad
     {"measure": "exposure", "at_most": 99.0},
     {"measure": "extraction", "at_most": 1.0},
     {"measure": "membership_tpr", "at_most": 0.05},
 ]
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out_figures(monkeypatch)
 
 
 def job_values(folder: Path, out: str, **more: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from fixtures.audits import (
     two_berts,
     write,
 )
+from fixtures.figures import leave_out_figures
 from rich.console import Console
 
 from reticent.audit.evidence.audit import publish_audit
@@ -40,7 +41,6 @@ from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.settings import published_settings
 from reticent.audit.membership.catalogue import EVERY_ATTACK
 from reticent.audit.membership.validity import judged
-from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.page import POLICIES_ABOUT
 from reticent.audit.report.shown import ends, leaks, value
@@ -108,13 +108,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Page]:
 @pytest.fixture
 def render(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], Page]:
     """Render without figures, which test_plots covers: they take most of the time."""
-    panels: dict[str, list[str]] = {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
-    monkeypatch.setattr(corpus_plots, "corpus_panels", lambda _: panels)
-    for module in (plots, epoch_plots, membership_plots):
-        for name in module.__all__:
-            if name.endswith("_panels"):
-                monkeypatch.setattr(module, name, lambda *_: [])
-    monkeypatch.setattr(membership_plots, "roc_panels", lambda *_: ["<svg></svg>"])
+    leave_out_figures(monkeypatch)
     return lambda audit: parsed(write(tmp_path, audit))
 
 
