@@ -61,12 +61,17 @@ pub const LEFT_OUT: u32 = u32::MAX;
 /// several times: an upper bound of the vocabulary, which is all that the check in `close` needs.
 #[derive(Default)]
 struct Closed {
+    /// In the order in which they were closed, which differs from run to run. The merge does not depend on it.
     parts: Vec<(Sorted, Run)>,
+    /// Of `parts`. Kept as a sum, so that `close` need not read what it has just written to disk.
     size: Size,
 }
 
 pub struct IndexBuilder {
+    /// 1 to `MAX_N`. Decides what `add` writes down already: where only words are counted, their order is not needed.
     max_n: usize,
+    /// How a spelling becomes the word that is counted. Applied to the distinct spellings when they are united, and
+    /// not to each occurrence: `add` works with spellings alone.
     surface: Surface,
     /// By unit: how many documents it has in all, and how many came. Empty where the caller does not know; then no unit is
     /// known to be complete, and phase 4 counts all of them. `finish` refuses numbers that did not come true, because a
@@ -74,6 +79,7 @@ pub struct IndexBuilder {
     documents_of: Vec<(u32, AtomicU32)>,
     /// By unit: whether it belongs to the subset. Empty where there is none.
     subset: Vec<bool>,
+    /// None: everything stays in memory, and none of it is reckoned.
     limit: Option<Limit>,
     /// Pages of the streams, and of closed dictionaries.
     store: Arc<Store>,
@@ -82,10 +88,12 @@ pub struct IndexBuilder {
     idle: [Mutex<Vec<Worker>>; 2],
     /// Workers in being: on each side at most as many as calls of `add` ran at once. A closed one is replaced.
     num_workers: AtomicUsize,
+    /// Words of all calls so far. Bounds the pairs, so a limit can be refused before the first pair is counted.
     num_words: AtomicUsize,
     /// Calls of `add` that have begun and not succeeded. After an error or a panic it stays above 0 for ever: the worker of
     /// that call is lost, with documents of earlier calls, and an index without them would show too low supports.
     num_unfinished: AtomicUsize,
+    /// Locked when a dictionary is closed, which is seldom: threads that count do not meet here.
     closed: Mutex<Closed>,
 }
 
@@ -133,8 +141,12 @@ impl IndexBuilder {
         let mut taken = (0..texts.len()).filter(|&row| units[row] != LEFT_OUT);
         taken.try_for_each(|row| check_length(texts.get(row), row))?;
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
+        // One worker of each side for the whole call, taken when the first document of that side comes: a call of
+        // members alone leaves the other side without a worker, and without a dictionary to unite.
         let mut workers = [None, None];
         let (mut num_words, mut first) = (0, 0);
+        // By stretches of one unit and not by documents: a word counts once for its unit, so the dictionary needs to
+        // know where the unit changes, and nothing more.
         for unit in units.chunk_by(|a, b| a == b) {
             let rows = first..first + unit.len();
             first = rows.end;
@@ -148,13 +160,17 @@ impl IndexBuilder {
             let worker = workers[side].get_or_insert_with(|| self.worker(side));
             num_words += worker.add(texts, rows, unit[0], only, self.max_n == 1)?;
         }
+        // An error above drops the workers of this call, and `num_unfinished` stays up. To hand back a worker that
+        // stopped in the middle of a document would leave words in its stream that no document owns.
         for (side, worker) in workers.into_iter().enumerate() {
             let Some(mut worker) = worker else { continue };
+            // After the last document, never between two: the run goes with the dictionary that gave its ids.
             if self.is_full(&worker.dictionary) {
                 self.close(std::mem::replace(&mut worker, Worker::new(side == 0, &self.store)))?;
             }
             self.idle[side].lock().unwrap_or_else(PoisonError::into_inner).push(worker);
         }
+        // Relaxed: sums that order nothing. `finish` takes the builder by value, so every call has ended by then.
         self.num_words.fetch_add(num_words, Ordering::Relaxed);
         self.num_unfinished.fetch_sub(1, Ordering::Relaxed);
         Ok(num_words)
@@ -199,11 +215,16 @@ impl IndexBuilder {
         let affordable = working.num_bytes / 64 / counted.words.len().max(1);
         let at_once = rayon::current_num_threads().min(affordable.max(1));
         let (shares, num_of_subset) = documents.shares(at_once);
+        // Before the levels: which words are kept decides the keys of level 2.
         self.count_rest(&documents, &shares, num_of_subset, at_once, &numbers, &mut counted)?;
         let Counted { words, whole, subset } = counted;
         let mut index = NgramIndex::new(self.max_n, self.surface, min_support, words);
         (index.support, index.occurrences) = (whole.support, whole.occurrences);
+        // From the list in the order of units, where a unit is one stretch. Workers see stretches of a unit, and
+        // there may be several.
         (index.num_units, index.num_documents) = documents.size(false);
+        // The subset has its words before the whole has its levels: `add_level` asks which words of the whole it
+        // keeps.
         let mut part = None;
         if !self.subset.is_empty() {
             let mut found = Subset::new(&index, subset);
@@ -216,13 +237,19 @@ impl IndexBuilder {
         if self.max_n > 1 {
             self.release_memory();
             let (weights, names) = keep_words(&index, &mut numbers);
+            // `last`: after level 2 nothing reads the streams of words. Their pages go back while it scatters, and
+            // its entries take them: so the text is in memory, or on disk, about once.
             let words = Words { streams: &documents.streams, numbers: &numbers, last: true };
             self.count_levels(&mut index, part.as_mut(), words, (&shares, num_of_subset), weights, names, &working)?;
         }
+        // What is idle now was used on the way. The levels of the index are pages of the store too, and stay with the
+        // index.
         drop(documents);
         self.store.release_idle();
         working.store.release_idle();
         let mut part = part.map(|subset| subset.index);
+        // `working` has a store of its own where pages had to become smaller; where it is the same one, its bytes
+        // count once.
         for index in part.iter_mut().chain([&mut index]) {
             index.spilled_bytes = self.store.spilled_bytes();
             if !Arc::ptr_eq(&self.store, &working.store) {
@@ -244,10 +271,13 @@ impl IndexBuilder {
         counted: &mut Counted,
     ) -> Result<()> {
         let num_words = counted.words.len();
+        // Words that no dictionary counted have no entry so far.
         counted.whole.resize(num_words);
         if num_of_subset > 0 {
             counted.subset.resize(num_words);
         }
+        // So many at a time as there is memory for their tables, each of which has an entry for every word. Shares
+        // hold whole units, so their order does not matter.
         for (number, some) in shares.chunks(at_once).enumerate() {
             let found = count_words(num_words, &documents.streams, some, numbers, self.max_n == 1)?;
             for (share, support) in (number * at_once..).zip(found) {
@@ -276,6 +306,8 @@ impl IndexBuilder {
         working: &Working,
     ) -> Result<()> {
         let Working { num_bytes, store, room } = working;
+        // A page is open for each partition of each share, all of them at once. So the memory for pages bounds how
+        // finely a level can be cut.
         let max_partitions = max_partitions(*num_bytes, store.page_bytes(), shares.len());
         let mut weights = Spool::from_slice(&weights)?;
         let mut next: Vec<Spool<u32>> = Vec::new();

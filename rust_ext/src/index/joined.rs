@@ -51,13 +51,18 @@ impl Joined {
     }
 
     fn append(&mut self, partition: Partition) -> Result<()> {
+        // Before the weights grow: so many kept pairs come before those of this partition. `next` counts these
+        // entries, so the turn of the following partition comes with this push; no other thread sees it before the
+        // level is given back.
         self.first_rank.push(self.weights.len() as u32);
         self.level.extend(&partition.keys, &partition.support)?;
         self.support_of_subset.extend(&partition.support_of_subset)?;
         self.weights.extend(&partition.weights)?;
+        // Ids are below u32::MAX, as streams hold id + 1 and keep 0 for "none".
         if self.weights.len() > u32::MAX as usize {
             return Err(Error::Corpus("more than 4 294 967 295 n-grams of one length to extend".into()));
         }
+        // Readers from here on: a result is complete, and `gather` reads it once, from the front.
         for (results, result) in self.results.iter_mut().zip(partition.results) {
             results.push(result.into_reader());
         }
@@ -67,6 +72,8 @@ impl Joined {
 
 /// The partitions that one thread laid by, one after the other in the same spools. (Spools of their own would take an open page
 /// for each partition and column, and many may wait.)
+/// Pages go back when a partition was taken up, so what waits is on few pages, in memory or on disk as the limit of
+/// the store says.
 struct LaidBy {
     level: Level,
     support_of_subset: Spool<u32>,
@@ -76,7 +83,9 @@ struct LaidBy {
 }
 
 /// A partition that was laid by: by which thread, and where.
+/// The columns stay where they are until its turn comes; only their bounds are in the list.
 struct Waiting {
+    /// Whose columns: the thread that takes the partition up is another one, as a rule.
     thread: usize,
     /// Where it begins and ends in the level, in the support of the subset and in the weights.
     starts: [usize; 3],
@@ -99,6 +108,7 @@ impl LaidBy {
     }
 
     fn add(&mut self, partition: Partition, thread: usize) -> Result<Waiting> {
+        // Nothing but this appends to the columns, so where they end is where the partition begins.
         let starts = self.ends();
         self.level.extend(&partition.keys, &partition.support)?;
         self.support_of_subset.extend(&partition.support_of_subset)?;
@@ -110,6 +120,7 @@ impl LaidBy {
     fn take_up(&mut self, waiting: Waiting, store: &Arc<Store>) -> Result<Partition> {
         fn read<T: Number>(spool: &Spool<T>, start: usize, end: usize) -> Result<Vec<T>> {
             let mut numbers = Vec::with_capacity(end - start);
+            // `true`: each number is taken up once, so a full page goes back with the last partition on it.
             spool.read(start, end - start, &mut numbers, true)?;
             Ok(numbers)
         }
@@ -134,6 +145,7 @@ struct Queue {
     /// None while a thread appends to it, and for ever after an error in that thread.
     joined: Option<Joined>,
     /// By number of the partition.
+    /// Never holds the partition whose turn it is while `joined` is here: who enters it takes the level at once.
     waiting: BTreeMap<usize, Waiting>,
 }
 
@@ -159,6 +171,7 @@ impl<'a> Joining<'a> {
             results: (0..num_shares).map(|_| Vec::new()).collect(),
             first_rank: Vec::new(),
         };
+        // A list for each thread, so that two threads lay by at the same time.
         let laid_by = (0..rayon::current_num_threads()).map(|_| Mutex::new(LaidBy::new(store))).collect();
         Self { queue: Mutex::new(Queue { joined: Some(joined), waiting: BTreeMap::new() }), laid_by, store }
     }
@@ -170,15 +183,20 @@ impl<'a> Joining<'a> {
         if let Some(joined) = &mut taken {
             joined.append(partition)?;
         } else {
+            // Outside a pool all threads share the first list. Its lock makes that slow at worst.
             let thread = rayon::current_thread_index().unwrap_or(0) % self.laid_by.len();
             let waiting = lock(&self.laid_by[thread]).add(partition, thread)?;
             let mut queue = lock(&self.queue);
+            // Entered, and the level taken if it is here, under one lock. Between two locks the holder could look,
+            // find nothing and give the level back, and this partition would wait for ever.
             queue.waiting.insert(number, waiting);
             taken = queue.joined.take();
         }
         // The holder looks for the next partition before it gives the level back, so one that was laid by meanwhile is seen.
         let Some(mut joined) = taken else { return Ok(()) };
         loop {
+            // The lock covers the look alone. To append may wait for the disk, and others must be able to lay by
+            // meanwhile.
             let waiting = {
                 let mut queue = lock(&self.queue);
                 let Some(waiting) = queue.waiting.remove(&joined.next()) else {
@@ -187,6 +205,8 @@ impl<'a> Joining<'a> {
                 };
                 waiting
             };
+            // An error here or below drops `joined`: no other thread goes on with half a level, and `into_joined`
+            // says that it is lost.
             let partition = lock(&self.laid_by[waiting.thread]).take_up(waiting, self.store)?;
             joined.append(partition)?;
         }

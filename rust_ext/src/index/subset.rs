@@ -34,6 +34,8 @@ pub struct Kept {
 
 impl Kept {
     pub fn push(&mut self, kept: bool) {
+        // A new entry starts with the rank so far. So a look-up counts the bits of one entry, however many come
+        // before.
         if self.len.is_multiple_of(64) {
             self.bits.push(0);
             self.before.push(self.num_kept);
@@ -49,6 +51,7 @@ impl Kept {
     #[inline(always)]
     fn number(&self, id: u32) -> Option<u32> {
         let (at, bit) = (id as usize / 64, id % 64);
+        // The mask leaves the bits under this one: their number is its rank within the entry.
         let bits = self.bits[at];
         (bits >> bit & 1 > 0).then(|| self.before[at] + (bits & !(u64::MAX << bit)).count_ones())
     }
@@ -56,6 +59,7 @@ impl Kept {
 
 /// The index of the subset, as far as it is made.
 pub struct Subset {
+    /// Words and levels made so far, under its own numbers: nothing in it depends on what only others wrote.
     pub index: NgramIndex,
     /// Of the ids that make the keys of the whole's next level: which the subset keeps. (For level 2: of all words of the whole,
     /// since keys name words by their number in the vocabulary. For level n > 2: of the (n-1)-grams that the whole keeps.)
@@ -69,10 +73,15 @@ impl Subset {
     /// The words of the whole that the subset has; `counts` are those of the whole's words in the subset.
     pub fn new(whole: &NgramIndex, counts: Counts) -> Self {
         let mut index = NgramIndex::new(whole.max_n, whole.surface, whole.min_support, Strings::new());
+        // The words of the whole come in byte order, so those of the subset do, and their numbers ascend with the
+        // whole's.
         let (mut kept, mut names) = (Kept::default(), Vec::new());
         for (number, word) in whole.words.iter().enumerate() {
             let Count { occurrences, support } = counts.get(number);
+            // For every word of the whole, also those that the subset lacks: the place in the bitmap is the whole's
+            // number.
             kept.push(support >= whole.min_support);
+            // A word that only others use is not listed: the subset's index must not tell that it exists.
             if occurrences > 0 {
                 if support >= whole.min_support {
                     names.push(index.words.len() as u32);
@@ -89,18 +98,24 @@ impl Subset {
     /// so nothing is sorted.
     pub fn add_level(&mut self, whole: &Level, of_subset: &Spool<u32>, store: &Arc<Store>) -> Result<()> {
         let (mut level, mut next) = (Level::new(store), Kept::default());
+        // One page of the level at a time, into columns that are used again: a level of any length takes the same
+        // memory.
         let (mut keys, mut found, mut counts, mut at) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let min_support = self.index.min_support;
         whole.for_each(|some, support| {
             keys.clear();
             found.clear();
             counts.clear();
+            // Used up on the way: it is as long as the whole's level, and nothing reads it again.
             of_subset.read(at, some.len(), &mut counts, true)?;
             at += some.len();
             for ((&key, &support), &count) in some.iter().zip(support).zip(&counts) {
+                // A count of 0 is an n-gram that only others use. Where a part is not kept, that part identifies
+                // already, and the n-gram is not listed, exactly as in an index that was built of the subset alone.
                 if count > 0
                     && let (Some(left), Some(right)) = (self.number((key >> 32) as u32), self.number(key as u32))
                 {
+                    // Ascending: the whole's keys are, and the translation keeps the order of both halves.
                     keys.push(u64::from(left) << 32 | u64::from(right));
                     found.push(count);
                 }
@@ -112,6 +127,7 @@ impl Subset {
             level.extend(&keys, &found)
         })?;
         self.index.levels.push(level);
+        // From level 2 on ids are ranks among the kept n-grams, in both indexes; only words have two kinds of number.
         (self.kept, self.names) = (next, Vec::new());
         Ok(())
     }

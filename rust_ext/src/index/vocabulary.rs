@@ -81,7 +81,9 @@ fn prefix(word: &[u8]) -> u64 {
 
 /// All words in byte order with what was counted of each, and for each dictionary where its words went.
 pub struct Vocabulary {
+    /// Each word once. Its place here is its number in the whole index.
     pub counted: Counted,
+    /// In the order in which the dictionaries were given, by which callers know whose table is whose.
     pub merged: Vec<Merged>,
 }
 
@@ -124,9 +126,12 @@ impl Vocabulary {
             }
             last => parts.extend(last),
         }
+        // Cursors borrow from the sources, so that a word in memory is compared and copied without an allocation of
+        // its own.
         let (mut sources, mut merged): (Vec<Source>, Vec<Merged>) =
             parts.into_iter().map(|part| Source::of(part, store)).unzip();
         let mut cursors: Vec<Cursor> = sources.iter_mut().map(Cursor::new).collect();
+        // One word of each dictionary: the next word of the result is always among these.
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
@@ -137,11 +142,15 @@ impl Vocabulary {
             let Reverse((Next { word, whole, subset, .. }, number)) = &*first;
             let number = *number;
             // The bytes were a `str` when they went in.
+            // Equal words of several dictionaries follow each other, so the last word of the result is the only one
+            // that can be the same.
             let last = counted.take(&String::from_utf8_lossy(word), *whole, *subset);
             // The greatest u32 is no number: streams hold ids + 1, and 0 for none.
             let last = u32::try_from(last).ok().filter(|&last| last < u32::MAX);
             let last = last.ok_or_else(|| Error::Corpus("more than 4 294 967 295 distinct words".into()))?;
+            // Numbers ascend within a dictionary, since its words do: written in order, as a spool needs it.
             merged[number].global.push(last)?;
+            // By the words of the result, which are what takes memory. Occurrences in many dictionaries take none.
             if last as usize >= asked + ASK_EACH {
                 asked = last as usize;
                 has_room = make_room(Size::of(&counted.words))?;
@@ -162,6 +171,7 @@ impl Vocabulary {
     }
 }
 
+/// The least word is at the top. Equal words are added up, so it does not matter which of them comes first.
 type Waiting<'a> = BinaryHeap<Reverse<(Next<'a>, usize)>>;
 
 /// Size and frequency of the whole vocabulary, of which `counted` has been merged; the words are not kept. The last word of
@@ -172,11 +182,13 @@ fn size_of_all<'a>(
     mut cursors: Vec<Cursor<'a>>,
 ) -> Result<(Size, Frequency)> {
     let mut size = Size::of(&counted.words);
+    // The last word stays: what comes next may be the same word, of another dictionary.
     let mut known = counted.words.get(size.num - 1).as_bytes().to_vec();
     // The count of the word at the top of the heap was taken, and comes again.
     let again = heap.peek().map_or(0, |Reverse((next, _))| next.whole.occurrences);
     let mut occurrences = counted.whole.occurrences.pop().unwrap_or_default().saturating_sub(again);
     let mut frequency = Frequency::of(&counted.whole.occurrences);
+    // The words cannot be kept: their memory goes first. From here on only numbers grow.
     drop(counted);
     while let Some(mut first) = heap.peek_mut() {
         let Reverse((Next { word, whole, .. }, number)) = &*first;
@@ -203,6 +215,7 @@ fn size_of_all<'a>(
 struct Next<'a> {
     /// The first bytes of the word. Decides most comparisons without a look at the word.
     prefix: u64,
+    /// Borrowed from a dictionary in memory; owned where it was read from disk.
     word: Cow<'a, [u8]>,
     whole: Count,
     subset: Count,
@@ -263,8 +276,11 @@ impl<'a> Cursor<'a> {
                 };
                 let (mut length, mut word) = (Vec::new(), Vec::new());
                 bytes.read(LENGTH_BYTES, &mut length)?;
+                // Little-endian, as `Sorted::spool` writes it.
                 let length = length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
                 bytes.read(length, &mut word)?;
+                // A closed dictionary has documents of one side alone: in the subset it counts as a whole or not at
+                // all.
                 let whole = Count { occurrences, support };
                 (Cow::Owned(word), whole, if *of_subset { whole } else { Count::default() })
             }

@@ -17,10 +17,13 @@ use crate::storage::spool::{Reader, Spool};
 /// A document in the order of units: [`Document`] and the run that it stands in.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
+    /// Compared for being equal, and to sort; a unit's number has no other meaning here.
     pub(super) unit: u32,
+    /// The run whose stream the words are in.
     pub(super) run: u32,
     pub(super) start: u64,
     pub(super) len: u32,
+    /// Whether phase 1 has counted its words for support. The same for all documents of a unit.
     pub(super) counted: bool,
 }
 
@@ -52,6 +55,7 @@ impl Documents {
                 Placed { unit, run: number as u32, start, len, counted }
             };
             order.extend(run.documents.iter().map(place));
+            // Place in the list = number of the run: that is what `Placed::run` refers to.
             streams.push(run.stream);
             let side = usize::from(!run.of_subset);
             sides.push(side);
@@ -94,6 +98,7 @@ impl Documents {
 /// as a word, so that a stretch of them ends too.)
 pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
+    // Words and not documents or units: time and memory of a share go by its words.
     let target = words(order).div_ceil(num_shares.max(1));
     let mut shares = Vec::new();
     let (mut first, mut at, mut held) = (0, 0, 0);
@@ -146,6 +151,8 @@ pub(super) fn count_words(
         })?;
         Ok(counts.into_iter().map(|entry| entry.1).collect())
     };
+    // One share a task. A share at work has a table of all words, so a thread must not begin a second one beside the
+    // first.
     shares.par_iter().with_max_len(1).map(count).collect()
 }
 
@@ -171,6 +178,8 @@ impl Share for Numbered<'_> {
             for document in documents {
                 ids.clear();
                 let run = document.run as usize;
+                // With `last`, every document is read once over all shares, so a page goes back after its last
+                // document, whichever thread reads that.
                 streams[run].read(document.start as usize, document.len as usize, &mut ids, last)?;
                 let numbers = numbers_of(numbers, run);
                 ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);

@@ -85,7 +85,9 @@ impl IndexBuilder {
     /// Write more of the runs to disk, the more words the vocabulary has; returns whether the limit still holds. The vocabulary
     /// and the pages share the memory: as one grows, the other must shrink.
     pub(super) fn make_room(&self, limit: &Limit, held: &Held, runs: &[Run]) -> Result<bool> {
+        // Half of what is left, as at the beginning: the other half is for the tables of partitions.
         let rest = limit.rest(held);
+        // Pages have half of the limit (`IndexBuilder::new`). While less than an eighth is held otherwise, both fit.
         if rest < limit.num_bytes / 8 * 7 {
             self.store.hold_at_most(rest / 2);
             runs.iter().try_for_each(|run| run.stream.evict())?;

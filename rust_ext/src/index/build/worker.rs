@@ -37,7 +37,9 @@ pub(super) struct Run {
 }
 
 pub(super) struct Worker {
+    /// Of spellings, in the order in which they came. Its ids are what the stream of `run` holds.
     pub(super) dictionary: Dictionary,
+    /// Belongs to the dictionary: the two are closed, and handed back, together.
     pub(super) run: Run,
     pub(super) scanner: Scanner,
     /// Room for the words of the document at hand, and for their ids.
@@ -90,6 +92,8 @@ impl Worker {
                 true => self.dictionary.intern_new(text, &self.bounds, visit, &mut self.ids),
                 false => self.dictionary.intern(text, &self.bounds, visit, &mut self.ids),
             }
+            // A document is noted after its words are written. If the disk fails between, the stream is longer than
+            // its documents say, and `add` gives the worker up.
             let start = self.run.stream.len() as u64;
             self.run.stream.extend(&self.ids)?;
             self.run.documents.push(Document { unit, len: self.ids.len() as u32, start, counted: only });

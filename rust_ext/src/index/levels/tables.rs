@@ -97,6 +97,8 @@ impl<'a, E: Entry> Tables<'a, E> {
     ) -> Result<Partition> {
         let counted = self.count_entries(lists, settings, store)?;
         self.order.extend(self.slots.iter().filter(|slot| slot.1 > 0).map(|slot| (slot.0, slot.1 - 1)));
+        // Keys are distinct, so there is no order among equals to keep. From the slots and not as they came: the
+        // slots hold the keys, and are needed no more.
         self.order.sort_unstable_by_key(|pair| pair.0);
         // Pairs are numbered as they come, and the subset's entries came first: the pairs that it does not have are the last.
         let of_subset = |pair: u32| counted.in_subset.get(pair as usize).copied().unwrap_or(0);
@@ -112,11 +114,14 @@ impl<'a, E: Entry> Tables<'a, E> {
     /// One pass over the entries, which gives their pages back. Afterwards `slots` and `pairs` hold every distinct pair, and, with
     /// a next level, `numbers` and the result tell which pair each entry is.
     fn count_entries(&mut self, lists: Vec<Spool<E>>, settings: Settings, store: &Arc<Store>) -> Result<Entries> {
+        // Units are numbered here, from the marks, as entries hold no unit. 0 is no unit, so a new pair's `last_unit`
+        // differs from all.
         let Settings { num_of_subset, next, .. } = settings;
         let num_entries: usize = lists.iter().map(Spool::len).sum();
         if next {
             self.numbers.reserve(num_entries.min(ENTRIES_IN_MIND));
         }
+        // A guess from text, where pairs repeat: a list that grows is copied, and is in memory twice for that moment.
         self.pairs.reserve(num_entries / 16);
         let mut unit = 0u32;
         let mut counted = Entries { stored: Spool::new(store), ends: Vec::new(), in_subset: Vec::new() };
@@ -136,6 +141,8 @@ impl<'a, E: Entry> Tables<'a, E> {
                         self.numbers.push(pair);
                     }
                 }
+                // Once for each page: often enough for a limit, as a page of entries can bring only so many pairs,
+                // and no cost for an entry.
                 self.take_room()?;
                 if self.numbers.len() >= ENTRIES_IN_MIND {
                     counted.stored.extend(&self.numbers)?;
@@ -164,6 +171,7 @@ impl<'a, E: Entry> Tables<'a, E> {
             let pair_support = self.pairs[pair as usize].support;
             support.push(pair_support);
             if next && pair_support >= min_support {
+                // Rank + 1 is the length after the push; 0 is left for pairs that are not kept.
                 weights.push(self.pairs[pair as usize].occurrences);
                 self.ranks[pair as usize] = weights.len() as u32;
             }
@@ -200,6 +208,8 @@ impl<'a, E: Entry> Tables<'a, E> {
     /// The number of a key's pair, new or known.
     #[inline(always)]
     fn find(&mut self, key: E) -> u32 {
+        // Half of the slots are free at least, so the walk ends. Neighbouring slots share a line of the cache, which
+        // is why the next one is tried and not one far away.
         let mask = self.slots.len() - 1;
         let mut place = place_of(key, self.slots.len());
         loop {
@@ -226,6 +236,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         let new = vec![(E::default(), 0); self.slots.len() * 2];
         let old = std::mem::replace(&mut self.slots, new);
         let mask = self.slots.len() - 1;
+        // Without a comparison: keys in a table are distinct.
         for slot in old.into_iter().filter(|slot| slot.1 > 0) {
             let mut place = place_of(slot.0, mask + 1);
             while self.slots[place].1 > 0 {
@@ -240,5 +251,6 @@ impl<'a, E: Entry> Tables<'a, E> {
 /// to spread them is enough, and one multiplication is all it costs.
 #[inline(always)]
 fn place_of<E: Entry>(key: E, num_slots: usize) -> usize {
+    // A table has 1,024 slots or more, so the shift is below 64.
     (key.key().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - num_slots.trailing_zeros())) as usize
 }

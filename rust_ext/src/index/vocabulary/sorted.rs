@@ -72,6 +72,7 @@ impl Sorted {
         }
         // From sorted heads back to columns by id: reads at random, so the counts of the words to come are fetched ahead.
         let mut sorted = Counted::with_capacity(&words, !subset.support.is_empty());
+        // Written at random, once: the only such pass over a column, and why the next heads are looked at ahead.
         let mut places = vec![0u32; words.len()];
         for (at, head) in order.iter().enumerate() {
             if let Some(ahead) = order.get(at + AHEAD) {
@@ -102,6 +103,8 @@ impl Sorted {
         };
         let mut places = Spool::new(store);
         places.extend(numbers)?;
+        // Three spools of one width each, and not one of records: packing (`storage::packing`) gives a page the width
+        // of its largest number.
         let (mut bytes, mut occurrences, mut support) = (Spool::new(store), Spool::new(store), Spool::new(store));
         for word in counted.words.iter() {
             bytes.extend(&(word.len() as u64).to_le_bytes())?;
