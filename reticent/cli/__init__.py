@@ -46,7 +46,7 @@ PANELS = {
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
-#: Commands that work in a run folder, so that what they finished is there when they are stopped; and those that do
+#: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
 RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report")
 RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
@@ -106,7 +106,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # of other packages: they would see the job
     os.umask(0o077)
-    gc.set_threshold(20_000)  # by 700, what is imported is searched for garbage again and again: an eighth of a start
+    gc.set_threshold(20_000)  # by 700, modules are searched for garbage again and again: an eighth of a start
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _stop)
@@ -122,7 +122,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt) as end:
-        code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # which is what typer makes of Ctrl-C
+        code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # typer's status of Ctrl-C
         if code in (129, 130, 143):  # a signal
             print(f"reticent: interrupted; {_what_is_kept(sys.argv[1:2])}", file=sys.stderr)
         sys.exit(code)
@@ -139,7 +139,7 @@ def main() -> None:
             if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(f"reticent: {error.filename or 'system'}: {os.strerror(error.errno)}", file=sys.stderr)
-        else:  # a bug; a library's message may quote a document, so what is shown is where it happened
+        else:  # a bug; a library's message may quote a document, so only the place is shown
             traceback.print_tb(error.__traceback__)
             print(f"reticent: internal error ({type(error).__name__}); its message is withheld", file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The table of `reticent classify`: F1 on held-out individuals, the models beside what they are compared to."""
+"""The table of `reticent classify`: F1 on held-out individuals, the models beside the base model and the baselines."""
 
 from __future__ import annotations
 

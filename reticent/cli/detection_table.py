@@ -1,4 +1,4 @@
-"""The tables of `reticent detect`: what each detector finds, and how that compares with annotations."""
+"""The tables of `reticent detect`: the spans of each detector, and how they compare with annotations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["counts_table", "evaluation_tables", "rules_table"]
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return spans by category and detector; what propagation added, whoever found it first, in one column."""
+    """Return spans by category and detector; propagated spans of all detectors are one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
         columns.setdefault(name.partition(":")[0], Counter()).update(counts)
@@ -36,7 +36,7 @@ def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
 
 
 def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
-    """Return what each rule finds, a row a rule."""
+    """Return the forms that each rule finds, a row a rule."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for head in rules[0] if rules else ():
         table.add_column(head, overflow="fold")

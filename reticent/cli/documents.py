@@ -1,4 +1,4 @@
-"""The commands of documents: generate, find, count copies, scrub, say what is identifying. No model is needed."""
+"""The commands of documents: generate, find, count copies, scrub, count identifying words. No model is needed."""
 
 from __future__ import annotations
 

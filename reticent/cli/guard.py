@@ -77,7 +77,7 @@ def build(
     if detector:
         refuse_detectors(detector)
     detectors = guard_detectors(job.detect.options)
-    make_detectors(list(detectors), detectors)  # what is not installed or not there is found out now
+    make_detectors(list(detectors), detectors)  # a missing package or file is an error now
     corpus, keep, inputs = _training(job, of_run=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}
     with (

@@ -271,7 +271,7 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Where a command says what it does, stderr; from here on a library that aborts for want of memory says so too."""
+    """Return a command's messages, on stderr; from here on a library that aborts for want of memory says so too."""
     from reticent.core.memory import explain_abort
     from reticent.core.progress import Progress
 

@@ -281,7 +281,7 @@ def _write_page(path: Path, page: str) -> None:
 
 
 def _asked() -> dict[str, str]:
-    """Ask on the terminal, on stderr, so that the page alone is on stdout; what is left empty is not used."""
+    """Ask on the terminal, on stderr, so that the page alone is on stdout; empty answers are not used."""
     given = {}
     for name in ASKED:
         text = typer.prompt(name.replace("_", " "), default="", show_default=False, err=True).strip()

@@ -133,7 +133,7 @@ def index(
         columns,
         found,
         marked=True,
-        keep=("protect", "model", "train", "classify", "audit"),  # what later commands chose stays theirs
+        keep=("protect", "model", "train", "classify", "audit"),  # later commands keep the settings they chose
         sections={"index": {**said({"max_n": max_n}), "updatable": updatable}},
         settings=memory_setting(memory_limit) + (settings or []),
     )

@@ -38,7 +38,7 @@ def print_counts(counts: dict[str, Any], folder: Path, as_json: bool) -> None:
 
 
 def print_rules(as_json: bool) -> None:
-    """Print what each rule finds."""
+    """Print the forms that each rule finds."""
     from reticent.engine.detect.rules import list_rules
 
     rules = [rule._asdict() for rule in list_rules()]
@@ -53,7 +53,7 @@ def print_rules(as_json: bool) -> None:
 
 
 def print_detection(found: DetectedSpans, as_json: bool) -> None:
-    """Print what detectors found and, where it was measured, how that compares with annotations."""
+    """Print the spans of detectors and, where it was measured, how they compare with annotations."""
     if as_json:
         from reticent.audit.evidence.json_form import to_json
 
@@ -72,7 +72,7 @@ def print_detection(found: DetectedSpans, as_json: bool) -> None:
 
 
 def print_copies(counts: dict[str, Any], as_json: bool) -> None:
-    """Print which documents repeat others, and what that does to protection."""
+    """Print which documents repeat others, and the effect on protection."""
     if as_json:
         print(json.dumps(counts))
         return
@@ -157,7 +157,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
 
 def print_status(found: dict[str, Any]) -> None:
-    """Print what of a run is done; the scorings of one training are one line."""
+    """Print the finished and the open steps of a run; the scorings of one training are one line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -206,7 +206,7 @@ def print_status(found: dict[str, Any]) -> None:
 
 
 def print_budget(spendings: list[Spending], file: Path, as_json: bool) -> None:
-    """Print what each private run cost, and the totals for each corpus and unit."""
+    """Print the cost of each private run, and the totals for each corpus and unit."""
     from reticent.trainer.budget import to_plain, totals
     from reticent.trainer.privacy import show_delta, show_epsilon
 

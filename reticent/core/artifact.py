@@ -6,12 +6,13 @@ when the same artefact is written or read next, and in the whole run folder when
 Folders are 0700, files 0600. Beside an artefact stands its lock, ``.NAME.lock``, empty and for good: to delete it could
 give the lock to two processes, one that waits for the old file and one that made a new one.
 
-What takes hours is made in a folder that outlives its writer, ``.NAME.part-DIGEST``, once it holds a `STATE` to go on
-from. Its name is bound to kind, configuration and inputs: the next writer of the same goes on in it, one of anything
-else deletes it.
+A result that takes hours is made in a folder that outlives its writer, ``.NAME.part-DIGEST``, once it holds a `STATE`
+to go on from. Its name is bound to kind, configuration and inputs: the next writer of the same goes on in it, one of
+anything else deletes it.
 
-What is checked: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_up_to_date` and
-:func:`fingerprint`, by which a job decides what is still good, hash every byte again, at the speed of the disk.
+Checks: :func:`read_manifest` looks at the size of every file, which costs nothing; :func:`is_up_to_date` and
+:func:`fingerprint`, by which a job decides which results are up to date, hash every byte again, at the speed of the
+disk.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def write_artifact(
     Parameters
     ----------
     resume : bool, optional
-        None: what a writer that failed had written is deleted. Else a folder with a `STATE` is kept, and True begins
+        None: the files of a writer that failed are deleted. Else a folder with a `STATE` is kept, and True begins
         with the one that an earlier writer of the same configuration and inputs left, False with an empty one.
 
     Raises
@@ -129,7 +130,7 @@ def _write_whole(
             _finish(temporary, kind, config, inputs, writer.counts)
             _replace(path, temporary)
         except BaseException:
-            with signals_deferred(), suppress(OSError):  # the next writer deletes what this one cannot
+            with signals_deferred(), suppress(OSError):  # the next writer deletes the files that this one cannot
                 _recover(path)
                 if resume is not None and temporary.exists() and not (temporary / STATE).is_file():
                     _delete(temporary)
@@ -193,7 +194,7 @@ def require_kind(path: Path | str, kind: str) -> Manifest:
 
 def is_up_to_date(path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> bool:
     """Say whether the artefact at ``path`` was made from this configuration and these inputs, in this version's format,
-    and is to the last byte what was written. Cost: one pass over its files.
+    and is as it was written, to the last byte. Cost: one pass over its files.
     """
     try:
         manifest = require_kind(path, kind)
@@ -211,7 +212,7 @@ def fingerprint(path: Path | str) -> str:
     Raises
     ------
     ArtifactError
-        There is nothing, a file cannot be read, or an artefact is not what its manifest says.
+        There is nothing, a file cannot be read, or an artefact is not as its manifest says.
     """
     path = Path(path)
     if path.is_dir() and (path / MANIFEST).exists():
@@ -298,7 +299,7 @@ def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[
 
 
 def delete_unfinished(folder: Path) -> None:
-    """Wipe every folder under ``folder`` that a writer left to go on from; what is being written is left alone."""
+    """Delete the folders under ``folder`` that writers left to go on from; one that is being written is left alone."""
     for part in list(folder.rglob(f".*.part-{'[0-9a-f]' * 12}")):
         path = part.with_name(part.name[1:].rpartition(".part-")[0])
         with suppress(InUseError), locked(path):
@@ -306,7 +307,7 @@ def delete_unfinished(folder: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder and what is missing above it, all 0700; a folder that is there keeps its mode."""
+    """Make a folder and those missing above it, all 0700; a folder that is there keeps its mode."""
     if not path.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -367,7 +368,7 @@ def _recover(path: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Delete a file or folder; the manifest first, so that what is half deleted is never brought back."""
+    """Delete a file or folder; the manifest first, so that a half-deleted artefact is never recovered."""
     if path.is_dir():
         (path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(path)

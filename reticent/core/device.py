@@ -17,7 +17,7 @@ DEVICE = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|mps|mtia|npu|xla|xpu)(:[0-9]+)
 
 
 def check_device(device: str) -> None:
-    """Raise `PolicyError` for what is the name of no device, which is known without torch."""
+    """Raise `PolicyError` for a name of no device, which is known without torch."""
     if not DEVICE.fullmatch(device):
         raise _unknown(device)
 

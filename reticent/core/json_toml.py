@@ -1,7 +1,7 @@
 """JSON and TOML: the only place that reads them, so that no file of ours or of a base model ends a run in a traceback.
 
-What is wrong with a file is said with its path and place, and never with what it holds. A file may nest `MAX_DEPTH`
-levels: what is deeper overflows whoever walks it next.
+An error of a file has its path and place, and never its content. A file may nest `MAX_DEPTH`
+levels: deeper ones overflow the stack of the next reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DEPTH = 128
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a JSON text holds; `ValueError`, whose message holds nothing of it, for everything that is none."""
+    """Return the value of a JSON text; `ValueError`, whose message holds nothing of it, for everything that is none."""
     try:
         return _bounded(json.loads(text))
     except json.JSONDecodeError as error:
@@ -33,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
-    """Return what a TOML text holds; `ValueError` for everything that is none."""
+    """Return the values of a TOML text; `ValueError` for everything that is none."""
     try:
         return _bounded(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
     except tomllib.TOMLDecodeError as error:
@@ -45,7 +45,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
 
 
 def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> Any:
-    """Return what a JSON file holds; ``error`` where it cannot be read or is none."""
+    """Return the value of a JSON file; ``error`` where it cannot be read or is none."""
     data = _read(path, error)
     try:
         return parse_json(data)
@@ -54,7 +54,7 @@ def read_json(path: Path | str, error: type[ReticentError] = ArtifactError) -> A
 
 
 def read_toml(path: Path | str, error: type[ReticentError] = PolicyError) -> dict[str, Any]:
-    """Return what a TOML file holds; ``error`` where it cannot be read or is none."""
+    """Return the values of a TOML file; ``error`` where it cannot be read or is none."""
     data = _read(path, error)
     try:
         return parse_toml(data)

@@ -1,4 +1,4 @@
-"""Names of what is not, or not any more, a result: temporary and unfinished folders, backups, and where they lie."""
+"""Names of folders that are no results, or no longer: temporary and unfinished ones, backups, and where they lie."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def backup_of(path: Path) -> Path:
 
 
 def temporary_of(path: Path) -> Path:
-    """A new name for what is not yet a result."""
+    """A new name for a result that is not finished."""
     return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
 
 

@@ -1,4 +1,4 @@
-"""Manifests: what an artefact is, the version of each kind, and how its files are hashed.
+"""Manifests: the identity of an artefact, the version of each kind, and how its files are hashed.
 
 Nothing is written here; :mod:`reticent.core.artifact` does, and reads manifests.
 """
@@ -42,8 +42,8 @@ STATE = "state.safetensors"
 TIMES = ("timings.jsonl", "tensorboard/")
 #: File that makes a folder a run folder: the job of the results in it.
 JOB = "job.json"
-#: Version of what each kind of artefact holds and means. Raise it with every change after which an old result must not
-#: be taken for a new one: it is then made again, and with it what was made from it.
+#: Version of the content and meaning of each kind of artefact. Raise it with every change after which an old result
+#: must not be taken for a new one: it is then made again, and with it all that was made from it.
 FORMATS = {
     "synth": 1,
     "dedup": 1,
@@ -83,7 +83,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Hash of everything that makes this artefact what it is; counts, versions and times are left out."""
+        """Hash of everything that identifies this artefact; counts, versions and times are left out."""
         content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
         files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
         content |= {"inputs": self.inputs, "files": files}
@@ -119,7 +119,7 @@ def format_of(kind: str) -> int:
 
 
 def verify(path: Path, manifest: Manifest) -> None:
-    """Raise `ArtifactError` where a file is not, byte for byte, what was written."""
+    """Raise `ArtifactError` where a file is not as it was written, byte for byte."""
     for name, about in manifest.files.items():
         if hash_file(path / name) != about["sha256"]:
             raise ArtifactError(f"{path / name}: changed since it was written; make it again")

@@ -1,4 +1,4 @@
-"""Memory of this process: what it uses, the most it used, and what is said when there is no more.
+"""Memory of this process: its use, its peak, and the message when there is no more.
 
 Where the core asks for memory in vain it says the same and ends the process (``rust_ext/src/allocator.rs``).
 """

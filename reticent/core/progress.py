@@ -197,7 +197,7 @@ class Progress:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        if self._bars is not None:  # above the bars, which stay below what is said
+        if self._bars is not None:  # above the bars, which stay below the messages
             self._bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)

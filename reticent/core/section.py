@@ -87,7 +87,7 @@ class Section(BaseModel):
         __init__.__pydantic_base_init__ = True
 
     def check_complete(self) -> None:
-        """Refuse what is wrong of settings that are complete, as a user of the library gives them; to those of a job
+        """Refuse faults of settings that are complete, as a user of the library gives them; to those of a job
         the run adds what they lack.
         """
 

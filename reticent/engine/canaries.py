@@ -1,4 +1,4 @@
-"""Canaries: made-up secrets written into members' documents, so that what a model keeps of them can be measured.
+"""Canaries: made-up secrets written into members' documents, so that a model's memory of them can be measured.
 
 Four arms, as in definitions.md#extraction-and-canaries. ``protected``: a code that the detector found. ``missed``: a
 code that no detector found and that k individuals share, so that nothing protects it: the positive control.
@@ -52,7 +52,7 @@ ARMS: Final = get_args(Arm)
 #: Arms whose code the engine marks as a detector would have.
 MARKED: Final = ("protected", "context")
 DETECTOR, LABEL = "canary", "ID"
-#: Words of the secret of ``ngram``, and of what follows the code of ``context``.
+#: Words of the secret of ``ngram``, and of the text after the code of ``context``.
 NUM_WORDS: Final = 6
 #: Common words that are drawn from, and the fewest there may be: 20^6 rows are more than any number of references.
 MOST_WORDS, FEWEST_WORDS = 500, 20
@@ -99,7 +99,7 @@ class Planted:
 
 
 def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig) -> list[str]:
-    """Return the plain words that most members use, at least k of them: what no protection of single words stops."""
+    """Return the plain words that most members use, at least k of them: no protection of single words stops these."""
     from reticent.engine.index import IndexConfig, build_index
 
     index = build_index(corpus, individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
@@ -324,7 +324,7 @@ def write_canaries(canaries: pa.Table, folder: Path) -> None:
 
 
 def open_canaries(folder: Path | str) -> Planted:
-    """Open what :func:`write_canaries` and :func:`plant` wrote; `ArtifactError` where it is not readable."""
+    """Open the folder of :func:`write_canaries` and :func:`plant`; `ArtifactError` where it is not readable."""
     tables = []
     for name, schema in (("canaries", _CANARIES), ("places", _PLACES)):
         path = Path(folder) / f"{name}.parquet"
@@ -344,5 +344,5 @@ def open_planted(folder: Path | str) -> Corpus:
 
     path = Path(folder) / "documents"
     there = set(pq.read_schema(path / "part-00000.parquet").names) & set(DOCUMENTS.names)
-    # Their ids are what the documents' were read as.
+    # Their ids have the types that the documents' were read as.
     return open_corpus(str(path), columns=Columns(**{name: name for name in there}), ids="exact")

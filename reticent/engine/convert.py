@@ -20,7 +20,7 @@ def write_documents(corpus: Corpus | Documents, path: Path | str, *, batch_rows:
     Returns
     -------
     dict
-        The number of documents and spans, what was repaired in marked-up files, and documents left out without a text.
+        The numbers of documents and spans, of repairs in marked-up files, and of documents left out without a text.
 
     Raises
     ------

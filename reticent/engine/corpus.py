@@ -105,7 +105,7 @@ class Corpus:
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
         """Return this corpus less the documents of these numbers, in any order; the rest is numbered anew from 0.
 
-        No file is changed, and what is left out is still read and checked. Another choice has another fingerprint.
+        No file is changed, and documents left out are still read and checked. Another choice has another fingerprint.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Corpus:
         Raises
         ------
         CorpusError
-            Besides what :meth:`batches` raises: no document at all, one individual only, a doc_id that stands twice,
+            Besides the errors of :meth:`batches`: no document at all, one individual only, a doc_id that stands twice,
             and with ``ids="stop"`` ids of individuals or households that fold to one another.
         """
         if self._ids is None:
@@ -196,7 +196,7 @@ class Corpus:
             skips = self.on_null == "skip"
             columns, batch_rows = (("doc_id", *FOLDED, "text"), 1024) if skips else (("doc_id", *FOLDED), 1 << 16)
             as_spelt = replace(self._reader, fold=False)
-            with memory_from(pa.system_memory_pool()):  # which gives back what reading took
+            with memory_from(pa.system_memory_pool()):  # which gives the memory of reading back
                 for fragment in self.source.fragments:
                     num_rows.append(0)
                     for batch in as_spelt.read(fragment, columns, batch_rows, repaired=repaired):
@@ -236,8 +236,8 @@ class Corpus:
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
         """Read every mapped column of every document, so that a bad one is found before anything is made of the rest.
 
-        Raises what :meth:`batches` and :meth:`scan` raise, of the first document that is bad. Cost: one pass over the
-        text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
+        Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
+        the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
         """
         self.scan()
         if self._kept is None and num_threads > 1:
@@ -258,7 +258,7 @@ class Corpus:
         return _num_distinct(self.scan().column("individual_id"))
 
     def fingerprint(self) -> str:
-        """SHA-256 over what the source holds, how it is read and which documents are left out (kept).
+        """SHA-256 over the content of the source, how it is read and which documents are left out (kept).
 
         Of files that is their bytes; of documents in memory names and values of all columns, whoever holds them. So
         documents in memory never have the fingerprint of a file.
@@ -299,7 +299,7 @@ class Corpus:
         raise AssertionError("row beyond the corpus")
 
 
-#: Whatever documents are read from.
+#: Everything that documents are read from.
 Documents: TypeAlias = str | Path | Sequence[str | Path] | Frame
 
 

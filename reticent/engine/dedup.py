@@ -1,4 +1,4 @@
-"""Deduplication: which documents repeat others, how much of the text is copied, and what that does to protection.
+"""Deduplication: which documents repeat others, how much of the text is copied, and how that changes protection.
 
 Copies inside one individual's documents are repetition that a model learns by heart; copies between individuals raise
 support, so that an n-gram of one individual seems to be one of two. Both are counted, apart. What is left out of later
@@ -57,7 +57,7 @@ class Deduplication:
 def find_copies(
     corpus: Corpus | Documents, config: DedupConfig | None = None, *, progress: Callable[[int], None] | None = None
 ) -> Deduplication:
-    """Return what repeats what in a corpus.
+    """Return the copies in a corpus: which document repeats which.
 
     Counts, with shares of all words: for "exact" and "near" each, ``within`` (documents that repeat an earlier one of
     their individual, and groups of them) and ``across`` (documents in clusters that several individuals share, and

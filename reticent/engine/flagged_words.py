@@ -1,4 +1,4 @@
-"""Documents, spans and index -> the words of each document, and what is protected of them.
+"""Documents, spans and index -> the words of each document, with their flags of protection.
 
 A first pass collects the surfaces of direct identifiers whose scope goes beyond their span; each iteration is a second
 that flags words. Strings are Rust's: this file moves batches.
@@ -32,7 +32,7 @@ __all__ = ["Flagged", "FlaggedWords", "Part"]
 
 
 class Flagged(NamedTuple):
-    """The documents of a batch, their words, and what is protected of them.
+    """The documents of a batch, their words, and the flags of protection.
 
     ``flags`` (uint8, one a word) hold `DIRECT` and `INDIRECT`; bit n - 1 of ``ngram_starts`` (uint8, one a word) says
     that a minimal identifying n-gram of n words starts there; ``gaps`` are the stretches of direct identifiers between
@@ -47,7 +47,7 @@ class Flagged(NamedTuple):
 
 
 class FlaggedWords:
-    """The documents of some splits, batch by batch, with what is protected of them: iterating gives `Flagged`.
+    """The documents of some splits, batch by batch, with their flags of protection: iterating gives `Flagged`.
 
     Parameters as of `write_tokens`; ``by_category`` keeps apart what is protected beyond its span, so that `spans_of`
     can say what it is.

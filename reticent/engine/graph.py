@@ -1,4 +1,4 @@
-"""The graph of individuals and n-grams as it lies along the documents: who uses what, counted without a Python loop.
+"""The graph of individuals and n-grams as it lies along the documents, counted without a Python loop.
 
 `WordStream` holds the words of a corpus as ids of an index. The kernels work on that stream: the support of the n-gram
 at every word, distinct n-grams of every individual, and the *unicity* of sets of shared words (how often m words that
@@ -86,7 +86,7 @@ def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np
     Raises
     ------
     PolicyError
-        The index is pruned at more than 2, so that what it has not kept could have several individuals; or it does
+        The index is pruned at more than 2, so that an n-gram it has not kept could have several individuals; or it does
         not reach ``max_n``.
 
     Cost: one hash table a level (24 bytes or more an n-gram of the index), one look-up a word and level.

@@ -1,7 +1,7 @@
 """Identity: one individual is one id. Ids that differ only in how they are spelt stop the run, or are joined.
 
 An id is compared by its folded form (``rust_ext/src/identity.rs``): a function of the id alone, so joined ids depend on
-no other document, file or thread. No message holds an id: it says where, and what differs.
+no other document, file or thread. No message holds an id: it says where ids differ, and how.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def one_id_each(
 
     Parameters
     ----------
-    column : what the source calls it
+    column : its name in the source
     place : says where a row stands
 
     Raises
@@ -155,7 +155,7 @@ def one_id_each(
 
 
 def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
-    """Return why the ids of a column stop the run, where the first stand and what to do; ``place`` says it of a row."""
+    """Return why the ids of a column stop the run, where the first stand and the remedy; ``place`` names a row."""
     where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
     return (
         f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "

@@ -58,10 +58,10 @@ def build_index(
         A document cannot be read, or none belongs to these splits.
 
     PolicyError
-        The memory limit is too small for what stays in memory (distinct words, where documents stand, a partition's
-        tables); the message names the least one.
+        The memory limit is too small for the tables that stay in memory (distinct words, where documents stand, a
+        partition's tables); the message names the least one.
     OSError
-        What does not fit into the limit cannot be written (no such folder, a full disk).
+        Tables that do not fit into the limit cannot be written (no such folder, a full disk).
 
     Cost: one pass over the text by all threads. Memory: 4 bytes a word, 6 more where n > 1, unless limited.
     """
@@ -83,7 +83,7 @@ def build_nested_indexes(
 ) -> tuple[NgramIndex, NgramIndex]:
     """Return the index of the documents of ``within``, some of ``splits``, and that of all of ``splits``.
 
-    They are those that :func:`build_index` makes of each, to the last byte; raises what it raises. Cost: one pass over
+    They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
     """
     from reticent.engine.corpus import as_corpus
@@ -143,7 +143,7 @@ def _count(
     num_threads = _rust.resolve_threads(config.num_threads)
     documents_per_unit = np.bincount(units[keep]).astype(np.uint32)
     limited = config.memory_limit is not None
-    _release_memory()  # what looking over the individuals took
+    _release_memory()  # of the look at the individuals
     num_placed = int(np.count_nonzero(keep)) if config.max_n > 1 else 0
     limit, used = _builder_limit(config.memory_limit, num_threads, num_placed)
     try:
@@ -184,7 +184,7 @@ def _release_memory() -> None:
 
 #: Memory of reading beside the builder: a thread's batch and decoded page, and what the interpreter still loads.
 BYTES_PER_READER = 24 << 20
-#: The least the builder can work with, and what of it a thread needs for its dictionaries.
+#: The least memory the builder can work with, and a thread's part of it for its dictionaries.
 LEAST_BYTES, LEAST_BYTES_PER_THREAD = 32 << 20, 8 << 20
 
 
@@ -193,8 +193,8 @@ BYTES_PER_DOCUMENT = 80
 
 
 def check_memory_limit(memory_limit: int | None, num_threads: int = 0, num_documents: int = 0) -> int:
-    """Return what the process and its readers use; `PolicyError` names the least limit where counting n-grams of so
-    many documents cannot hold this one, whatever they say.
+    """Return the memory that the process and its readers use. `PolicyError` names the least limit where n-grams
+    of so many documents cannot be counted within this one.
     """
     from reticent import _rust
 

@@ -1,4 +1,4 @@
-"""NgramIndex: how many units (individuals, or households) use each word and each n-gram, and what is protected by it.
+"""NgramIndex: how many units (individuals, or households) use each word and n-gram, and the protection that follows.
 
 The tables and the counting are the core's (``rust_ext/src/index``); this class gives them types and look-ups. It names
 words that one individual uses, so it is as secret as the documents: its repr shows numbers only.
@@ -202,7 +202,7 @@ class NgramIndex:
 
         return cls(_rust.NgramIndex.from_tables(words, levels, **about))
 
-    # ------------------------------------------------------------------ sums, and what is protected
+    # ------------------------------------------------------------------ sums and protection
 
     def merge(self, other: NgramIndex) -> NgramIndex:
         """Return the index of the union of two sets of documents that share no unit (both with ``min_support`` 1)."""

@@ -98,7 +98,7 @@ class OffsetMap:
     def to_new(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return where spans of the old text (of these documents) are in the new one.
 
-        A bound inside an edit goes to that edit's own bound: the result covers all of what the span met.
+        A bound inside an edit goes to that edit's own bound: the result covers all that the span met.
         """
         return self._map(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
 

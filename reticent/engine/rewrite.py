@@ -1,7 +1,7 @@
 """Documents with their direct identifiers replaced, and the flags of their words carried over to the new text.
 
 Indirect flags are those of the words of the original text: a word that stays keeps them. The replacement of an
-identifier is `DIRECT`, punctuation of it included, and so is what a span that cuts a word leaves of it.
+identifier is `DIRECT`, punctuation of it included, and so is the rest of a word that a span cuts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return texts with X for direct words and for symbols in ``gaps``, and the flags and starts of what is left.
+    """Return texts with X for direct words and for symbols in ``gaps``, and the flags and starts of the other words.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """

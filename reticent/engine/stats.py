@@ -34,7 +34,7 @@ __all__ = ["cdf", "corpus_statistics", "detected_spans"]
 MAX_M, NUM_SAMPLES = 10, 2000
 #: Supports shown from k: so far below the line and so far above it.
 BELOW, ABOVE = 2, 5
-#: Marks of an n-gram: bits of what `count_distinct` takes.
+#: Marks of an n-gram: bits of the marks that `count_distinct` takes.
 ALL, MINIMAL, ALONE, DIRECT_WORD, INDIRECT_WORD, EITHER_WORD = range(6)
 
 
@@ -74,7 +74,7 @@ def corpus_statistics(
     Parameters
     ----------
     index : of the documents of ``splits``
-    policy : what is protected; ``k`` is the line, and n-grams are looked at up to the index's ``max_n``
+    policy : the rule of protection; ``k`` is the line, and n-grams are looked at up to the index's ``max_n``
     spans : direct identifiers; without them no word is direct
     seed : of the sets of shared words that are drawn
 
@@ -86,13 +86,12 @@ def corpus_statistics(
 
         ``share_unspaced``: share of the words that are one letter of a script without spaces.
         ``identifiers_by_n``: a row for each n, with ``all`` identifying n-grams and the ``minimal`` ones: distinct,
-        occurrences, occurrences that hold a direct word, distinct ones per individual (CDF); and what is ``kept``.
-        ``identifying_words``: direct, indirect and both (either), distinct and occurrences, by support alone.
+        occurrences, occurrences that hold a direct word, distinct ones per individual (CDF); and the n-grams that are
+        ``kept``. ``identifying_words``: direct, indirect and both (either), distinct and occurrences, by support alone.
         ``margin``: rows of n, support, distinct, occurrences: n-grams with exactly this support, near k.
         ``retention_by_policy``: rows of policy, n, k, retention: the share of words that indirect protection alone
-        leaves as targets.
-        ``unicity``: rows of m, num_units, num_singled_out: of so many random m-sets of shared words (support >= k),
-        each of another unit, how many no other unit has.
+        leaves as targets. ``unicity``: rows of m, num_units, num_singled_out: of so many random m-sets of shared words
+        (support >= k), each of another unit, how many no other unit has.
 
     Raises
     ------

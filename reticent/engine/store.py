@@ -1,7 +1,7 @@
 """TokenStore: the memory-mapped reader and the writer of protected-token shards (Arrow IPC).
 
 The trainer and the audit read corpora through this file alone. It needs pyarrow and NumPy, not the Rust core,
-polars or torch, so a GPU machine reads what a CPU machine prepared. Opening costs no copy of the tokens when
+polars or torch, so a GPU machine reads the tokens that a CPU machine prepared. Opening costs no copy of the tokens when
 the folder holds one shard (2^28 tokens by default); several shards are joined once.
 
 A folder ``tokens/`` holds ``shard-00000.arrow``, …, ``tokenizer.json`` (the exact tokenizer the ids are of) and,
@@ -106,7 +106,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Hash of the tokens, their words and all their flags: of what :mod:`reticent.engine.verify` has checked.
+        """Hash of the tokens, their words and all their flags, which :mod:`reticent.engine.verify` has checked.
 
         Cost: one pass over 7 or 9 bytes a token.
         """
@@ -195,7 +195,7 @@ class ShardWriter:
         self.num_tokens += int(offsets[-1])
 
     def close(self) -> None:
-        """Write what is pending; the folder then holds every document."""
+        """Write the pending documents; the folder then holds all of them."""
         if len(self._offsets) > 1 or self.num_shards == 0:  # an empty set of documents is still a valid store
             self._close_shard()
         else:

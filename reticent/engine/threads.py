@@ -87,7 +87,7 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what the iterator gives, the next batch being read in a thread while one is worked on."""
+    """Yield the items of the iterator; a thread reads the next batch while one is worked on."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:

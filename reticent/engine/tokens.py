@@ -108,7 +108,7 @@ def write_tokens(
 
 
 class TokenMaker:
-    """Writes the tokens of flagged documents in any style, as often as is wanted: what is costly is made once."""
+    """Writes the tokens of flagged documents in any style, as often as is wanted; the costly parts are made once."""
 
     def __init__(self, flagged: FlaggedWords, tokenizer_json: str):
         from reticent import _rust

@@ -1,8 +1,9 @@
 """Updates of an index: documents that came, individuals who withdrew; no other individual is counted again.
 
-Support is a sum over units, so what some units had is taken away from the tables and what they have is added
-(``rust_ext/src/index/update.rs``). That needs tables that have forgotten nothing: an index built with ``min_support``
-1, from which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_index` gives by default.
+Support is a sum over units, so the old documents of some units are subtracted from the tables and their new ones are
+added (``rust_ext/src/index/update.rs``). That needs tables that have forgotten nothing: an index built with
+``min_support`` 1, from which ``index.prune(2)`` makes the one that :func:`reticent.engine.index.build_index` gives by
+default.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """The new index, what moved for each n, and how many individuals were counted again."""
+    """The new index, the changes for each n, and how many individuals were counted again."""
 
     index: NgramIndex
     moved: tuple[Moved, ...]

@@ -107,7 +107,7 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
     Raises
     ------
     ArtifactError
-        There is no guard, it is of another format, or a file is not what was written.
+        There is no guard, it is of another format, or a file has changed since it was written.
     """
     from reticent import _rust
 

@@ -173,7 +173,7 @@ def verify_tokens(
 
     Parameters
     ----------
-    splits, spans, policy : what the store should have been made with (`reticent.engine.tokens.write_tokens`)
+    splits, spans, policy : the arguments that should have made the store (`reticent.engine.tokens.write_tokens`)
     surface : {"exact", "casefold", "fold"}
         Of the index it was made with.
     counted : bool
@@ -226,7 +226,7 @@ class TextSample:
         self._units: list[np.ndarray] = []
 
     def take(self, rows: np.ndarray, texts: pa.Array, doc_ids: pa.Array, units: np.ndarray) -> None:
-        """Keep what of these documents, of these rows of the corpus, belongs to the sample."""
+        """Keep the documents of the sample among these, which stand at these rows of the corpus."""
         found = np.flatnonzero(np.isin(rows, self._rows))
         if len(found):
             self._texts += texts.take(pa.array(found)).to_pylist()
@@ -234,7 +234,7 @@ class TextSample:
             self._units.append(units[found])
 
     def check(self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None) -> TextCheck:
-        """Hold the tokens of what was kept to its text."""
+        """Compare the tokens of the kept documents with their text."""
         taken = np.cumsum([len(self._texts[i]) for i in self._order]) <= self.NUM_CHARACTERS
         taken[:1] = True
         chosen = np.sort(self._order[taken])

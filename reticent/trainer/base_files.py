@@ -91,7 +91,7 @@ def _largest_id(tokenizer: str) -> int:
 
 
 def without_foreign_keys(path: Path) -> None:
-    """Take what is code, or names code, out of a JSON file, at any depth; a file without any stays as it is."""
+    """Take keys that hold or name code out of a JSON file, at any depth; a file without any stays as it is."""
     content = read_json(path)
     kept = _without(content)
     if kept != content:

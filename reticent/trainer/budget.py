@@ -64,7 +64,7 @@ class Total:
 
 
 def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
-    """Return the cost of several runs together; ``slack`` is what advanced composition may add to delta.
+    """Return the cost of several runs together; ``slack`` bounds the delta that advanced composition adds.
 
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0

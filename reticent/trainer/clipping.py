@@ -1,9 +1,9 @@
 """Clipped gradients per unit of privacy, on Opacus: hooks or ghost clipping, any number of rows a unit.
 
 Opacus clips rows of a batch. A unit (a document with several windows, an individual with several documents) is
-several rows, so its rows are laid end to end along the time axis before Opacus sees what a layer read and what flows
-back to it: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over positions,
-so what Opacus then takes for one sample is exactly one unit, in every sampler and in both modes.
+several rows, so its rows are laid end to end along the time axis before Opacus sees a layer's input and the gradient
+that flows back to it: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum over
+positions, so one sample of Opacus is then exactly one unit, in every sampler and in both modes.
 
 What else plain Opacus does not do for transformers, each exact to rounding against a backward of one unit at a time:
 

@@ -120,7 +120,7 @@ class PrivacyConfig(Section):
     def cache_key(self) -> dict[str, object]:
         """These settings less those that change no weight.
 
-        The size of physical batches does: by what dropout draws. A run that went on with another one would do steps
+        The size of physical batches does: by the draws of dropout. A run that went on with another one would do steps
         again with the same noise on another sum, and two releases that share their noise have none between them.
         """
         spared = ("budget_file", "budget_epsilon", "budget_delta")

@@ -156,7 +156,7 @@ class NoisyGradient:
             losses.append(losses_B.detach().sum())
             is_last = turn == len(parts) - 1
             self.optimizer.signal_skip_step(do_skip=not is_last)
-            self.optimizer.pre_step()  # adds the clipped sum to what is there; at the last batch the noise, and divides
+            self.optimizer.pre_step()  # adds up the clipped sums; at the last batch adds the noise, and divides
             if not is_last:
                 self.optimizer.zero_grad(set_to_none=True)
         if self.num_ranks > 1:

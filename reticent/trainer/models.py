@@ -85,7 +85,7 @@ def load_model(name_or_path: str | Path, objective: str) -> PreTrainedModel:
 
 
 def _kind_without_head(name_or_path: str | Path, auto: Any) -> str | None:
-    """Return the architecture of a model that has no head of this kind; None where that is not what is wrong."""
+    """Return the architecture of a model that has no head of this kind; None where something else is wrong."""
     from transformers import AutoConfig
 
     try:
@@ -163,7 +163,7 @@ def _folder_of(name_or_path: str | Path) -> Path | None:
 
 
 def _nowhere() -> str:
-    """Why there is no model of a name that is no folder: what was looked at, and what would look further."""
+    """Why there is no model of a name that is no folder: the places that were searched, and how to search further."""
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         return "no such folder, and no such model in the local cache of the hub (HF_HUB_OFFLINE=0 allows a download)"
     return "no such folder, and no such model could be had from the hub"

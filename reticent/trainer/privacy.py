@@ -3,9 +3,9 @@
 The mechanism: in each step every unit of privacy takes part with probability q (Poisson); its gradient is clipped to C;
 the sum gets Gaussian noise of standard deviation sigma * C and is divided by the *expected* number of units. Neighbours
 differ by one unit more or less. Epsilon is Opacus' PRV accountant's upper bound over the planned number of steps; it
-covers every checkpoint of the run together. It does not cover what is private anyway: loss curves, counts, the ledger;
-nor models that were trained on the same documents without noise. How many units there are is taken for public: the
-sample rate, the number of steps and the default delta are functions of it.
+covers every checkpoint of the run together. It does not cover files that are private anyway: loss curves, counts, the
+ledger; nor models that were trained on the same documents without noise. How many units there are is taken for public:
+the sample rate, the number of steps and the default delta are functions of it.
 
 Epsilon is withheld where something else looked at every individual's documents before the training (protection,
 deduplication, pseudonyms): that is not accounted, and the noise does not hide it.

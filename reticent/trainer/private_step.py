@@ -133,7 +133,7 @@ class PrivateStep:
         return self.noisy.add_gradients(data.parts, step)
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Take the hooks off the model and settle what was reserved; returns what the run cost."""
+        """Take the hooks off the model and settle the reserved budget; returns the cost of the run."""
         self.noisy.close()
         if self.budget is not None and self.world.is_main:
             self.budget.settle(self.name, self.plan.guarantee)

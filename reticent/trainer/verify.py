@@ -41,7 +41,7 @@ def write_ledger(
     special: SpecialIds,
     **more: Any,
 ) -> None:
-    """Write what a run did, private: recipe, settings, counts, and of each epoch its counts and its protection; and
+    """Write the record of a run, private: recipe, settings, counts, of each epoch its counts and its protection, and
     ``more`` that is JSON.
     """
     content = {
@@ -184,7 +184,7 @@ def _drawn_again(
 
 
 def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
-    """Compare what DP-SGD promised with the steps it took and, where Opacus is there, with what they cost."""
+    """Compare the promise of DP-SGD with the steps it took and, where Opacus is there, with their cost."""
     from importlib.util import find_spec
 
     from reticent.trainer.privacy import Guarantee, epsilon_of

@@ -1,7 +1,8 @@
-"""Direct identifiers: detectors, each behind one small interface, and the union of what they find.
+"""Direct identifiers: detectors, each behind one small interface, and the union of their spans.
 
 `detector` says what a detector is, `choose` knows them by name, `union` runs them over a corpus, `quarantine` lists
-what they failed on. The union is loaded on first use: every command checks the names of detectors, and few run any.
+the documents that they failed on. The union is loaded on first use: every command checks the names of detectors, and
+few run any.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class DetectorRow:
     Parameters
     ----------
     module, kind : module of this package, and the class in it
-    about : what it finds, in a few words
+    about : the things it finds, in a few words
     extra : extra of the package that installs its library; None: nothing more is needed
     needs : options, of which one must be given, each with an example
     files : options that are files
@@ -48,7 +48,7 @@ class DetectorRow:
     short: Mapping[str, str] = field(default_factory=dict)
 
     def options(self) -> dict[str, inspect.Parameter]:
-        """Return its options by name, less what the job says of its documents."""
+        """Return its options by name, without those that come from the job's documents."""
         parameters = inspect.signature(self.load()).parameters
         return {name: parameter for name, parameter in parameters.items() if name not in _OF_CORPUS}
 

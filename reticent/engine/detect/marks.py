@@ -115,7 +115,7 @@ def read_marks(corpus: Corpus, folder: Path | str, *, without: tuple[str, ...] =
 
     Parameters
     ----------
-    without : names of detectors that are left out, with what was propagated from their spans; the gold standard is not
+    without : names of detectors that are left out, with the spans propagated from theirs; the gold standard is not
         measured against itself
 
     Raises

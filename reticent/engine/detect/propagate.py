@@ -1,4 +1,4 @@
-"""Propagation: what was found once is found wherever else it stands, as spans of their own.
+"""Propagation: a text that was found once is found wherever else it stands, as spans of their own.
 
 A note that says "Mrs. Dubois" gives away the "dubois" of the next one, which no detector may have seen. The label of a
 span says how far its surface spreads (`Policy.scope_of`, as in the stage protect): over the individual's documents, and
@@ -6,7 +6,7 @@ for names, ids and contacts over the corpus. The parts of a name spread over its
 
 How this fits with the stage protect, which spreads the words of every span by the same scopes: it sees these spans as
 any others. Their words are words of a span of the same label, so its list grows by other spellings of them at most
-(DUBOIS for Dubois); what this adds is that scrubbing and evaluation see them too, as whole names, across case and
+(DUBOIS for Dubois); with propagation, scrubbing and evaluation see them too, as whole names, across case and
 accents. A surface too short or too common to spread here may still spread there.
 """
 

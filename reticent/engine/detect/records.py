@@ -1,4 +1,4 @@
-"""Records: what the hospital knows of an individual, found in that individual's documents and nowhere else.
+"""Records: the hospital's data about an individual, found in that individual's documents and nowhere else.
 
 The fields come from a second table (any number of rows an individual: aliases, maiden names) or from columns of the
 documents themselves. How a field is looked for depends on what it is (`FIELDS`): names by their parts, initials and

@@ -20,7 +20,7 @@ __all__ = ["Rule", "RulesDetector", "list_rules"]
 
 
 class Rule(NamedTuple):
-    """One rule: its name, the label of what it finds, and that in words."""
+    """One rule: its name, the label of its spans, and the form it finds in words."""
 
     name: str
     label: str

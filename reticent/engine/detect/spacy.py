@@ -1,6 +1,6 @@
 """spaCy: the entities of any installed pipeline, a path, or a blank pipeline with patterns.
 
-Components that cannot change what the entity recogniser finds are switched off. Processes are spawned and keep their
+Components that cannot change the entities are switched off. Processes are spawned and keep their
 pipeline from batch to batch: a fork of a process that has used polars hangs.
 """
 
@@ -32,7 +32,7 @@ IDLE = (
 )
 #: Attributes that a pattern of a ruler may use and these components write.
 WRITTEN = ("POS", "TAG", "LEMMA", "MORPH", "DEP", "SENT", "_")
-#: Factories known not to read what `IDLE` writes; beside any other, everything stays on.
+#: Factories known not to read the attributes that `IDLE` writes; beside any other, everything stays on.
 KNOWN = (*IDLE, "tok2vec", "transformer", "curated_transformer", "parser", "senter", "sentencizer", "ner", "beam_ner")
 
 

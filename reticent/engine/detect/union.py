@@ -1,4 +1,4 @@
-"""The union: every detector over every batch of a corpus, what each finds checked, ordered, and kept with its name.
+"""The union: every detector over every batch of a corpus; its spans are checked, ordered and kept with its name.
 
 A detector that fails stops the run: a skipped note would be an unprotected one. With ``on_error="quarantine"`` the
 batch is tried document by document instead, and a document that a detector fails on is listed, and left out of
@@ -111,7 +111,7 @@ def _write(writer: pq.ParquetWriter, unite: Callable[[], pa.Table]) -> int:
 
 @dataclass(slots=True)
 class _Union:
-    """The detectors, and what they have found so far."""
+    """The detectors, and their spans so far."""
 
     detectors: Sequence[Detector]
     on_error: OnError

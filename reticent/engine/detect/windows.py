@@ -58,7 +58,7 @@ def _after_space(text: str, at: int, lowest: int) -> int:
 
 
 def join_spans(windows: Sequence[Window], found: Sequence[Sequence[Found]]) -> pa.Table:
-    """Return `BATCH_SPANS` of what was found in each window, each span once."""
+    """Return `BATCH_SPANS` of the spans of all windows, each span once."""
     rows = [
         (window.document, window.start + start, window.start + end, label, score)
         for window, spans in zip(windows, found, strict=True)

@@ -37,7 +37,7 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> tuple[list[str], list[str]]:
-        """The surface of each spelling, and that of what is seen of it: without default-ignorable characters."""
+        """The surface of each spelling, and that of its visible part: without default-ignorable characters."""
         spellings = list(self)
         return _surfaces(spellings, surface), _surfaces([IGNORABLE.sub("", word) for word in spellings], surface)
 
@@ -161,7 +161,7 @@ def direct_words(
     Parameters
     ----------
     units : unit of each document
-    seen : surface of what is seen of each spelling
+    seen : surface of the visible part of each spelling
     starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
     """
     of_surface = _numbers(seen)
@@ -203,7 +203,7 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
 def looked_up_supports(
     words: DocumentWords, surfaces: list[str], n: int, tables: Callable[[int], Iterable[pa.RecordBatch]], kept: int
 ) -> Iterator[np.ndarray]:
-    """Yield what `count_supports` does, from an index's tables: for a few documents of many.
+    """Yield the supports of `count_supports`, from an index's tables: for a few documents of many.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tokens of a store compared, character by character, with what is protected of their documents."""
+"""Tokens of a store compared, character by character, with the protected parts of their documents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TextCheck:
 
     Attributes
     ----------
-    documents, tokens : what was looked at
+    documents, tokens : how many were looked at
     direct_characters, indirect_characters : characters that are protected, white space aside
     direct_violations, indirect_violations : tokens that meet one and do not carry the flag
     mismatches : documents whose tokens, or the numbers of their words, are not those of the text
@@ -77,7 +77,7 @@ class TextCheck:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TextCheck:
-        """Return what `to_dict` gave; `ArtifactError` where that is something else."""
+        """Return the object that `to_dict` wrote down; `ArtifactError` where the values are of something else."""
         try:
             return cls(**{**values, "found_in": tuple(values["found_in"])})
         except (KeyError, TypeError):
@@ -91,7 +91,7 @@ class TextCheck:
         )
 
     def failure(self) -> str:
-        """Say what is wrong, by numbers of documents."""
+        """Describe the faults, by numbers of documents."""
         return (
             f"of {self.documents:,} documents that were held to their text {self.direct_violations:,} tokens of direct "
             f"and {self.indirect_violations:,} of indirect identifiers could be targets, and {self.mismatches:,} "
@@ -132,7 +132,7 @@ class Protected(NamedTuple):
 
 
 class Comparison:
-    """Compares documents with their tokens and counts what differs."""
+    """Compares documents with their tokens and counts differences."""
 
     def __init__(self, store: TokenStore):
         from tokenizers import Tokenizer

@@ -65,7 +65,7 @@ _PICTOGRAPH = regex.compile(r"\p{Extended_Pictographic}")
 
 def is_counted_symbol(c: str) -> bool:
     """Private-use and unassigned characters, regional indicators, Braille and emoji, less punctuation, currency,
-    mathematical signs and arrows, and what prints nothing.
+    mathematical signs and arrows, and characters that print nothing.
     """
     return COUNTED.match(c) is not None
 

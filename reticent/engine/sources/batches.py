@@ -1,4 +1,4 @@
-"""Streams of record batches: joined, held to what was scanned, less what is left out; and the memory they take."""
+"""Streams of record batches: joined, compared with the scan, without documents left out; and the memory they take."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def canonical(
 def require_columns(
     found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
 ) -> None:
-    """Refuse a file that has not each wanted column once; ``said`` says what it has instead."""
+    """Refuse a file that has not each wanted column once; ``said`` lists those that it has."""
     for name in wanted:
         if name not in found:
             names = f"it has {', '.join(map(str, found))}" if said is None else said(name)

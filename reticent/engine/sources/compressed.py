@@ -1,6 +1,6 @@
 """Bytes of files that may be compressed (gzip, Zstandard, bzip2), unpacked as they are read.
 
-Memory is bounded by what is asked for. A file that ends too early, or holds something else, is an error and never a
+Memory is bounded by the bytes asked for. A file that ends too early, or holds something else, is an error and never a
 short read.
 """
 
@@ -54,7 +54,7 @@ def open_bytes(file: Path) -> Iterator[Bytes]:
 
 
 class _Unpacked:
-    """A compressed file, whose errors say what to do."""
+    """A compressed file, whose errors name the remedy."""
 
     def __init__(self, stream: Any, file: Path, compression: str):
         self._stream, self._file, self._compression = stream, file, compression

@@ -1,4 +1,4 @@
-"""Settings of reading: which column holds what, how CSV and marked-up formats are read."""
+"""Settings of reading: the names of columns, how CSV and marked-up formats are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BY_NAME: Final = {"tab": "\t", "\\t": "\t", "space": " ", "none": None}
 
 
 class Columns(Section):
-    """Which column of the source holds what; None for a column that is not there."""
+    """The source's name of each column; None for a column that is not there."""
 
     table: ClassVar[str] = "corpus"
 

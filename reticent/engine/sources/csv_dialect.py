@@ -81,7 +81,7 @@ def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvFor
             said += [f"with {quote} as quote"] if dialect.quote == "auto" and quote != '"' else []
             said += [f"as {encoding}"] if dialect.encoding == "auto" and encoding != "utf-8" else []
             return CsvForm(fits[0], quote, encoding, tuple(headers[fits[0]]), ", ".join(said) or None)
-    # None names them all: the one that names most says best what is missing.
+    # None names them all: the error of the one that names most helps most.
     quote = quotes[0]
     folded = {name.strip().casefold() for name in wanted}
     headers = {delimiter: _header(text, delimiter, quote) for delimiter in delimiters if delimiter != quote}

@@ -48,7 +48,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     CorpusError
-        A column is missing or stands there twice, or what is no row stands in the file; with file and row.
+        A column is missing or stands there twice, or a line is no row; with file and row.
     OSError, pyarrow.ArrowException
         The file cannot be read.
     """

@@ -51,7 +51,7 @@ class Files:
     Parameters
     ----------
     paths : at least one
-    csv : what is known of files of CSV
+    csv : the known dialects of files of CSV
     markup : how a marked-up format is read
     """
 

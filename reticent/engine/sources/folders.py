@@ -1,7 +1,7 @@
-"""Files of documents in folders and globs: which are read, and what is passed over and why.
+"""Files of documents in folders and globs: which are read, and which are passed over and why.
 
-Nothing is passed over in silence: what is no document is counted by its reason, and what cannot be looked at (a folder
-that cannot be listed, a link to nothing where a document should be) is an error that names it.
+Nothing is passed over in silence: a file that is no document is counted by its reason, and one that cannot be looked at
+(a folder that cannot be listed, a link to nothing where a document should be) is an error that names it.
 """
 
 from __future__ import annotations

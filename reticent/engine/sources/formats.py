@@ -84,7 +84,7 @@ _BY_SUFFIX: Final = MappingProxyType({suffix: row for row in _ROWS if not row.is
 
 
 def format_names() -> tuple[str, ...]:
-    """Return what ``corpus.format`` may be: "auto", and the name of every format."""
+    """Return the values of ``corpus.format``: "auto", and the name of every format."""
     return ("auto", *FORMATS)
 
 
@@ -101,7 +101,7 @@ def document_suffix(file: Path) -> str:
 
 
 def read_batches(file: Path, format: str, request: Request) -> Iterator[pa.RecordBatch]:
-    """Yield what is asked for of a file, in batches of at most ``request.batch_rows`` rows.
+    """Yield the wanted columns of a file, in batches of at most ``request.batch_rows`` rows.
 
     The readers' own messages may quote the data, so none is passed on.
 

@@ -1,4 +1,4 @@
-"""Found: the files of documents that were found, and what was passed over and why."""
+"""Found: the files of documents that were found, and those that were passed over and why."""
 
 from __future__ import annotations
 

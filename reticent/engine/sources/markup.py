@@ -1,7 +1,7 @@
 """Readers of marked-up files: bytes of one file -> documents and the marks in them, offsets as they are written.
 
 XML is read without a document type: no entity of a file's own is ever expanded and nothing outside it is opened. An
-error says file and line, row or number of the span, and never what the text is.
+error says file and line, row or number of the span, and never the text.
 """
 
 from __future__ import annotations

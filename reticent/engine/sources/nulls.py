@@ -19,7 +19,7 @@ NUM_NAMED = 4
 def count_nulls(
     files: Iterable[tuple[Path | str, Iterator[pa.RecordBatch]]], columns: Sequence[str], text_column: str
 ) -> str:
-    """Return what to add to the error of one null: how many there are of each column, where, and what to do.
+    """Return the rest of the error of one null: how many there are of each column, where, and the settings that help.
 
     Cost: a pass over these columns.
     """

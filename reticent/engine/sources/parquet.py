@@ -38,7 +38,7 @@ def document_writer(where: Path | BinaryIO, schema: pa.Schema) -> pq.ParquetWrit
 def read_parquet(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     """Yield the columns of a file.
 
-    Strings are the core's to read, in less memory; pyarrow reads what else there is, and says what is wrong.
+    Strings are the core's to read, in less memory; pyarrow reads the other columns, and explains faults.
     """
     from reticent import _rust
 

@@ -47,7 +47,7 @@ class Reader:
         Parameters
         ----------
         row_groups, row : those to read, and the number of the first row in them, for errors
-        repaired : takes what was repaired, and how often
+        repaired : counts repairs, by kind
         """
         mapped = {name: self.column_of(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}
@@ -67,7 +67,7 @@ class Reader:
             row += batch.num_rows
 
     def column_of(self, name: str) -> str | None:
-        """Return what the source calls a column; None where it has none."""
+        """Return the source's name of a column; None where it has none."""
         is_of_source = name.startswith(SOURCE_COLUMN)
         return name.removeprefix(SOURCE_COLUMN) if is_of_source else getattr(self.columns, name)
 

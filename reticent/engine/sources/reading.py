@@ -1,6 +1,6 @@
 """Findings of reading a corpus beside its documents: as sentences for users, as counts for records.
 
-It is known once the corpus was scanned, but for what was passed over, which is known once it was opened.
+It is known once the corpus was scanned; which files were passed over is known once it was opened.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reading:
         return ([opened] if opened else []) + self.notices_of_scan()
 
     def notices_of_scan(self) -> list[str]:
-        """The same without what was known when the corpus was opened."""
+        """The same without the facts that were known when the corpus was opened."""
         said = []
         for how, number in sorted(Counter(self.dialects.values()).items()):
             first = min(file for file, other in self.dialects.items() if other == how)

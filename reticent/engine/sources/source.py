@@ -38,7 +38,7 @@ class Request:
         Columns that are wanted as large strings, where that spares a copy.
     csv, markup : how files of CSV, and files of a marked-up format, are read
     repaired : Counter
-        Takes what was repaired in marked-up files, and how often.
+        Counts the repairs in marked-up files, by kind.
     """
 
     columns: Sequence[str]

@@ -1,8 +1,8 @@
 """Marked-up corpora: documents with the identifiers that humans marked in them, read from the formats of the field.
 
 i2b2 2006 (inline XML), i2b2 2014 and MEDDOCAN (XML with standoff tags), BRAT (text and annotation files) and TAB
-(JSON). A file is held as a whole. Every mark is checked against the text that it quotes: what does not fit is an error
-that names file and span and never text, and only what that check proves is repaired, and counted.
+(JSON). A file is held as a whole. Every mark is checked against the text that it quotes: a mark that does not fit is an
+error that names file and span and never text. A repair needs the proof of that check, and is counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _MarkedReader:
     def __call__(self, file: Path, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield these columns of a file: doc_id, individual_id, text, label, spans, mentions.
 
-        ``spans`` are ordered and stand once each; ``mentions`` are all marks with what else the format says of them.
+        ``spans`` are ordered and stand once each; ``mentions`` are all marks with their other attributes.
         Parts of a discontinuous mark are mentions of one entity. Corrections are added to ``request.repaired``.
 
         Raises
@@ -122,7 +122,7 @@ def _batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path) -> p
 
 
 def _places(document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]) -> list[list[tuple[int, int]]]:
-    """Parts of every mark in characters, each checked against what its mark quotes.
+    """Parts of every mark in characters, each checked against the quotation of its mark.
 
     With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
