@@ -79,7 +79,7 @@ def test_spans_are_counted_by_detector_and_category_and_nothing_is_kept(
     assert sorted(documents.parent.rglob("*")) == before
 
 
-def test_evaluation_says_what_is_found_and_what_nobody_finds(
+def test_evaluation_says_which_marks_are_found_and_which_by_no_detector(
     documents: Path, tmp_path: Path, found: Callable[..., Any]
 ) -> None:
     pq.write_table(pa.table({"individual_id": ["p"], "name": [SECRET]}), tmp_path / "records.parquet")
@@ -104,7 +104,7 @@ def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..
     assert result["evaluation"]["union"]["overall"]["strict"]["recall"]["value"] == 0.5
 
 
-def test_the_tables_are_for_people(documents: Path, reticent: Callable[..., Done]) -> None:
+def test_the_tables_are_for_a_reader(documents: Path, reticent: Callable[..., Done]) -> None:
     done = reticent(documents, "--spans", "marks", "--evaluate")
     assert done.status == 0
     for words in ("Spans found", "3 documents of 2 individuals", "Found whole", "By category", "By detector"):
@@ -159,7 +159,7 @@ def test_a_job_with_canaries_has_them_planted_before_anything_is_looked_for(
         (("DOCUMENTS", "--set", "detect.rules.colour=red"), "detector rules has no option 'colour'"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_options_are_refused(
     documents: Path, arguments: tuple[str, ...], message: str, reticent: Callable[..., Done]
 ) -> None:
     done = reticent(*(str(documents) if word == "DOCUMENTS" else word for word in arguments))

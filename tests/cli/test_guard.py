@@ -98,7 +98,7 @@ def test_a_detector_that_needs_more_than_text_is_refused() -> None:
         Guard(_rust.VerbatimFilter(10), [detector])  # type: ignore[list-item]
 
 
-def test_records_which_would_find_nothing_in_nobody_s_text_are_refused(tmp_path: Path) -> None:
+def test_records_that_would_find_nothing_in_text_of_no_individual_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"individual_id": ["p1"], "name": ["Zorba Quixby"]}), tmp_path / "records.parquet")
     detectors = make_detectors(["records"], {"records": {"table": str(tmp_path / "records.parquet")}})
     with pytest.raises(PolicyError, match="gazetteer"):

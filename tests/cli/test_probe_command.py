@@ -84,7 +84,7 @@ def test_a_table_is_printed_for_people(folder: Path, capsys: pytest.CaptureFixtu
         (("--self", "--items", "me.toml", "--language", "de"), 2, "language 'de'"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_requests_that_cannot_be_met_are_explained(
     folder: Path, arguments: tuple[str, ...], status: int, why: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -119,7 +119,7 @@ def test_a_model_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(("kind", "language"), [("gpt2", "en"), ("gpt2", "fr"), ("bert", "en")])
-def test_a_persons_own_page_holds_no_item_and_nothing_else_is_written(
+def test_an_individuals_own_page_holds_no_item_and_nothing_else_is_written(
     folder: Path, tmp_path: Path, kind: str, language: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_page_is_private_where_it_is_written(folder: Path, tmp_path: Path) -
     [(1, False, "clear"), (3, False, "clear"), (4, False, "some"), (11, False, "some"), (12, False, "none"),
      (150, True, "clear"), (None, False, "unknown"), (None, None, "unknown")],
 )  # fmt: skip
-def test_what_a_rank_means(rank: int | None, said: bool | None, level: str) -> None:
+def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) -> None:
     finding = Finding("phone", 1, 5, 1e-4, rank, 200, said)
     assert finding.level == level
     page = self_page([finding], language="en", invented=True)
@@ -158,7 +158,7 @@ def test_what_a_rank_means(rank: int | None, said: bool | None, level: str) -> N
     assert "within 100 answers the chance that it shows is 1.0 %" in page
 
 
-def test_invented_people_have_the_usual_items() -> None:
+def test_invented_individuals_have_the_usual_items() -> None:
     found: Any = invented_individuals(30)
     assert len(found) == 30
     assert {"name", "phone", "email", "address", "zip", "patient_id", "birth_date"} <= set(found.types)

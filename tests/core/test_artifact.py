@@ -130,7 +130,7 @@ def test_leftovers_of_other_artefacts_are_left_alone(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == sorted(others)
 
 
-def test_what_was_half_deleted_is_not_brought_back(tmp_path: Path) -> None:
+def test_a_half_deleted_artefact_is_not_recovered(tmp_path: Path) -> None:
     path = tmp_path / "index"
     write(path)
     run_killed_writer(path, "wipe")
@@ -173,7 +173,7 @@ def test_a_run_folder_is_repaired_where_no_stage_would_look(tmp_path: Path) -> N
     assert read_manifest(run / "split").counts == {"words": 3}
 
 
-def test_what_somebody_else_put_into_a_run_folder_is_left_alone(tmp_path: Path) -> None:
+def test_files_of_others_in_a_run_folder_are_left_alone(tmp_path: Path) -> None:
     run = interrupted_run(tmp_path)
     for name in (".git", ".git.old", ".notes.tmp-1", "models/toy/ppmlm/deep/.x.tmp-0123456789ab"):
         (run / name).mkdir(parents=True)
@@ -186,7 +186,7 @@ def test_what_somebody_else_put_into_a_run_folder_is_left_alone(tmp_path: Path) 
     assert (run / ".index.tmp-0123456789ab").exists()  # this is no run folder
 
 
-def test_what_another_process_is_writing_is_not_deleted(tmp_path: Path) -> None:
+def test_files_that_another_process_is_writing_are_not_deleted(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write(run / "split")
     (run / "job.json").write_text("{}")
@@ -198,7 +198,7 @@ def test_what_another_process_is_writing_is_not_deleted(tmp_path: Path) -> None:
     assert read_manifest(run / "index")
 
 
-def test_what_cannot_be_deleted_is_an_error() -> None:
+def test_files_that_cannot_be_deleted_are_an_error() -> None:
     with unprivileged() as folder:
         (folder / "job.json").touch()
         left = folder / ".index.tmp-0123456789ab"

@@ -98,7 +98,7 @@ def test_a_job_that_nests_without_end_is_refused_wherever_it_comes_from() -> Non
         parse_job({**VALID, "detect": {"rules": json.loads(nested(900))}})
 
 
-def test_what_is_looked_at_in_passing_takes_a_hostile_file_for_none(tmp_path: Path) -> None:
+def test_a_look_in_passing_takes_a_hostile_file_for_none(tmp_path: Path) -> None:
     for name in ("manifest.json", "job.json"):
         (tmp_path / name).write_bytes(nested(3000))
     assert not holds_results(tmp_path)

@@ -111,7 +111,7 @@ def from_another(error: BaseException) -> BaseException:
         (ValueError("can't start new thread"), False),
     ],
 )
-def test_what_says_that_there_is_no_memory(error: BaseException, is_one: bool) -> None:
+def test_errors_that_mean_there_is_no_memory(error: BaseException, is_one: bool) -> None:
     assert is_out_of_memory(error) == is_one
 
 

@@ -230,7 +230,7 @@ def test_a_table_of_other_columns_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("on_error", ["stop", "quarantine"])
-def test_what_is_no_table_is_refused_one_by_one_too_without_the_text_of_the_first_error(
+def test_a_result_that_is_no_table_is_refused_one_by_one_too_without_the_text_of_the_first_error(
     tmp_path: Path, on_error: Any
 ) -> None:
     def detect(batch: pa.RecordBatch) -> Any:
@@ -294,9 +294,7 @@ def test_copies_and_the_quarantine_leave_out_documents_one_after_the_other(
     assert spans.column("document").to_pylist() == list(range(5))
 
 
-def test_what_was_found_is_propagated_over_the_documents_that_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spans_are_propagated_over_the_documents_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus_of(tmp_path / "d.parquet", [f"word{i} {'!' if i == 2 else ''}" for i in range(8)])
     seen: dict[str, Any] = {}
 

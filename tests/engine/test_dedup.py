@@ -258,7 +258,7 @@ def test_words_that_a_household_shares_are_not_lifted_by_its_copies(tmp_path: Pa
         ("near", "corpus", [(1, 0), (2, 0), (3, 0)]),
     ],
 )
-def test_what_is_left_out_follows_mode_and_scope(
+def test_left_out_documents_follow_mode_and_scope(
     tmp_path: Path, mode: str, scope: str, expected: list[tuple[int, int]]
 ) -> None:
     found = find_copies(corpus_of(tmp_path, ROWS), DedupConfig(mode=mode, scope=scope))  # type: ignore[arg-type]

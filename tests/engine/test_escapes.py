@@ -172,7 +172,7 @@ _NAMING = regex.compile(r"(?V1)[[\p{Alphabetic}\p{N}\p{Co}\p{Cn}\p{RI}\p{Block=B
 
 @quick
 @given(texts)
-def test_no_character_that_can_name_somebody_is_a_target_where_nobody_else_writes(text: str) -> None:
+def test_no_character_that_can_name_an_individual_is_a_target_where_no_other_writes(text: str) -> None:
     array = pa.array([text], pa.large_string())
     words = _rust.segment(array)
     builder = _rust.IndexBuilder(max_n=1)
@@ -184,7 +184,7 @@ def test_no_character_that_can_name_somebody_is_a_target_where_nobody_else_write
         assert not escaped(kind, text, stored(kind, [text], flags, words), naming), name
 
 
-def test_every_character_that_can_name_somebody_is_a_word() -> None:
+def test_every_character_that_can_name_an_individual_is_a_word() -> None:
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     naming = regex.compile(r"(?V1)[[\p{L}\p{N}\p{Co}\p{Cn}\p{RI}\p{Block=Braille_Patterns}]--\p{DI}]")
     num_words = np.diff(_rust.segment(pa.array(every, pa.large_string())).doc_offsets)
@@ -198,12 +198,12 @@ def met_and_flagged(name: str, text: str, start: int, end: int) -> list[int]:
 
 
 @pytest.mark.parametrize("text", ["\x01\x02\x03Zor was", "\x0bthe Zor was"])
-def test_what_a_map_deletes_in_front_of_a_text_moves_no_protection(text: str) -> None:
+def test_characters_that_a_map_deletes_in_front_of_a_text_move_no_protection(text: str) -> None:
     start = text.index("Zor")
     assert not met_and_flagged("Unigram, SentencePiece", text, start, start + 3)
 
 
-def test_what_a_map_deletes_behind_a_ligature_takes_none_of_its_letters() -> None:
+def test_characters_that_a_map_deletes_behind_a_ligature_take_none_of_its_letters() -> None:
     assert not met_and_flagged("Unigram, SentencePiece", "Zoﬁ\x01 was", 0, 3)
 
 

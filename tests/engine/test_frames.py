@@ -180,7 +180,7 @@ def test_stages_take_a_frame_where_they_take_a_corpus(tmp_path: Path) -> None:
         (TABLE.slice(0, 0), "pyarrow.Table: no documents"),
     ],
 )
-def test_what_cannot_be_read_is_named_by_frame_and_column_and_not_by_value(documents: Any, message: str) -> None:
+def test_unreadable_values_are_named_by_frame_and_column_and_not_by_value(documents: Any, message: str) -> None:
     with pytest.raises(CorpusError) as caught:
         open_corpus(documents).check()
     assert message in str(caught.value)

@@ -185,7 +185,7 @@ def test_fold_joins_them_wherever_documents_are_read_and_exact_does_not(
         assert people(found.without([1, 3]) if ids == "exact" else found) == (whole[::2] if ids == "exact" else whole)
 
 
-def test_a_word_of_one_person_under_two_ids_has_support_1_once_they_are_joined(tmp_path: Path) -> None:
+def test_a_word_of_one_individual_under_two_ids_has_support_1_once_they_are_joined(tmp_path: Path) -> None:
     ids = ["Zk9Q", "zk9q", *(f"p{i}" for i in range(20))]
     texts = ["secretword", "secretword", *(["shared"] * 20)]
     for choice, support in (("fold", 1), ("exact", 2)):

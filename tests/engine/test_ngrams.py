@@ -54,7 +54,7 @@ def test_an_ngram_that_is_not_kept_has_at_most_the_support_of_its_rarest_part() 
 
 
 @pytest.mark.parametrize("text", ["", " … ", "high fever today high"])
-def test_what_is_no_ngram_of_the_index_is_refused_without_naming_it(text: str) -> None:
+def test_a_sequence_that_is_no_ngram_of_the_index_is_refused_without_naming_it(text: str) -> None:
     with pytest.raises(PolicyError, match=r"an n-gram of 1 to 3 words, got [04]$"):
         index_of(CORPUS).support(text)
 

@@ -117,7 +117,7 @@ def test_files_of_polars_and_duckdb_are_read(tmp_path: Path) -> None:
         assert found.equals(table.select(NAMES)), file.name
 
 
-def test_what_is_not_plain_strings_is_left_to_pyarrow(tmp_path: Path) -> None:
+def test_columns_other_than_plain_strings_are_left_to_pyarrow(tmp_path: Path) -> None:
     table = documents(50)
     file = tmp_path / "a.parquet"
     nested = pa.array([[{"text": "x"}]] * 50)

@@ -208,7 +208,7 @@ def test_tokens_around_every_character_are_the_librarys() -> None:
         toy(name).check(texts)
 
 
-def test_what_is_remembered_changes_nothing_between_batches_and_threads() -> None:
+def test_remembered_words_change_nothing_between_batches_and_threads() -> None:
     texts = [f"patient {number % 7} was seen at 10:{number:02d}, été's end" for number in range(50)]
     for name in (CASED, "bytelevel"):
         for num_threads in (1, 4):
@@ -217,7 +217,7 @@ def test_what_is_remembered_changes_nothing_between_batches_and_threads() -> Non
                 pair.check(batch)
 
 
-def test_what_is_forgotten_is_found_again() -> None:
+def test_a_forgotten_word_is_found_again() -> None:
     """More distinct chunks than a thread remembers, twice."""
     text = " ".join(f"{number:x}" for number in range(150_000))
     pair = Pair(bytelevel())

@@ -75,7 +75,7 @@ def refused(match: str, read: Callable[[], Any]) -> None:
 # ------------------------------------------------------------------------------------------------------------- folders
 
 
-def test_what_a_folder_holds_beside_its_documents_is_counted_by_its_reason(tmp_path: Path) -> None:
+def test_other_files_in_a_folder_of_documents_are_counted_by_their_reason(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     write(folder / "a.csv", as_csv(ROWS))
     write(folder / "deep" / "b.csv.gz", gzip.compress(as_csv([{**ROWS[0], "doc_id": "x"}]).encode()))
@@ -131,7 +131,7 @@ def test_a_link_to_no_document_stops_the_run(tmp_path: Path, target: str) -> Non
         refused(r"a\.csv: a link to nothing; repair the link", lambda source=source: open_corpus(source))
 
 
-def test_what_is_named_and_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     refused(r"a\.csv: neither a file nor a folder", lambda: open_corpus(tmp_path / "a.csv"))
 
@@ -300,7 +300,7 @@ def test_many_files_read_alike_are_one_notice(tmp_path: Path) -> None:
     assert "1.csv and 1 more: read with ; as delimiter" in notice
 
 
-def test_what_is_set_is_taken_and_not_said(tmp_path: Path) -> None:
+def test_a_given_dialect_is_taken_without_a_message(tmp_path: Path) -> None:
     content = as_csv(ROWS, "#", "%").replace("“", "").replace("”", "")
     path = write(tmp_path / "a.csv", content.encode("latin-1"))
     corpus = open_corpus(path, csv=CsvDialect(delimiter="#", quote="%", encoding="latin-1"))

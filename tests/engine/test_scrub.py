@@ -113,7 +113,7 @@ def test_offsets_of_the_artefact_map_gold_spans_to_the_new_ones(synth: Path, tmp
     assert np.array_equal(edits.to_old(document, new_starts, new_ends), (starts, ends))
 
 
-def test_what_is_found_again_lies_where_it_was_put(synth: Path, tmp_path: Path) -> None:
+def test_spans_found_again_lie_where_surrogates_were_put(synth: Path, tmp_path: Path) -> None:
     """Rules on the scrubbed text: what they find, mapped back, meets what was marked there."""
     scrub_source(synth, tmp_path / "out", ScrubConfig())
     corpus = open_corpus(tmp_path / "out" / "documents", columns=COLUMNS)
@@ -221,7 +221,7 @@ def test_seed_and_threads_give_the_same_bytes(synth: Path, tmp_path: Path) -> No
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_new_ids_are_consistent_and_nobody_s(synth: Path, tmp_path: Path) -> None:
+def test_new_ids_are_consistent_and_belong_to_no_individual(synth: Path, tmp_path: Path) -> None:
     scrub_source(synth, tmp_path / "out", ScrubConfig(style="x", new_ids=True))
     old, new = pq.read_table(synth), pq.read_table(tmp_path / "out" / "documents")
     for name in ("doc_id", "individual_id", "household_id"):
@@ -240,7 +240,7 @@ def test_run_folder_gives_its_spans_and_columns(synth: Path, tmp_path: Path) -> 
     assert command("scrub", run, "--out", out, "--detector", "rules") == 2
 
 
-def test_what_a_job_plants_or_holds_back_changes_nothing_that_is_scrubbed(synth: Path, tmp_path: Path) -> None:
+def test_planted_or_held_back_documents_of_a_job_change_nothing_that_is_scrubbed(synth: Path, tmp_path: Path) -> None:
     job, more = tmp_path / "job.toml", '[detect]\ndetectors = ["gold"]\n'
     corpus = f'[corpus]\nsource = "{synth}"\nspans = "spans"\nhousehold_id = "household_id"\nlabel = "label"\n'
     for name, own in (("plain", ""), ("planted", "[canaries]\nnum = 4\n"), ("held-back", "[split]\nfresh = 0.5\n")):
@@ -276,7 +276,7 @@ def test_errors_hold_no_text_and_leave_nothing(tmp_path: Path, capfd: pytest.Cap
     assert {path.name for path in tmp_path.iterdir()} <= {"in.parquet", ".out.lock"}
 
 
-def test_what_is_not_done_as_asked_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_replacements_not_done_as_asked_are_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     texts = ["on 3/4/2019 Smithson", "a while ago"]
     spans = [
         [{"start": 3, "end": 11, "label": "DATE"}, {"start": 12, "end": 17, "label": "NAME"}],
@@ -294,7 +294,7 @@ def test_what_is_not_done_as_asked_is_said(tmp_path: Path, capfd: pytest.Capture
     assert rows_of(tmp_path / "out" / "documents")[1]["text"] == "[DATE] ago"
 
 
-def test_what_people_marked_stands_where_it_is_in_the_new_text(tmp_path: Path) -> None:
+def test_marks_of_annotators_stand_where_their_text_is_in_the_new_one(tmp_path: Path) -> None:
     texts = ["Seen: Christopher Alexander, of Bo Town, on 3 May", "nobody", "Bo Li"]
     marks = [[(6, 27), (32, 39)], None, [(0, 5)]]
     about = {"label": "NAME", "entity_id": "e1", "identifier_type": "DIRECT", "annotator": None}

@@ -97,7 +97,7 @@ def test_sides_depend_on_neither_order_nor_files_nor_the_number_of_documents(
 
 
 @pytest.mark.parametrize("by", ["individual", "household"])
-def test_nobody_changes_side_when_others_come_or_go(tmp_path: Path, by: str) -> None:
+def test_no_individual_changes_side_when_others_come_or_go(tmp_path: Path, by: str) -> None:
     config = SplitConfig(heldout=0.3, reference=0.3, by=by)  # type: ignore[arg-type]
     everyone = people(300, household=2)
     full = sides(split(tmp_path / "a", everyone, config))

@@ -208,7 +208,7 @@ def test_documents_left_out_leave_no_trace(corpus: list[tuple[str, int]], unit: 
     assert tables(found) == tables(expected)
 
 
-def test_documents_that_nobody_announced_are_refused() -> None:
+def test_documents_that_were_not_announced_are_refused() -> None:
     for announced, batches in (([2, 1], [[0, 0], [0, 0]]), ([1], [[0, 1, 0]]), ([3, 1], [[0, 0, 1]])):
         builder = _rust.IndexBuilder(documents_per_unit=np.array(announced, dtype=np.uint32))
         for units in batches:
@@ -219,7 +219,7 @@ def test_documents_that_nobody_announced_are_refused() -> None:
 
 @pytest.mark.parametrize("max_n", [1, 2, 8])
 @pytest.mark.parametrize("min_support", [1, 2, 10])
-def test_what_is_spilled_comes_back(max_n: int, min_support: int) -> None:
+def test_spilled_pages_come_back(max_n: int, min_support: int) -> None:
     index = limited(MANY, 20_000, max_n=max_n, min_support=min_support)
     assert index.spilled_bytes > 20_000
     unlimited = build(MANY, max_n=max_n, min_support=min_support)

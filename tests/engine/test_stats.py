@@ -166,7 +166,7 @@ def test_an_ngram_holds_a_direct_word_wherever_that_stands_in_it(tmp_path: Path)
     assert [row["minimal"]["occurrences_direct"] for row in rows] == [2, 0, 0, 0]
 
 
-def test_statistics_are_json_and_name_neither_words_nor_people(spans: SpanReader) -> None:
+def test_statistics_are_json_and_name_neither_words_nor_individuals(spans: SpanReader) -> None:
     text = json.dumps(statistics(spans=spans), allow_nan=False)
     assert not any(name in text for name in ("Ann", "Bob", "flu", "d0", "p0"))
 

@@ -64,7 +64,7 @@ def shards_by_hand(lengths: list[int], tokens_per_shard: int) -> list[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12), st.integers(1, 4), st.integers(1, 4))
-def test_what_is_written_is_opened_whatever_the_shards_and_the_bytes_do_not_depend_on_batches(
+def test_written_tokens_are_opened_whatever_the_shards_and_the_bytes_do_not_depend_on_batches(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], tokens_per_shard: int, batches: int, others: int
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
@@ -231,7 +231,7 @@ def test_offsets_that_do_not_fit_the_tokens_are_refused_with_the_shard_s_name(
 @pytest.mark.parametrize(
     ("name", "value", "says"), [("flags", 4, "flags"), ("flags", 255, "flags"), ("word_ids", -2, "out of order")]
 )
-def test_values_that_nobody_writes_are_found_when_asked_for(name: str, value: int, says: str, tmp_path: Path) -> None:
+def test_values_that_no_writer_gives_are_found_when_asked_for(name: str, value: int, says: str, tmp_path: Path) -> None:
     store = store_of([3, 2])
     store.word_ids[:] = [0, -1, 1, 0, 0]
     store.check()

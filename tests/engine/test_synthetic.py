@@ -137,7 +137,7 @@ def test_counts_are_those_of_the_files(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "documents" / "part-00000.parquet").metadata == DOCUMENTS.metadata
 
 
-def test_files_open_as_a_corpus_and_public_ones_belong_to_nobody(tmp_path: Path) -> None:
+def test_files_open_as_a_corpus_and_public_ones_have_no_individual(tmp_path: Path) -> None:
     synthesize(tmp_path, SynthConfig(num_individuals=40, public_documents=10))
     columns = Columns(household_id="household_id", label="label", spans="spans")
     corpus = open_corpus(tmp_path / "documents", columns=columns)
@@ -273,7 +273,7 @@ def test_social_numbers_pass_the_checks_of_their_country(records: dict[str, Row]
 
 
 @pytest.mark.parametrize("field", ["individual_id", "mrn", "email"])
-def test_nobody_shares_a_number_or_an_address(records: dict[str, Row], field: str) -> None:
+def test_no_two_individuals_share_a_number_or_an_address(records: dict[str, Row], field: str) -> None:
     assert len({record[field] for record in records.values()}) == len(records)
 
 
@@ -310,7 +310,7 @@ def test_clinicians_and_hospitals_are_shared_by_many_individuals(documents: list
         assert counts[len(counts) // 2] >= at_least
 
 
-def test_individuals_have_words_that_nobody_else_uses(documents: list[Row]) -> None:
+def test_individuals_have_words_that_no_other_individual_uses(documents: list[Row]) -> None:
     """Rare facts and misspellings: what support protects, beside what detectors find."""
     owners = defaultdict(set)
     for document in documents:
@@ -362,7 +362,7 @@ def test_one_language_is_enough(language: str) -> None:
 # Public text.
 
 
-def test_public_text_names_nobody(public: list[str], documents: list[Row], records: dict[str, Row]) -> None:
+def test_public_text_names_no_individual(public: list[str], documents: list[Row], records: dict[str, Row]) -> None:
     identities = {
         word
         for r in records.values()

@@ -95,7 +95,7 @@ corpora = st.lists(st.tuples(people, documents), min_size=2, max_size=8)
     st.sampled_from([None, 0.5, 0.75]),
     st.booleans(),
 )
-def test_what_is_written_has_no_violation(
+def test_written_tokens_have_no_violation(
     tmp_path_factory: pytest.TempPathFactory,
     documents: list[tuple[str, str]],
     tokenizer: str,
@@ -141,7 +141,7 @@ def store(request: pytest.FixtureRequest, case: Case) -> TokenStore:
     return write(case, request.param, TOKENIZERS[request.param], Policy())
 
 
-def test_what_was_written_holds(case: Case, store: TokenStore) -> None:
+def test_written_tokens_hold(case: Case, store: TokenStore) -> None:
     check = checked(case, store, Policy())
     assert check.holds
     assert check.whole
@@ -154,7 +154,7 @@ def test_what_was_written_holds(case: Case, store: TokenStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["Zor", "Zoﬁ\x01", "\x01\x02Zoﬁ"])
-def test_what_a_sentencepiece_map_deletes_moves_nothing(tmp_path: Path, name: str) -> None:
+def test_characters_that_a_sentencepiece_map_deletes_move_nothing(tmp_path: Path, name: str) -> None:
     """The library's offsets are wrong behind deleted characters; ours and the oracle's are not."""
     texts = [f"\x01\x02«{name}|NAME» was seen", f"the \x0b{name} was seen", "was seen\x01", "the \x01was\x01 seen"]
     case = case_of(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
@@ -244,7 +244,7 @@ def test_a_surface_that_a_span_of_another_document_protects_is_found(
     assert check.direct_violations == len(reach) - 1
 
 
-def test_letters_of_private_use_that_nobody_counted_are_found(tmp_path: Path) -> None:
+def test_letters_of_private_use_that_are_in_no_count_are_found(tmp_path: Path) -> None:
     """As it was: they were no words, so one person's were a target."""
     documents = [("p0", "name \ue123\ue124 seen"), ("p1", "name seen"), ("p2", "du\u200bpont dupont"), ("p3", "dupont")]
     case = case_of(tmp_path, documents)

@@ -233,7 +233,7 @@ def gpt2(data: Path) -> Trained:
 
 
 @pytest.mark.corpus
-def test_space_glued_to_a_word_protects_nobody_else(gpt2: Trained) -> None:
+def test_space_glued_to_a_word_protects_no_other_word(gpt2: Trained) -> None:
     """The trap of byte-level BPE: the token " Smith" begins right where "John" ends."""
     text = "John Smith was seen"
     assert spelled(gpt2, text, ["John"]) == [("John", 1), (" Smith", 0), (" was", 0), (" seen", 0)]
@@ -367,7 +367,7 @@ def test_every_word_a_span_touches_is_direct_and_only_those(tmp_path: Path) -> N
     assert flags_of(store) == [[0, 1, 1, 0, 1, 0], [0, 0, 1, 0], [1, 1, 1, 0]]
 
 
-def test_what_a_span_holds_between_words_is_direct(tmp_path: Path) -> None:
+def test_characters_of_a_span_between_words_are_direct(tmp_path: Path) -> None:
     texts = ["at «j.doe@x.org|EMAIL», «\ue000\ue001|NAME» or «𝄞 ♭|NAME»!", "j.doe @ \ue000\ue001 𝄞"]
     case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
     case.write()
@@ -470,7 +470,7 @@ def test_splits_choose_documents_and_keep_their_spans(tmp_path: Path) -> None:
         case.tokens("reference", vocabulary, splits=("reference",))
 
 
-def test_text_that_is_nobodys_needs_no_individuals(tmp_path: Path) -> None:
+def test_public_text_needs_no_individuals(tmp_path: Path) -> None:
     case = Case(tmp_path, [("p0", "a b"), ("p1", "c")])
     case.write()
     (tmp_path / "tokens").mkdir()

@@ -68,7 +68,7 @@ def test_pruning_equals_building_pruned(hospital: list[list[str]], first: int, m
         pruned.prune(first)
 
 
-def test_what_is_not_part_of_the_index_cannot_be_removed() -> None:
+def test_documents_that_the_index_does_not_hold_cannot_be_removed() -> None:
     index, other = build([("a b", 0)], min_support=1), build([("a c", 0)], min_support=1)
     nothing = build([], min_support=1)
     with pytest.raises(PolicyError, match="not part of the index"):

@@ -108,7 +108,7 @@ def test_a_stream_finds_what_the_whole_text_holds_in_any_pieces(training: list[s
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(short_texts, min_size=1, max_size=3), st.data())
-def test_what_is_before_pending_never_comes_to_lie_in_a_match(training: list[str], data: st.DataObject) -> None:
+def test_text_before_pending_never_comes_to_lie_in_a_match(training: list[str], data: st.DataObject) -> None:
     text = "".join(data.draw(st.lists(st.sampled_from(training) | short_texts, max_size=4)))
     index = index_of(training)
     (spans,) = found(index, text)

@@ -67,7 +67,7 @@ def test_blocks_are_of_a_language_that_is_run() -> None:
         assert set(re.findall(r"^```(\S*)$", text, re.MULTILINE)[::2]) <= LANGUAGES, path
 
 
-def test_what_the_readmes_name_exists() -> None:
+def test_everything_that_the_readmes_name_exists() -> None:
     for page in ("README.md", "benchmarks/README.md"):
         for block in blocks(page, "sh"):
             for line in block.splitlines():

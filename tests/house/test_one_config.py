@@ -91,7 +91,7 @@ def test_a_section_of_the_job_is_the_class_of_its_component() -> None:
     assert {kind.__name__ for kind in found if kind.__module__.startswith("reticent.job.")} == OF_THE_JOB
 
 
-def test_what_a_job_says_once_reaches_every_section_and_none_may_say_it_again() -> None:
+def test_values_that_a_job_gives_once_reach_every_section_and_none_may_repeat_them() -> None:
     values = {**VALUES, "seed": 7, "num_threads": 3, "index": {"surface": "fold"}, "protect": {"k": 4}}
     values |= {"train": {"device": "cpu", "window_length": 64, "bf16": "on"}, "audit": {"num_bootstrap": 100}}
     values |= {"dedup": {}, "canaries": {}, "extraction": {}, "probe": {"soft_prompt": {}}, "classify": {"label": "x"}}

@@ -96,7 +96,7 @@ EXTRAS = [
 ]  # fmt: skip
 
 
-def test_what_is_not_on_the_list_is_left_behind_and_reported(model: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_on_the_list_are_left_behind_and_reported(model: Path, tmp_path: Path) -> None:
     for name in EXTRAS:
         (model / name).write_bytes(pickle.dumps(SECRET) if name.endswith(("bin", "pkl")) else SECRET)
     (model / "tokens").mkdir()

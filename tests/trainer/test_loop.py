@@ -161,7 +161,7 @@ def test_a_step_is_the_same_in_one_two_or_four_micro_batches(
     assert_close(found[2], found[0], 1e-5)
 
 
-def test_what_is_left_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
+def test_the_rest_of_an_epoch_is_a_step_of_its_own(tmp_path: Path) -> None:
     said: list[dict[str, Any]] = []
     result = run("gpt2", "clm", tmp_path, batch_size=2, gradient_accumulation_steps=4, progress=said.append)
     assert [(step["epoch"], step["step"], step["num_steps"]) for step in said] == [
@@ -247,7 +247,7 @@ def test_ledger_and_metrics_of_a_run_are_exact(tmp_path: Path) -> None:
     assert result.num_tokens == 3 * store.num_tokens
 
 
-def test_what_a_run_writes_is_private(tmp_path: Path) -> None:
+def test_files_of_a_run_are_private(tmp_path: Path) -> None:
     run("gpt2", "clm", tmp_path / "run")
     folders = [path for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")) if path.is_dir()]
     assert len(folders) == 2
@@ -477,7 +477,7 @@ def test_mlm_without_a_mask_token_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["dppclm", "ippclm", "ppclm"])
-def test_a_protecting_recipe_refuses_tokens_that_nobody_flagged(recipe: str, tmp_path: Path) -> None:
+def test_a_protecting_recipe_refuses_tokens_without_flags(recipe: str, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=f"{recipe}: no token has a flag"):
         run("gpt2", recipe, tmp_path, store=random_store(5, protected=0.0))
     run("gpt2", "clm", tmp_path, store=random_store(5, protected=0.0))

@@ -131,7 +131,7 @@ def test_delta_that_lets_one_of_them_be_published_is_refused(delta: float) -> No
         ("mlma", ("the choice of replaced words",)),
     ],
 )
-def test_what_looks_at_everybodys_documents_is_named(recipe: str, said: tuple[str, ...]) -> None:
+def test_steps_that_look_at_all_documents_are_named(recipe: str, said: tuple[str, ...]) -> None:
     assert unaccounted_steps(get_recipe(recipe)) == said
 
 

@@ -196,7 +196,7 @@ def test_private_recipe_without_settings_is_refused(tmp_path: Path) -> None:
         ({"torch_compile": True}, "hooks need plain modules"),
     ],
 )
-def test_what_does_not_mix_with_dp_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_settings_that_do_not_mix_with_dp_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=message):
         run(tmp_path, **changes)
 

@@ -134,7 +134,7 @@ def test_random_tokens_are_never_those_of_protected_words_or_special() -> None:
 
 
 @pytest.mark.parametrize(("flags", "words", "says"), [(4, 0, "flags hold bits"), (1, -2, "out of order")])
-def test_a_store_with_values_nobody_wrote_stops_before_training(
+def test_a_store_with_values_that_no_writer_gives_stops_before_training(
     flags: int, words: int, says: str, tmp_path: Path
 ) -> None:
     config = TrainConfig(num_epochs=1, window_length=32, checkpoint_epochs=(), device="cpu")

@@ -168,7 +168,7 @@ def test_a_loss_that_is_not_finite_says_which_checkpoint_is_good(tmp_path: Path)
         run("gpt2", "clm", tmp_path, model=model, checkpoint_epochs=(1,))
 
 
-def test_what_waiting_cost_is_said(tmp_path: Path) -> None:
+def test_the_cost_of_waiting_is_reported(tmp_path: Path) -> None:
     result = run("gpt2", "ppclm", tmp_path, **SETTINGS)
     lines = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
     assert [line["waited"] for line in lines] == result.waited

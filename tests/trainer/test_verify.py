@@ -171,7 +171,7 @@ def test_fingerprint_of_a_protection_is_of_tokens_words_flags_and_what_the_recip
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{}", b"\xff", b'{"format": "reticent.ledger/1"}', b'{"format": "reticent.ledger/9"}']
 )
-def test_what_is_no_ledger_is_an_artifact_error_with_its_name(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_ledger_is_an_artifact_error_with_its_name(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "ledger.json").write_bytes(content)
     with pytest.raises(ArtifactError, match=r"ledger\.json"):
         read_ledger(tmp_path / "ledger.json")
