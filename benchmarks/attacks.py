@@ -57,7 +57,7 @@ def job_values(documents: Path, out: Path, size: dict[str, int]) -> dict[str, An
 
 
 def attack_rows(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each model and attack: area, rates at low false positive rates, numbers of people, verdict."""
+    """Return rows of model and attack: area, rates at low false positive rates, counts of individuals, verdict."""
     rows = []
     for model in models:
         about = {"model": model["model"], "recipe": model["recipe"], "epoch": model["epoch"]}

@@ -196,7 +196,7 @@ def _predictions(path: Path, documents: LabelledTokens, run: Run, seed: int, opt
 def _row(
     name: str, base: list[np.ndarray] | None, said: list[np.ndarray], truth: Truth, words: np.ndarray | None
 ) -> dict[str, Any]:
-    """F1 of the first seed with its interval, the spread over seeds, and differences over the same held-out people."""
+    """F1 of the first seed with its interval, the spread over seeds, differences over the same held-out individuals."""
     from reticent.audit.classification import compare, measure
     from reticent.audit.evidence.json_form import to_json
 

@@ -124,7 +124,7 @@ def run_process(
 
 
 def run_unwatched(main: Callable[[], int], seconds: float | None = None) -> Ended:
-    """As :func:`run_process`, with nobody watching; after ``seconds`` the process group is killed."""
+    """As :func:`run_process`, not watched; after ``seconds`` the process group is killed."""
     child = os.fork()
     if child == 0:
         _child(main)

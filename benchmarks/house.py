@@ -359,7 +359,7 @@ def measures() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Change:
-    """A change that people make, and the files that they open for it, beside its test and the changelog.
+    """A change, and the files to open for it, beside its test and the changelog.
 
     ``before`` are the files of the house before it was redesigned (commit c0c79b6); the names are of that time.
     """

@@ -27,7 +27,7 @@ from benchmarks.real_corpora import LABELS, SCOPES
 from benchmarks.record_io import DATA, markdown, write_record
 
 RECIPES = ("clm", "clma", "ppclm", "dp-clm")
-#: Of dp-clm: per individual, with the learning rate of the others; batches are a quarter of the people.
+#: Of dp-clm: per individual, with the learning rate of the others; batches are a quarter of the individuals.
 DP = {"target_epsilon": 8.0, "unit": "individual", "max_documents": 2, "sample_rate": 0.25}
 CORPORA = ("hospital", "meddocan")
 #: size -> individuals, public documents, epochs, bootstrap draws, soft prompt (training subjects, tokens, epochs)

@@ -40,7 +40,7 @@ LABELS = {
     "CENTRO_SALUD": "HOSPITAL", "SEXO_SUJETO_ASISTENCIA": "SEX", "PROFESION": "PROFESSION",
     "PERSON": "NAME", "CODE": "ID", "LOC": "CITY", "ORG": "ORGANIZATION", "DATETIME": "DATE",
 }  # fmt: skip
-#: Attributes many people share: protected where they stand, never spread over the corpus.
+#: Attributes many individuals share: protected where they stand, never spread over the corpus.
 SCOPES = dict.fromkeys(("SEX", "PROFESSION", "COUNTRY", "OTHER", "DEM", "QUANTITY", "MISC"), "occurrence")
 #: corpus -> (held-out, reference) shares of the individuals that models are trained and attacked on.
 SHARES = {"mtsamples": (0.08, 0.84), "meddocan": (0.08, 0.84), "tab": (0.25, 0.50)}

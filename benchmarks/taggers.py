@@ -40,7 +40,7 @@ SENTENCES = (
     "{} was seen today and is well .", "We heard of {} last week .", "Yesterday {} was in the news again .",
     "My friend wrote about {} in a letter .", "The report on {} is not a long one .", "There is no news of {} .",
 )  # fmt: skip
-#: Public text: the words of the prompts and the sentences, and nobody's name.
+#: Public text: the words of the prompts and the sentences, and names of no individual.
 PUBLIC = [*(s.replace("{}", "it") for s in SENTENCES), *(p.text.replace("[MASK]", "it") for p in PROMPTS)]
 
 
@@ -200,7 +200,7 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def check(rows: list[dict[str, Any]]) -> None:
-    """The answer that is expected: names trained on for long are known, surrogates are nobody's."""
+    """The answer that is expected: names trained on for long are known, surrogates belong to no individual."""
     last = {row["arm"]: row for row in rows}
     first = next(row for row in rows if row["arm"] == "generated, plain" and row["epoch"] == 0)
     plain, surrogates = (last[f"generated, {arm}"] for arm in ("plain", "surrogates"))

@@ -97,7 +97,7 @@ def measure(
         if time.monotonic() > deadline:
             break
         early = [name for name in compiled if name in lines] if turn == 0 else []
-        for name in early:  # compiling takes a minute of one core each, and nobody's time is taken yet
+        for name in early:  # compiling takes a minute of one core each, and no time is taken yet
             _go(lines[name])
         for name in early + [name for name in lines if name not in early]:
             if name not in early:

@@ -194,7 +194,7 @@ def test_set_needs_a_known_field() -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run up to the index, of 40 people, with the job file and a tokenizer beside it."""
+    """A run up to the index, of 40 individuals, with the job file and a tokenizer beside it."""
     folder = tmp_path_factory.mktemp("cli")
     num = 40
     people = [f"p{i}" for i in range(num)]

@@ -24,7 +24,7 @@ SECRET = "Zyxwvut"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models ``gpt2`` and ``bert``, a table ``people.parquet``, and one person's ``me.toml``."""
+    """Models ``gpt2`` and ``bert``, a table ``people.parquet``, and one individual's ``me.toml``."""
     folder = tmp_path_factory.mktemp("probe")
     for kind in ("gpt2", "bert"):
         toy_model(kind, max_length=128).save_pretrained(folder / kind)

@@ -360,7 +360,7 @@ def test_settings_are_checked(synth: Path, tmp_path: Path) -> None:
 
 @pytest.mark.corpus
 def test_meddocan_keeps_no_marked_surface_but_what_was_put_or_never_marked(data: Path, tmp_path: Path) -> None:
-    """Human spans of real case reports: what is left are mentions that nobody marked, and dates and ages that another
+    """Human spans of real case reports: the rest are mentions without a mark, and dates and ages that another
     date or age became.
     """
     rows = []

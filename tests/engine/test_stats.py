@@ -1,4 +1,4 @@
-"""Statistics of a corpus: a hospital of four people worked by hand, brute force, and nothing that names anybody."""
+"""Statistics of a corpus: a hospital of four individuals worked by hand, brute force, and no name in any of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated hospital: the same bytes from the same seed, complete gold spans, nobody in the public text."""
+"""The generated hospital: the same bytes from the same seed, complete gold spans, no individual in the public text."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_public_text_tells_no_rare_fact(public: list[str], documents: list[Row])
 
 
 def test_public_text_is_the_same_language_as_the_notes(public: list[str], documents: list[Row]) -> None:
-    """The stand-in foundation model must know the words that are nobody's."""
+    """The stand-in foundation model must know the words of no individual."""
     seen = {word for text in public for word in words(text)}
     owners = defaultdict(set)
     for document in documents:

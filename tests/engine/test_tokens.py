@@ -331,12 +331,12 @@ def test_case_reads_its_marks(tmp_path: Path) -> None:
 
 
 SCOPES = [
-    # The same words in four documents; p0 has the spans, p1 shares p0's household, p2 is somebody else.
+    # The same words in four documents; p0 has the spans, p1 shares p0's household, p2 is another individual.
     ({}, "NAME", ["1", "1", "1", "1"]),  # by default names are protected everywhere,
     ({}, "CITY", ["1", "1", "1", "0"]),  # places in the documents of the individual (unit),
     ({}, "DATE", ["1", "0", "0", "0"]),  # dates where they stand,
     ({}, "city", ["1", "1", "1", "0"]),  # in any spelling of the label;
-    ({}, "COLOUR", ["1", "1", "1", "1"]),  # a label nobody knows as a name.
+    ({}, "COLOUR", ["1", "1", "1", "1"]),  # a label that is no known kind of name.
     ({"NAME": "occurrence"}, "NAME", ["1", "0", "0", "0"]),
     ({"NAME": "individual"}, "NAME", ["1", "1", "1", "0"]),
     ({"DATE": "corpus"}, "DATE", ["1", "1", "1", "1"]),

@@ -1,4 +1,4 @@
-"""The privacy budget: what runs cost together, who is refused, and that nobody's run is lost."""
+"""The privacy budget: the cost of runs together, refusals, and that no run is lost."""
 
 from __future__ import annotations
 

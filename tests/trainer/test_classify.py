@@ -186,7 +186,7 @@ def test_two_runs_give_the_same_bits_and_another_seed_others(
         classify(checkpoints[kind], two_classes(), ClassifyConfig(**QUICK, learning_rate=1e-3, seed=seed), out=out)
         weights.append((out / "model.safetensors").read_bytes())
     assert weights[0] == weights[1] != weights[2]
-    assert torch.equal(torch.get_rng_state(), state)  # nobody else's draws change
+    assert torch.equal(torch.get_rng_state(), state)  # no other draw changes
 
 
 # ----------------------------------------------------------------------------------------------------------- the folder

@@ -125,7 +125,7 @@ def test_every_piece_of_a_vocabulary_stands_in_the_text_it_was_trained_on(words:
 
 
 def hospital(folder: Path) -> Path:
-    """Sixty individuals, each with one word that nobody else has, three times in the text."""
+    """Sixty individuals, each with one word that no other has, three times in the text."""
     rows = [
         {"doc_id": f"d{i}", "individual_id": f"p{i}", "text": f"the patient {name(i)} has pain , {name(i)} {name(i)}"}
         for i in range(60)
