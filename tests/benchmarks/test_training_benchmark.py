@@ -67,6 +67,7 @@ def plan(request: pytest.FixtureRequest, prepared: Path) -> Plan:
     return replace(plan_of(request.param, prepared, TOY, 1), device="cpu", bf16=False)
 
 
+@pytest.mark.heavy
 def test_trainer_and_benchmark_need_neither_polars_nor_spacy_nor_opacus_nor_the_core(prepared: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

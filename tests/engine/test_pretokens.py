@@ -201,6 +201,7 @@ def test_words_and_flags_of_fuzzed_text_match_oracle(name: str, text: str, seed:
     check_alignment(trained(name), f"{text} {text}", seed)  # the second time much of it is remembered
 
 
+@pytest.mark.heavy
 def test_tokens_around_every_character_are_the_librarys() -> None:
     characters = [chr(code) for code in range(0x3100)]
     texts = [form.format(c) for c in characters for form in ("a{}b", "a {} b", "{}", "-{}-", "\n{}", " {}x")]

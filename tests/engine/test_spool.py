@@ -382,6 +382,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.parametrize("max_n", [1, 2])
 def test_a_limit_that_distinct_words_do_not_fit_into_is_refused_and_the_least_that_is_named_holds(

@@ -84,6 +84,7 @@ people = st.sampled_from(["p0", "p1", "p2", "p3", "held"])
 corpora = st.lists(st.tuples(people, documents), min_size=2, max_size=8)
 
 
+@pytest.mark.heavy
 @settings(max_examples=120, deadline=None)
 @given(
     corpora,

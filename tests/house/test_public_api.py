@@ -104,6 +104,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.heavy
 def test_types_of_the_package_reach_a_user_who_checks_strictly(interpreter: Path, tmp_path: Path) -> None:
     mistakes = "".join(f"{line}\n" for line in MISTAKES)
     (tmp_path / "good.py").write_text(GOOD, encoding="utf-8")

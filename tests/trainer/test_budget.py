@@ -143,6 +143,7 @@ def _reserve_ten(folder: str, name: int) -> None:
         budget(Path(folder)).reserve(f"{name}-{number}", cost(1.0), 1000)
 
 
+@pytest.mark.heavy
 def test_writers_at_the_same_time_lose_no_run(tmp_path: Path) -> None:
     with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
         list(pool.map(_reserve_ten, [str(tmp_path)] * 3, range(3)))
