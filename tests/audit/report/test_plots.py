@@ -127,7 +127,7 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
 
 
 def test_no_text_about_the_corpus_is_cut_off(drawn: dict[str, Any]) -> None:
-    corpus_plots.corpus_panels(tiny_audit()["corpus"])
+    corpus_plots.corpus_panels(evidence(tiny_audit()).corpus)
     assert len(drawn) == 10
     assert_whole(drawn)
 
