@@ -390,7 +390,7 @@ CHANGES = (
     Change(
         "plot of the report",
         ("audit/plots.py", "audit/report.py", "audit/templates/report.html.j2"),
-        ("audit/report/plots.py", "audit/report/page.py", "audit/report/templates/report.html.j2"),
+        ("audit/report/NEW.py", "audit/report/table.py"),
     ),
     Change("gate", ("audit/verdict.py", "config/audit.py", "config/job.py"), ("audit/gates.py",)),
     Change("national id (a rule)", ("rust_ext/src/rules/numbers.rs",), ("rust_ext/src/rules/numbers.rs",)),

@@ -45,20 +45,11 @@ class Drawing:
     label: str
 
 
-def corpus_panels(corpus: CorpusEvidence) -> dict[str, list[str]]:
-    """Return the panels of the page: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``, ``unicity``."""
-    drawn = {name: _drawn(draw, corpus) for name, draw in _FIGURES.items() if name != "retention"}
-    return {name: [_inline(drawing) for drawing in drawings] for name, drawings in drawn.items()}
-
-
 @styled
-def _drawn(draw: Any, corpus: CorpusEvidence) -> list[Drawing]:
-    return draw(corpus)
-
-
-@styled
-def _inline(drawing: Drawing) -> str:
-    return to_svg(drawing.figure, drawing.name, drawing.label)
+def corpus_panels(corpus: CorpusEvidence, name: str) -> list[str]:
+    """Return the panels of one plot: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``, ``unicity`` or
+    ``retention``."""
+    return [to_svg(drawing.figure, drawing.name, drawing.label) for drawing in _FIGURES[name](corpus)]
 
 
 @styled

@@ -20,7 +20,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.membership.names import DEFAULT_ATTACKS
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
-from reticent.audit.report import corpus_plots, epoch_plots, figure, membership_plots, plots
+from reticent.audit.report import figure
 from reticent.audit.report.environment import template_environment
 from reticent.audit.report.extraction_page import extraction_html
 from reticent.audit.report.findings import plain_findings
@@ -29,6 +29,7 @@ from reticent.audit.report.probe_page import probe_section
 from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
 from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value
 from reticent.audit.report.summary import last_checkpoints
+from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.stats.seeds import num_seeds, over_seeds
 from reticent.core.errors import ArtifactError
 
@@ -163,26 +164,14 @@ def _render(audit: AuditEvidence) -> str:
         trainings=trainings,
     )
     attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
-    f1_of_all = _f1_of_all(corpus)
-    figures = {
-        **corpus_plots.corpus_panels(corpus),
-        "tradeoff": plots.tradeoff_panels(models),
-        "epochs": epoch_plots.epoch_panels(models),
-        "excess": plots.excess_panels(models),
-        "ngrams": plots.ngram_panels(models),
-        "low_cost": membership_plots.low_cost_panels(models, f1_of_all),
-        "auc": membership_plots.auc_panels(models, attacks),
-        "rocs": [
-            panels for panels in (membership_plots.roc_panels(models, attack, cell) for attack in attacks) if panels
-        ],
-    }
+    shown = Shown(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus))
     last = last_checkpoints(models)
     groups = [(group.title, list(filter(group.holds, last))) for group in groups_of(models)]
     first = [model.membership[attack] for attack in attacks[:1] for model in models if attack in model.membership]
     return environment.get_template("report.html.j2").render(
-        audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), figures=figures, attacks=attacks,
-        attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
-        groups=groups, parts=PARTS, f1_of_all=f1_of_all,
+        audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit), attacks=attacks,
+        drawn=list(drawn_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES_ABOUT,
+        groups=groups, parts=PARTS, f1_of_all=shown.f1_of_all,
         low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],
         low_cost=any(model.low_cost for model in models),
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),

@@ -28,10 +28,16 @@ pytestmark = pytest.mark.heavy
 
 
 Panels = dict[str, list[str]]
+OF_CORPUS = ("identifiers", "by_n", "margin", "unicity")
 
 
 def all_panels(audit: dict[str, Any]) -> Panels:
-    return {**corpus_plots.corpus_panels(evidence(audit).corpus), **model_panels(audit)}
+    return {**corpus_panels(audit), **model_panels(audit)}
+
+
+def corpus_panels(audit: dict[str, Any]) -> Panels:
+    corpus = evidence(audit).corpus
+    return {name: corpus_plots.corpus_panels(corpus, name) for name in OF_CORPUS}
 
 
 def model_panels(audit: dict[str, Any]) -> Panels:
@@ -127,7 +133,7 @@ def test_no_text_is_cut_off(drawn: dict[str, Any], name: str) -> None:
 
 
 def test_no_text_about_the_corpus_is_cut_off(drawn: dict[str, Any]) -> None:
-    corpus_plots.corpus_panels(evidence(tiny_audit()).corpus)
+    corpus_panels(tiny_audit())
     assert len(drawn) == 10
     assert_whole(drawn)
 
@@ -226,8 +232,8 @@ def test_nothing_to_draw_gives_no_panel() -> None:
         for key, value in model("clm", "clm", 4).items()
         if key in ("name", "recipe", "objective", "epoch", "utility", "privacy")
     }
-    empty = {"identifiers": [], "by_n": [], "margin": [], "unicity": []}
-    assert corpus_plots.corpus_panels(filled(CorpusEvidence, {"k": 2})) == empty
+    corpus = filled(CorpusEvidence, {"k": 2})
+    assert [corpus_plots.corpus_panels(corpus, name) for name in OF_CORPUS] == [[], [], [], []]
     for models in ([], entries(bare)):
         assert plots.excess_panels(models) == []
         assert plots.ngram_panels(models) == []
