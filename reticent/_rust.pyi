@@ -252,6 +252,16 @@ class TokenEncoder:
         gaps: Words | None = None,
     ) -> Tokens:
         """Return the tokens; the two arrays have one byte a word. What meets a stretch of ``gaps`` is direct."""
+    def pack(
+        self,
+        texts: _ArrowArray,
+        words: Words,
+        word_flags: NDArray[np.uint8],
+        ngram_starts: NDArray[np.uint8],
+        *,
+        gaps: Words | None = None,
+    ) -> PackedTokens:
+        """Return the tokens of `encode` as :mod:`reticent.engine.packed` keeps them."""
 
 @final
 class Tokens:
@@ -270,6 +280,53 @@ class Tokens:
     @property
     def ngram_starts(self) -> NDArray[np.uint8]:
         """Of the words whose first token it is."""
+
+@final
+class PackedTokens:
+    """Tokens of a batch. Bits begin with the lowest of the first byte; tokens count from the batch's first."""
+
+    @property
+    def doc_offsets(self) -> NDArray[np.int64]: ...
+    @property
+    def ids(self) -> NDArray[np.uint16]:
+        """The lower two bytes of each id."""
+    @property
+    def high(self) -> NDArray[np.uint8]:
+        """The third byte of each id; empty where the vocabulary needs none."""
+    @property
+    def begins(self) -> NDArray[np.uint8]:
+        """Bits: the token's first word is another than that of the token before."""
+    @property
+    def outside(self) -> NDArray[np.uint8]:
+        """Bits: the token meets no word."""
+    @property
+    def direct(self) -> NDArray[np.uint8]: ...
+    @property
+    def indirect(self) -> NDArray[np.uint8]: ...
+    @property
+    def exceptions(self) -> NDArray[np.int64]:
+        """Tokens whose words do not follow from the bits, ascending."""
+    @property
+    def skipped(self) -> NDArray[np.uint32]:
+        """Words that each of them passes over."""
+    @property
+    def more(self) -> NDArray[np.uint32]:
+        """Words that each of them meets beside its first."""
+    @property
+    def ngram_tokens(self) -> NDArray[np.int64]:
+        """Tokens where minimal identifying n-grams start, ascending."""
+    @property
+    def ngram_lengths(self) -> NDArray[np.uint8]:
+        """Their lengths: bit n - 1."""
+
+@final
+class MarkedSpans:
+    """The words that spans meet (1 a word), and what the spans hold between words."""
+
+    @property
+    def mask(self) -> NDArray[np.uint8]: ...
+    @property
+    def gaps(self) -> Words: ...
 
 @final
 class CommonWords:
@@ -491,6 +548,17 @@ def cover_spans(
     num_threads: int = 0,
 ) -> NDArray[np.uint8]:
     """Return 1 for each word that meets a span of its document in at least one character."""
+
+def mark_spans(
+    texts: _ArrowArray,
+    words: Words,
+    span_offsets: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    *,
+    num_threads: int = 0,
+) -> MarkedSpans:
+    """Return what `cover_spans` and `gaps_in_spans` return; characters are counted once for both."""
 
 def gaps_in_spans(
     texts: _ArrowArray,

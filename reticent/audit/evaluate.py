@@ -73,6 +73,7 @@ def audit_models(
     config: AuditConfig,
     lowercase_store: TokenStore | None = None,
     user_inference_holdout: TokenStore | None = None,
+    zlib_bytes: np.ndarray | None = None,
     groups: Mapping[str, np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
@@ -88,6 +89,7 @@ def audit_models(
         the floor of the leak rates
     lowercase_store : tokens of the same documents in lower case, which the attack of that name needs
     user_inference_holdout : tokens of other documents of the same individuals, which ``user_inference`` needs
+    zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to look for the worst group in
 
     Raises
@@ -106,7 +108,7 @@ def audit_models(
         raise PolicyError(f"no base model to compare the {sorted(without)[0]} models with")
     audit = Auditor(
         train_store, audit_store, np.asarray(members, dtype=bool), config,
-        lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, groups=groups,
+        lowercase=lowercase_store, user_inference_holdout=user_inference_holdout, zlib_bytes=zlib_bytes, groups=groups,
     )  # fmt: skip
     results: list[ModelEvidence] = []
     for objective, base_path in bases.items():
@@ -137,6 +139,7 @@ class Auditor:
         *,
         lowercase: TokenStore | None = None,
         user_inference_holdout: TokenStore | None = None,
+        zlib_bytes: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         categories: WordCategories | None = None,
     ):
@@ -165,6 +168,7 @@ class Auditor:
             config,
             lowercase=lowercase,
             user_inference_holdout=user_inference_holdout,
+            zlib_bytes=zlib_bytes,
             groups=groups,
         )
         self.categories = None

@@ -46,6 +46,7 @@ from reticent.core.manifest import (
     verify,
     versions,
 )
+from reticent.core.written import written_digest
 
 __all__ = [
     "ArtifactWriter",
@@ -329,7 +330,8 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         file.chmod(0o600)
         _sync(file)
-        files[str(file.relative_to(folder))] = {"sha256": hash_file(file), "num_bytes": file.stat().st_size}
+        digest = written_digest(file) or hash_file(file)
+        files[str(file.relative_to(folder))] = {"sha256": digest, "num_bytes": file.stat().st_size}
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
     content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions()}
     manifest = folder / MANIFEST

@@ -168,8 +168,8 @@ class FlaggedWords:
             gaps = None
             if self._spans is not None:
                 spans = part.spans(self._spans)[:3]
-                direct = _rust.cover_spans(part.texts, words, *spans, num_threads=threads)
-                gaps = _rust.gaps_in_spans(part.texts, words, *spans, num_threads=threads)
+                marked = _rust.mark_spans(part.texts, words, *spans, num_threads=threads)
+                direct, gaps = marked.mask, marked.gaps
                 for _, spread in self._spread(part, words):
                     direct |= spread
                 flags |= direct * np.uint8(DIRECT)

@@ -25,7 +25,7 @@ __all__ = [
     "SPANS",
     "SPAN_TYPE",
     "SPLITS",
-    "protected_tokens_schema",
+    "TOKEN_TABLES",
     "type_name",
     "with_version",
 ]
@@ -107,26 +107,38 @@ INDIVIDUALS: Final = with_version(
 )
 
 
-def protected_tokens_schema(vocab_size: int) -> pa.Schema:
-    """Schema of protected tokens: one row a document; every list has one entry per token.
-
-    ``input_ids`` are uint16 where the vocabulary fits, else uint32. ``word_ids`` number the words of the
-    document from 0; -1 is a token outside every word (punctuation). ``flags`` hold :data:`DIRECT` and
-    :data:`INDIRECT`. ``ngram_starts`` is nonzero on the first token of a word only: bit n-1 says that a minimal
-    identifying n-gram of n words starts at that word.
-    """
-    ids = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
-    schema = pa.schema(
-        [
-            pa.field("doc_id", pa.string(), nullable=False),
-            pa.field("individual", pa.uint32(), nullable=False),
-            pa.field("input_ids", pa.large_list(pa.field("item", ids, nullable=False)), nullable=False),
-            pa.field("word_ids", pa.large_list(pa.field("item", pa.int32(), nullable=False)), nullable=False),
-            pa.field("flags", pa.large_list(pa.field("item", pa.uint8(), nullable=False)), nullable=False),
-            pa.field("ngram_starts", pa.large_list(pa.field("item", pa.uint8(), nullable=False)), nullable=False),
-        ]
-    )
-    return with_version(schema, "protected-tokens", 2)
+#: Tables beside ids and bits of protected tokens (:mod:`reticent.engine.packed`). ``end`` counts the tokens up to and
+#: with a document; ``token`` numbers the tokens of all documents; ``lengths`` has bit n - 1 where a minimal identifying
+#: n-gram of n words starts at a word whose first token this is.
+TOKEN_TABLES: Final = {
+    "documents": with_version(
+        pa.schema(
+            [
+                pa.field("doc_id", pa.string(), nullable=False),
+                pa.field("individual", pa.uint32(), nullable=False),
+                pa.field("end", pa.int64(), nullable=False),
+            ]
+        ),
+        "token-documents",
+        3,
+    ),
+    "exceptions": with_version(
+        pa.schema(
+            [
+                pa.field("token", pa.int64(), nullable=False),
+                pa.field("skipped", pa.uint32(), nullable=False),
+                pa.field("more", pa.uint32(), nullable=False),
+            ]
+        ),
+        "token-exceptions",
+        3,
+    ),
+    "ngram_starts": with_version(
+        pa.schema([pa.field("token", pa.int64(), nullable=False), pa.field("lengths", pa.uint8(), nullable=False)]),
+        "token-ngram-starts",
+        3,
+    ),
+}
 
 
 def type_name(kind: pa.DataType) -> str:

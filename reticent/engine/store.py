@@ -1,28 +1,30 @@
-"""TokenStore: the memory-mapped reader and the writer of protected-token shards (Arrow IPC).
+"""TokenStore: protected tokens of a set of documents, in memory or mapped from a folder.
 
-The trainer and the audit read corpora through this file alone. It needs pyarrow and NumPy, not the Rust core,
-polars or torch, so a GPU machine reads the tokens that a CPU machine prepared. Opening costs no copy of the tokens when
-the folder holds one shard (2^28 tokens by default); several shards are joined once.
-
-A folder ``tokens/`` holds ``shard-00000.arrow``, …, ``tokenizer.json`` (the exact tokenizer the ids are of) and,
-written by :mod:`reticent.core.artifact`, ``manifest.json``.
+The trainer and the audit read corpora through this file alone. It needs pyarrow, NumPy and Numba, not the Rust core,
+polars or torch, so a GPU machine reads what a CPU machine prepared. Opening a folder reads its short tables; ids and
+bits are mapped (:mod:`reticent.engine.packed`). Windows are gathered from them as they are; a column is unpacked when
+it is asked for whole.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from reticent.core.errors import ArtifactError
 from reticent.engine.kernels import count_disorder
-from reticent.engine.schema import DIRECT, INDIRECT, protected_tokens_schema
+from reticent.engine.packed import PackedTokens, open_packed
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.window_kernels import gather_windows
 
-__all__ = ["ShardWriter", "TokenStore", "open_tokens", "tokenizer_fingerprint"]
+__all__ = ["TokenStore", "open_tokens", "tokenizer_fingerprint"]
 
 #: Columns with one entry a token.
 LISTS = ("input_ids", "word_ids", "flags", "ngram_starts")
@@ -33,48 +35,87 @@ def tokenizer_fingerprint(path: Path | str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
 class TokenStore:
-    """Protected tokens of a set of documents as flat arrays.
+    """Protected tokens of a set of documents.
 
     Attributes
     ----------
     input_ids : uint16 or uint32 array, shape (num_tokens,)
     word_ids : int32 array, shape (num_tokens,)
-        Word of the document each token belongs to, -1 for none.
-    flags, ngram_starts : uint8 arrays, shape (num_tokens,)
-        See :func:`reticent.engine.schema.protected_tokens_schema`.
+        Number of the first word of its document that each token meets, -1 for none.
+    flags : uint8 array, shape (num_tokens,)
+        `DIRECT` and `INDIRECT`.
+    ngram_starts : uint8 array, shape (num_tokens,)
+        Nonzero on the first token of a word only: bit n-1 says that a minimal identifying n-gram of n words starts at
+        that word.
     doc_offsets : int64 array, shape (num_documents + 1,)
         Tokens of document ``d`` are ``doc_offsets[d]:doc_offsets[d + 1]``.
     individual : uint32 array, shape (num_documents,)
     doc_ids : pyarrow string array, shape (num_documents,)
         Secret, like everything here.
     path : folder the store was opened from, or None for one built in memory
+
+    Of an opened store the first four are unpacked when they are first asked for (ids of two bytes stay mapped).
     """
 
-    input_ids: np.ndarray
-    word_ids: np.ndarray
-    flags: np.ndarray
-    ngram_starts: np.ndarray
-    doc_offsets: np.ndarray
-    individual: np.ndarray
-    doc_ids: pa.Array
-    path: Path | None = None
+    def __init__(
+        self,
+        input_ids: np.ndarray,
+        word_ids: np.ndarray,
+        flags: np.ndarray,
+        ngram_starts: np.ndarray,
+        doc_offsets: np.ndarray,
+        individual: np.ndarray,
+        doc_ids: pa.Array,
+        path: Path | None = None,
+    ):
+        columns = dict(zip(LISTS, (input_ids, word_ids, flags, ngram_starts), strict=True))
+        for name, column in columns.items():
+            if len(column) != len(input_ids):
+                raise ArtifactError(f"token store: {name} has {len(column)} entries for {len(input_ids)} tokens")
+        self._packed: PackedTokens | None = None
+        self.__dict__.update(columns)
+        self._set_documents(doc_offsets, individual, doc_ids, path, len(input_ids))
 
-    def __post_init__(self) -> None:
-        num_tokens = len(self.input_ids)
-        for name in ("word_ids", "flags", "ngram_starts"):
-            if len(getattr(self, name)) != num_tokens:
-                raise ArtifactError(
-                    f"token store: {name} has {len(getattr(self, name))} entries for {num_tokens} tokens"
-                )
+    @classmethod
+    def of_packed(cls, packed: PackedTokens, individual: np.ndarray, doc_ids: pa.Array, path: Path) -> TokenStore:
+        """Return the store of a folder."""
+        store = cls.__new__(cls)
+        store._packed = packed
+        store._set_documents(packed.doc_offsets, individual, doc_ids, path, packed.num_tokens)
+        return store
+
+    def _set_documents(
+        self, doc_offsets: np.ndarray, individual: np.ndarray, doc_ids: pa.Array, path: Path | None, num_tokens: int
+    ) -> None:
         if (
-            len(self.doc_offsets) != len(self.individual) + 1
-            or self.doc_offsets[0] != 0
-            or self.doc_offsets[-1] != num_tokens
-            or (np.diff(self.doc_offsets) < 0).any()
+            len(doc_offsets) != len(individual) + 1
+            or doc_offsets[0] != 0
+            or doc_offsets[-1] != num_tokens
+            or (np.diff(doc_offsets) < 0).any()
         ):
             raise ArtifactError("token store: document offsets do not match the documents and tokens")
+        self.doc_offsets, self.individual, self.doc_ids, self.path = doc_offsets, individual, doc_ids, path
+
+    @functools.cached_property
+    def input_ids(self) -> np.ndarray:
+        return self._column("input_ids")
+
+    @functools.cached_property
+    def word_ids(self) -> np.ndarray:
+        return self._column("word_ids")
+
+    @functools.cached_property
+    def flags(self) -> np.ndarray:
+        return self._column("flags")
+
+    @functools.cached_property
+    def ngram_starts(self) -> np.ndarray:
+        return self._column("ngram_starts")
+
+    def _column(self, name: str) -> np.ndarray:
+        assert self._packed is not None  # else the column was given
+        return self._packed.column(name)
 
     @property
     def num_documents(self) -> int:
@@ -82,7 +123,7 @@ class TokenStore:
 
     @property
     def num_tokens(self) -> int:
-        return len(self.input_ids)
+        return int(self.doc_offsets[-1])
 
     @property
     def tokenizer_path(self) -> Path:
@@ -91,35 +132,101 @@ class TokenStore:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
         return self.path / "tokenizer.json"
 
+    def blocks(self, name: str) -> Iterator[np.ndarray]:
+        """Yield the entries of a column, one after the other, without unpacking all of it."""
+        if self._packed is None or name in self.__dict__:
+            yield getattr(self, name)
+        else:
+            yield from self._packed.blocks(name)
+
+    def gather(
+        self,
+        documents: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        offset: int,
+        pad: int,
+        out: tuple[np.ndarray, np.ndarray, np.ndarray],
+    ) -> None:
+        """Write windows of documents to ids (int64), words (int32) and flags (uint8), each (B, T), from column
+        ``offset``; what is beside them is ``pad``, -1 and 0.
+        """
+        if self._packed is not None:
+            self._packed.gather(documents, starts, lengths, offset, pad, out)
+            return
+        for values, fill, array in zip((self.input_ids, self.word_ids, self.flags), (pad, -1, 0), out, strict=True):
+            gather_windows(values, starts, lengths, offset, fill, array)
+
+    def has_flag(self, flags: int) -> bool:
+        """Whether some token has one of these flags."""
+        if self._packed is not None:
+            return self._packed.has_flag(flags)
+        return bool(self.num_tokens and np.bitwise_or.reduce(self.flags) & flags)
+
+    def largest_id(self) -> int:
+        """Return the largest id; 0 of no token."""
+        return max(int(ids.max(initial=0)) for ids in self.blocks("input_ids"))
+
+    def ids_with(self, flags: int, vocab_size: int) -> np.ndarray:
+        """Return of each id of the vocabulary whether some token of it has one of these flags, bool (vocab_size,)."""
+        found = np.zeros(vocab_size, dtype=np.bool_)
+        for ids, own in zip(self.blocks("input_ids"), self.blocks("flags"), strict=True):
+            found[ids[(own & flags) != 0]] = True
+        return found
+
+    def _unpacked(self, name: str, run: np.ndarray) -> np.ndarray:
+        """A column of documents that follow each other."""
+        assert self._packed is not None
+        first = int(run[0]) if len(run) else 0
+        return self._packed.block(name, first, first + len(run))
+
+    def with_columns(self, **changed: Any) -> TokenStore:
+        """Return the store with other columns, documents or another path; the rest is as it is here."""
+        names = (*LISTS, "doc_offsets", "individual", "doc_ids", "path")
+        return TokenStore(
+            **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
+        )
+
     def text_fingerprint(self) -> str:
         """Hash of all that training sees but the flags, which a recipe that protects nothing does not look at.
 
-        Cost: one pass over the tokens.
+        Cost: one pass over the tokens for each column.
         """
         digest = hashlib.sha256()
         for name in ("input_ids", "word_ids", "doc_offsets", "individual"):
-            column = getattr(self, name)
-            digest.update(f"{name} {column.dtype.str} {len(column)} ".encode())
-            digest.update(np.ascontiguousarray(column).data)
+            self.hash_column(digest, name, f"{name} ")
         if self.path is not None:
             digest.update(self.tokenizer_path.read_bytes())
         return digest.hexdigest()
 
     def flags_fingerprint(self) -> str:
-        """Hash of the tokens, their words and all their flags, which :mod:`reticent.engine.verify` has checked.
+        """Hash of the tokens, their words and all their flags: of what :mod:`reticent.engine.verify` has checked.
 
-        Cost: one pass over 7 or 9 bytes a token.
+        Cost: one pass over the tokens for each column.
         """
         digest = hashlib.sha256(b"reticent.flags/1")
-        for column in (self.doc_offsets, self.input_ids, self.word_ids, self.flags):
-            digest.update(f" {column.dtype.str} {len(column)} ".encode())
-            digest.update(np.ascontiguousarray(column).data)
+        for name in ("doc_offsets", "input_ids", "word_ids", "flags"):
+            self.hash_column(digest, name)
         return digest.hexdigest()
+
+    def hash_column(self, digest: hashlib._Hash, name: str, prefix: str = " ", *, bits: int = 0xFF) -> None:
+        """Add a column to a digest: its type, length and bytes; of flags those ``bits``."""
+        if name in LISTS:
+            length, blocks = self.num_tokens, self.blocks(name)
+        else:
+            column = getattr(self, name)
+            length, blocks = len(column), iter([column])
+        for number, block in enumerate(blocks):
+            if number == 0:
+                digest.update(f"{prefix}{block.dtype.str} {length} ".encode())
+            digest.update(np.ascontiguousarray(block & np.uint8(bits) if name == "flags" else block).data)
 
     def check(self) -> None:
         """Raise `ArtifactError` where values are none that `write_tokens` writes: bits of flags that mean nothing,
-        words out of order. Cost: one pass over 5 bytes a token.
+        words out of order. Cost: one pass over 5 bytes a token; none for packed tokens, which cannot hold such values.
         """
+        if self._packed is not None:
+            return
         where = self.path if self.path is not None else "token store"
         if self.num_tokens and np.bitwise_or.reduce(self.flags) & ~np.uint8(DIRECT | INDIRECT):
             raise ArtifactError(f"{where}: flags hold bits other than direct and indirect; damaged, run protect again")
@@ -134,98 +241,15 @@ class TokenStore:
         documents = np.asarray(documents, dtype=np.int64)
         starts, ends = self.doc_offsets[documents], self.doc_offsets[documents + 1]
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
-        tokens = np.repeat(starts - doc_offsets[:-1], ends - starts) + np.arange(doc_offsets[-1])
-        return TokenStore(
-            self.input_ids[tokens],
-            self.word_ids[tokens],
-            self.flags[tokens],
-            self.ngram_starts[tokens],
-            doc_offsets,
-            self.individual[documents],
-            self.doc_ids.take(pa.array(documents)),
-            self.path,
-        )
-
-
-class ShardWriter:
-    """Write documents to ``folder/shard-NNNNN.arrow``, a new shard every ``tokens_per_shard`` tokens.
-
-    A shard is one record batch, so that a reader maps it and copies nothing. Its columns grow in files beside it and
-    are mapped into the shard when it is full: memory is bounded by a call of :meth:`write`, and the bytes do not depend
-    on how the documents were batched.
-    """
-
-    def __init__(self, folder: Path, vocab_size: int, *, tokens_per_shard: int = 1 << 28):
-        self.folder, self.tokens_per_shard = Path(folder), tokens_per_shard
-        self.schema = protected_tokens_schema(vocab_size)
-        self.num_shards = self.num_documents = self.num_tokens = 0
-        self._dtypes = {name: self.schema.field(name).type.value_type.to_pandas_dtype() for name in LISTS}
-        self._begin_shard()
-
-    def write(
-        self,
-        doc_ids: pa.Array,
-        individual: np.ndarray,
-        doc_offsets: np.ndarray,
-        input_ids: np.ndarray,
-        word_ids: np.ndarray,
-        flags: np.ndarray,
-        ngram_starts: np.ndarray,
-    ) -> None:
-        """Append documents given as flat arrays (`TokenStore` layout, offsets starting at 0)."""
-        doc_ids, offsets = pa.array(doc_ids, pa.string()), np.asarray(doc_offsets, dtype=np.int64)
-        individual = np.asarray(individual, dtype=np.uint32)
-        values = dict(zip(LISTS, (input_ids, word_ids, flags, ngram_starts), strict=True))
-        first, num_documents = 0, len(offsets) - 1
-        while first < num_documents:
-            # The document that fills the shard is its last one.
-            full = offsets[first] + self.tokens_per_shard - self._offsets[-1][-1]
-            end = min(int(np.searchsorted(offsets[first + 1 :], full)) + first + 1, num_documents)
-            for name, column in values.items():
-                part = np.ascontiguousarray(column[offsets[first] : offsets[end]], self._dtypes[name])
-                self._files[name].write(part.data)
-            self._doc_ids.append(doc_ids.slice(first, end - first))
-            self._individual.append(individual[first:end])
-            self._offsets.append(offsets[first + 1 : end + 1] - offsets[first] + self._offsets[-1][-1])
-            if self._offsets[-1][-1] >= self.tokens_per_shard:
-                self._close_shard()
-                self._begin_shard()
-            first = end
-        self.num_documents += num_documents
-        self.num_tokens += int(offsets[-1])
-
-    def close(self) -> None:
-        """Write the pending documents; the folder then holds all of them."""
-        if len(self._offsets) > 1 or self.num_shards == 0:  # an empty set of documents is still a valid store
-            self._close_shard()
-        else:
-            self._drop_files()
-
-    def _begin_shard(self) -> None:
-        self._doc_ids: list[pa.Array] = [pa.array([], pa.string())]
-        self._individual = [np.empty(0, dtype=np.uint32)]
-        self._offsets = [np.zeros(1, dtype=np.int64)]
-        self._files = {name: (self.folder / f"{name}.part").open("w+b") for name in LISTS}
-
-    def _close_shard(self) -> None:
-        columns = [pa.concat_arrays(self._doc_ids), pa.array(np.concatenate(self._individual))]
-        offsets = pa.array(np.concatenate(self._offsets))
-        for name, file in self._files.items():
-            file.flush()
-            mapped = np.memmap(file, self._dtypes[name], "r") if file.tell() else np.empty(0, self._dtypes[name])
-            columns.append(pa.LargeListArray.from_arrays(offsets, pa.array(mapped), type=self.schema.field(name).type))
-        with (
-            pa.OSFile(str(self.folder / f"shard-{self.num_shards:05d}.arrow"), "wb") as shard,
-            pa.ipc.new_file(shard, self.schema) as writer,
-        ):
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
-        self.num_shards += 1
-        self._drop_files()
-
-    def _drop_files(self) -> None:
-        for file in self._files.values():
-            file.close()
-            Path(file.name).unlink()
+        if self._packed is None:
+            tokens = np.repeat(starts - doc_offsets[:-1], ends - starts) + np.arange(doc_offsets[-1])
+            columns = {name: getattr(self, name)[tokens] for name in LISTS}
+        else:  # unpacked run by run of documents that follow each other
+            bounds = [0, *(np.flatnonzero(np.diff(documents) != 1) + 1).tolist(), len(documents)]
+            runs = [documents[a:b] for a, b in itertools.pairwise(bounds) if a < b] or [np.zeros(1, dtype=np.int64)[:0]]
+            columns = {name: np.concatenate([self._unpacked(name, run) for run in runs]) for name in LISTS}
+        individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
+        return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
 
 
 def open_tokens(path: Path | str) -> TokenStore:
@@ -234,71 +258,14 @@ def open_tokens(path: Path | str) -> TokenStore:
     Raises
     ------
     ArtifactError
-        The folder has no shard, or a shard is not a readable file of this schema.
+        The folder holds no tokens, tokens of another version, or a file that cannot be read or does not fit the others.
     """
     folder = Path(path)
-    shards = sorted(folder.glob("shard-*.arrow"))
-    if not shards:
-        raise ArtifactError(f"{folder}: no protected-token shards here; expected shard-00000.arrow")
-    schema = _schema_of(shards[0])
-    batches = [batch for shard in shards for batch in _read_shard(shard, schema)]
-    table = pa.Table.from_batches(batches, schema)
-    lists = {name: table.column(name) for name in LISTS}
-    flat = {name: _flatten(column) for name, column in lists.items()}
-    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in lists["input_ids"].chunks]
-    doc_offsets = np.concatenate([[0], *[np.asarray(part) for part in lengths]]).astype(np.int64).cumsum()
-    individual = table.column("individual").combine_chunks().to_numpy(zero_copy_only=False)
-    return TokenStore(
-        flat["input_ids"],
-        flat["word_ids"],
-        flat["flags"],
-        flat["ngram_starts"],
-        doc_offsets,
-        np.asarray(individual, dtype=np.uint32),
-        table.column("doc_id").combine_chunks(),
-        folder,
-    )
-
-
-def _schema_of(shard: Path) -> pa.Schema:
-    """Schema of the first shard: ids are uint16 or uint32, by the vocabulary; every shard must have the same."""
-    found = _open_shard(shard).schema
-    for vocab_size in (1, 1 << 17):
-        if found.equals(protected_tokens_schema(vocab_size), check_metadata=True):
-            return found
-    raise ArtifactError(f"{shard}: not a shard of protected tokens of this version; run protect again")
-
-
-def _open_shard(shard: Path) -> pa.ipc.RecordBatchFileReader:
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(shard)))
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(f"{shard}: not a readable shard of protected tokens ({type(error).__name__})") from None
-
-
-def _read_shard(shard: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    reader = _open_shard(shard)
-    if not reader.schema.equals(schema):
-        raise ArtifactError(f"{shard}: another schema than the first shard's")
-    for number in range(reader.num_record_batches):
-        try:
-            batch = reader.get_batch(number)
-            batch.validate()  # sizes of the buffers, without reading them
-            batch.column("doc_id").validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise ArtifactError(f"{shard}: batch {number} cannot be read ({type(error).__name__})") from None
-        offsets = batch.column("input_ids").offsets
-        bounds = offsets.to_numpy(zero_copy_only=False)
-        if bounds[0] < 0 or (np.diff(bounds) < 0).any() or bounds[-1] > len(batch.column("input_ids").values):
-            raise ArtifactError(f"{shard}: the offsets of its documents do not fit its tokens; damaged")
-        for name in ("word_ids", "flags", "ngram_starts"):
-            if not batch.column(name).offsets.equals(offsets):
-                raise ArtifactError(f"{shard}: column {name} has other lengths than input_ids")
-        yield batch
-
-
-def _flatten(column: pa.ChunkedArray) -> np.ndarray:
-    parts = [chunk.flatten().to_numpy(zero_copy_only=True) for chunk in column.chunks]
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint16)
+    if next(folder.glob("shard-*.arrow"), None) is not None:
+        raise ArtifactError(f"{folder}: protected tokens of an older version of Reticent; run protect again")
+    if not (folder / "documents.parquet").is_file():
+        raise ArtifactError(f"{folder}: no protected tokens here; expected documents.parquet")
+    packed, documents = open_packed(folder)
+    individual = documents.column("individual").to_numpy().astype(np.uint32)
+    doc_ids = documents.column("doc_id").combine_chunks()
+    return TokenStore.of_packed(packed, individual, doc_ids, folder)

@@ -7,22 +7,19 @@ file moves batches.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import ShardWriter, open_tokens
+from reticent.engine.store import open_tokens
+from reticent.engine.store_writer import StoreWriter
 
 if TYPE_CHECKING:
     from reticent.engine.corpus import Corpus, Documents
@@ -47,7 +44,6 @@ def write_tokens(
     spans: SpanReader | None = None,
     policy: Policy | None = None,
     style: TextStyle | None = None,
-    text_sizes: bool = False,
     sample: TextSample | None = None,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
@@ -65,9 +61,6 @@ def write_tokens(
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
         original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
         `TokenMaker.write`.
-    text_sizes : bool
-        Also write ``text_sizes.parquet`` (num_bytes, zlib_bytes of the text of each document that was tokenised), for
-        the zlib attack.
     sample : TextSample, optional
         Of the original text: documents whose tokens are held to it once they are written
         (:mod:`reticent.engine.verify`), which ``text_check`` then counts.
@@ -102,9 +95,7 @@ def write_tokens(
         by_category=style not in (None, "x", "lower"),
         num_threads=num_threads,
     )
-    return TokenMaker(flagged, tokenizer_json).write(
-        folder, style=style, text_sizes=text_sizes, sample=sample, progress=progress
-    )
+    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, sample=sample, progress=progress)
 
 
 class TokenMaker:
@@ -124,7 +115,6 @@ class TokenMaker:
         style: TextStyle | None = None,
         key: bytes = bytes(32),
         draw: int = 0,
-        text_sizes: bool = False,
         sample: TextSample | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
@@ -140,38 +130,28 @@ class TokenMaker:
             For "rotate": the epoch.
         """
         folder, flagged = Path(folder), self._flagged
-        writer = ShardWriter(folder, self._encoder.vocab_size)
         counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
-        sizes: list[np.ndarray] = []
-        for documents in flagged:
-            part = documents.part
-            text = self._rewritten(documents, style, key, draw)
-            try:
-                tokens = self._encoder.encode(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
-            except CorpusError as error:
-                raise flagged.placed(error, part) from None
-            flagged.check_tokens(part, documents.words, tokens.doc_offsets)
-            writer.write(
-                part.doc_ids, part.codes, tokens.doc_offsets, tokens.input_ids, tokens.word_ids, tokens.flags,
-                tokens.ngram_starts,
-            )  # fmt: skip
-            counts["words"] += len(text.flags)
-            counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
-            counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
-            counts["protected"] += int(np.count_nonzero(text.flags))
-            if text_sizes:
-                sizes.append(_text_sizes(text.texts, flagged.num_threads))
-            if sample is not None:
-                sample.take(part.first + np.flatnonzero(part.keep), part.texts, part.doc_ids, part.units)
-            if progress:
-                progress(part.last_document)
-        writer.close()
+        with StoreWriter(folder, self._encoder.vocab_size) as writer:
+            for documents in flagged:
+                part = documents.part
+                text = self._rewritten(documents, style, key, draw)
+                try:
+                    tokens = self._encoder.pack(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
+                except CorpusError as error:
+                    raise flagged.placed(error, part) from None
+                flagged.check_tokens(part, documents.words, tokens.doc_offsets)
+                writer.write(part.doc_ids, part.codes, tokens)
+                counts["words"] += len(text.flags)
+                counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
+                counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
+                counts["protected"] += int(np.count_nonzero(text.flags))
+                if sample is not None:
+                    sample.take(part.first + np.flatnonzero(part.keep), part.texts, part.doc_ids, part.units)
+                if progress:
+                    progress(part.last_document)
         if writer.num_documents == 0:
             raise CorpusError(f"no document belongs to the splits {', '.join(flagged.splits or ())}")
         (folder / "tokenizer.json").write_text(self._tokenizer_json, encoding="utf-8")
-        if text_sizes:
-            both = np.concatenate(sizes)
-            pq.write_table(pa.table({"num_bytes": both[:, 0], "zlib_bytes": both[:, 1]}), folder / "text_sizes.parquet")
         return {
             "documents": writer.num_documents,
             "tokens": writer.num_tokens,
@@ -198,15 +178,3 @@ class TokenMaker:
             self._survey = self._survey or self._flagged.survey()
             options["avoid"], options["dates"] = self._survey
         return replace_spans(batch, words, flags, starts, self._flagged.spans_of(part, words), style, key, **options)
-
-
-def _text_sizes(texts: pa.Array, num_threads: int) -> np.ndarray:
-    """Bytes of each text and of its zlib compression, int64, shape (D, 2); zlib releases the interpreter lock."""
-    from reticent import _rust
-
-    num_bytes = pc.binary_length(texts).to_numpy().astype(np.int64)
-    runs = [texts.slice(first, 64) for first in range(0, len(texts), 64)]  # a task a text costs as much as its text
-    with ThreadPoolExecutor(_rust.resolve_threads(num_threads)) as pool:
-        compressed = pool.map(lambda run: [len(zlib.compress(text.as_buffer())) for text in run], runs)
-        zlib_bytes = np.array([size for run in compressed for size in run], dtype=np.int64)
-    return np.stack([num_bytes, zlib_bytes], axis=1)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reticent.audit.membership.names import USER_INFERENCE
+from reticent.audit.membership.names import ATTACKS_ON_SIZES, USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 
 if TYPE_CHECKING:
     from reticent.audit.evaluate import AuditConfig, Auditor
     from reticent.job.run import Run
 
-__all__ = ["audit_config", "open_auditor", "own_tokens"]
+__all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens"]
 
 #: Attacks that need tokens of their own, and the names of these.
 OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "fresh"}
+#: Artefact of the compressed sizes of the texts of the audit.
+TEXT_SIZES = "text-sizes"
 #: Tokens that the audit calls otherwise than their folder.
 KEYWORDS = {"fresh": "user_inference_holdout"}
 
@@ -22,6 +24,11 @@ KEYWORDS = {"fresh": "user_inference_holdout"}
 def own_tokens(run: Run) -> list[str]:
     """Return the names of the tokens that the job's attacks look at beside those of the audit."""
     return [tokens for attack, tokens in OWN_TOKENS.items() if attack in run.job.audit.attacks]
+
+
+def needs_text_sizes(run: Run) -> bool:
+    """Whether an attack of the job compares with the compressed sizes of the texts."""
+    return not ATTACKS_ON_SIZES.isdisjoint(run.job.audit.attacks)
 
 
 def audit_config(run: Run) -> AuditConfig:
@@ -33,6 +40,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
     """Return what scores and attacks the checkpoints of a model, by its name; opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
     from reticent.engine.store import open_tokens
+    from reticent.engine.text_sizes import read_zlib_bytes
     from reticent.job.word_categories import read_categories
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
@@ -40,6 +48,8 @@ def open_auditor(run: Run, model: str) -> Auditor:
     own: dict[str, Any] = {
         KEYWORDS.get(name, name): open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)
     }
+    if needs_text_sizes(run):
+        own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
     return Auditor(
         open_tokens(run.folder / f"tokens/{model}/train"),
         audit_store,

@@ -212,7 +212,7 @@ def check_fit(
     """`TrainingError` unless the tokens, special ones included, are tokens of this model and a window fits into it."""
     embeddings: Any = model.get_input_embeddings()
     rows = embeddings.weight.shape[0]
-    largest = int(store.input_ids.max(initial=0))
+    largest = store.largest_id()
     if largest >= rows:
         raise TrainingError(f"tokens: id {largest} is beyond the model's {rows} embeddings; other tokenizer?")
     roles = {"first": special.prefix, "last": special.suffix, "padding": special.pad, "mask": special.mask}

@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from reticent.core.errors import ArtifactError
@@ -155,10 +154,8 @@ def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
 
 def _tokens_digest(store: TokenStore) -> str:
     digest = hashlib.sha256()
-    for entry in fields(store):
-        column = getattr(store, entry.name)
-        if isinstance(column, np.ndarray):
-            digest.update(np.ascontiguousarray(column).data)
+    for name in ("input_ids", "word_ids", "flags", "doc_offsets", "individual"):
+        store.hash_column(digest, name)
     return digest.hexdigest()
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.engine.window_kernels import cut_documents, gather_windows
+from reticent.engine.window_kernels import cut_documents
 
 __all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
 
@@ -106,9 +106,8 @@ class Windows:
         input_ids = np.empty(shape, dtype=np.int64)
         word_ids = np.empty(shape, dtype=np.int32)
         flags = np.empty(shape, dtype=np.uint8)
-        gather_windows(store.input_ids, starts, lengths, offset, special.pad, input_ids)
-        gather_windows(store.word_ids, starts, lengths, offset, -1, word_ids)
-        gather_windows(store.flags, starts, lengths, offset, 0, flags)
+        documents = self.documents[windows]
+        store.gather(documents, starts, lengths, offset, special.pad, (input_ids, word_ids, flags))
         columns = np.arange(width)
         end = (offset + lengths)[:, None]
         is_text = (columns >= offset) & (columns < end)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
+from fixtures import packing
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
@@ -29,7 +29,7 @@ from reticent.audit.report.summary import last_checkpoints, ledger_line, summary
 from reticent.audit.scoring.forward import score_masked
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import ShardWriter, TokenStore, open_tokens
+from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.windows import SpecialIds
 
@@ -64,29 +64,25 @@ def documents_of(individual: int) -> list[list[tuple[list[str], int]]]:
 
 
 def write_store(folder: Path, individuals: list[int]) -> TokenStore:
-    folder.mkdir()
-    writer = ShardWriter(folder, len(VOCABULARY))
     corpus = [(individual, words) for individual in individuals for words in documents_of(individual)]
     pieces = [[(piece, n, flags) for n, (word, flags) in enumerate(words) for piece in word] for _, words in corpus]
     tokens = list(itertools.chain.from_iterable(pieces))
     word_ids = np.array([n for _, n, _ in tokens])
     flags = np.array([flag for _, _, flag in tokens])
     begins = np.concatenate([[True], word_ids[1:] != word_ids[:-1]])
-    writer.write(
-        pa.array([f"secretdoc-{individual}-{i % 2}" for i, (individual, _) in enumerate(corpus)]),
-        np.array([individual for individual, _ in corpus]),
-        np.cumsum([0, *map(len, pieces)]),
+    store = TokenStore(
         np.array([ID[piece] for piece, _, _ in tokens]),
         word_ids,
         flags,
         np.where(begins & (flags == INDIRECT), 1, 0),
+        np.cumsum([0, *map(len, pieces)]),
+        np.array([individual for individual, _ in corpus], dtype=np.uint32),
+        pa.array([f"secretdoc-{individual}-{i % 2}" for i, (individual, _) in enumerate(corpus)]),
     )
-    writer.close()
+    packing.write_store(store, folder, len(VOCABULARY))
     tokenizer = Tokenizer(WordPiece(ID, unk_token="[UNK]"))
     tokenizer.decoder = decoders.WordPiece()
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
-    sizes = np.arange(len(corpus)) % 3 + 40
-    pq.write_table(pa.table({"num_bytes": sizes * 2, "zlib_bytes": sizes}), folder / "text_sizes.parquet")
     return open_tokens(folder)
 
 
@@ -131,6 +127,7 @@ class Ground:
     members: np.ndarray
     bases: dict[str, Path]
     models: list[ModelEntry]
+    sizes: np.ndarray
 
     def run(self, config: AuditConfig = CONFIG, **changed: Any) -> dict[str, Any]:
         given = {field.name: getattr(self, field.name) for field in fields(self)} | changed
@@ -142,6 +139,7 @@ class Ground:
             bases=given["bases"],
             config=config,
             lowercase_store=given.get("lowercase_store"),
+            zlib_bytes=given["sizes"],
             progress=given.get("progress"),
         )
         found: dict[str, Any] = to_json(measured)
@@ -166,7 +164,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
         ModelEntry(name="clm", recipe="clm", objective="clm", epoch=4, path=paths["gpt2"]),
         ModelEntry(name="ppmlm", recipe="ppmlm", objective="mlm", epoch=4, path=paths["bert-other"]),
     ]
-    return Ground(train, audit, audit.individual % 2 == 0, {"mlm": paths["bert"], "clm": paths["gpt2"]}, models)
+    sizes = np.arange(audit.num_documents) % 3 + 40
+    return Ground(train, audit, audit.individual % 2 == 0, {"mlm": paths["bert"], "clm": paths["gpt2"]}, models, sizes)
 
 
 @pytest.fixture(scope="module")
@@ -377,19 +376,19 @@ def test_masked_models_are_scored_with_the_settings_of_the_audit(ground: Ground,
 def test_both_sides_are_judged_by_the_joint_flags_and_privacy_by_those_of_training(
     ground: Ground, memoriser: dict[str, Any]
 ) -> None:
-    unprotected = replace(ground.train, flags=np.zeros_like(ground.train.flags))
+    unprotected = ground.train.with_columns(flags=np.zeros_like(ground.train.flags))
     changed = model_of(ground.run(train=unprotected), "clm", "clm", 8)
     assert changed["privacy"]["both"]["types"]["value"] is None
     assert changed["excess"] == memoriser["excess"]
     assert changed["low_cost"] == memoriser["low_cost"]
-    unflagged = replace(ground.audit, flags=np.zeros_like(ground.audit.flags))
+    unflagged = ground.audit.with_columns(flags=np.zeros_like(ground.audit.flags))
     changed = model_of(ground.run(audit=unflagged), "clm", "clm", 8)
     assert changed["privacy"] == memoriser["privacy"]
     assert changed["excess"]["both"]["excess"]["value"] is None
 
 
 def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
-    lowercase = replace(ground.audit, input_ids=np.roll(ground.audit.input_ids, 3))  # any other tokens
+    lowercase = ground.audit.with_columns(input_ids=np.roll(ground.audit.input_ids, 3))  # any other tokens
     models = ground.run(CONFIG.replace(attacks=DOCUMENTS), lowercase_store=lowercase)["models"]
     assert set(model_of({"models": models}, "clm", "clm", 8)["membership"]) == CAUSAL
     assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(DOCUMENTS)
@@ -438,7 +437,7 @@ def test_progress_counts_models(ground: Ground) -> None:
 def test_other_documents_than_those_trained_on_are_refused(ground: Ground) -> None:
     with pytest.raises(ArtifactError, match="not the documents the models were trained on"):
         ground.run(members=~ground.members)
-    other = replace(ground.train, input_ids=ground.train.input_ids[::-1].copy())
+    other = ground.train.with_columns(input_ids=ground.train.input_ids[::-1].copy())
     with pytest.raises(ArtifactError, match="not the documents the models were trained on"):
         ground.run(train=other)
     with pytest.raises(ArtifactError, match="23 flags for 24 documents"):
@@ -449,27 +448,18 @@ def test_an_individual_on_both_sides_is_refused(ground: Ground) -> None:
     individual = ground.audit.individual.copy()
     individual[individual == 1] = 0
     with pytest.raises(ArtifactError, match="1 individuals are members and held out"):
-        ground.run(audit=replace(ground.audit, individual=individual))
+        ground.run(audit=ground.audit.with_columns(individual=individual))
 
 
-@pytest.mark.parametrize("spoil", ["missing", "broken", "short"])
-def test_an_attack_that_cannot_be_run_is_not_left_out_in_silence(ground: Ground, tmp_path: Path, spoil: str) -> None:
-    write_store(tmp_path / "audit", list(range(NUM_INDIVIDUALS)))
-    sizes = tmp_path / "audit" / "text_sizes.parquet"
-    if spoil == "missing":
-        sizes.unlink()
-    elif spoil == "broken":
-        sizes.write_bytes(b"no table")
-    else:
-        pq.write_table(pq.read_table(sizes).slice(1), sizes)
-    audit = open_tokens(tmp_path / "audit")
-    with pytest.raises(ArtifactError, match=r"text_sizes\.parquet"):
-        ground.run(audit=audit)
-    other = replace(ground.audit, doc_ids=ground.audit.doc_ids[::-1])
+def test_an_attack_that_cannot_be_run_is_not_left_out_in_silence(ground: Ground) -> None:
+    for sizes, told in ((None, "needs the compressed sizes"), (ground.sizes[1:], "compressed sizes for")):
+        with pytest.raises(ArtifactError, match=told):
+            ground.run(sizes=sizes)
+    other = ground.audit.with_columns(doc_ids=ground.audit.doc_ids[::-1])
     for lowercase, said in ((None, "needs the tokens"), (other, "not the documents of the audit")):
         with pytest.raises(ArtifactError, match=said):
             ground.run(CONFIG.replace(attacks=("lowercase",)), lowercase_store=lowercase)
-    without = ground.run(CONFIG.replace(attacks=("loss",)), audit=audit, models=[])
+    without = ground.run(CONFIG.replace(attacks=("loss",)), sizes=None, models=[])
     assert set(without["models"][0]["membership"]) == {"loss"}
 
 

@@ -164,7 +164,7 @@ def test_characters_that_a_sentencepiece_map_deletes_move_nothing(tmp_path: Path
     assert check.holds
     assert check.direct_characters >= 2 * len(name.strip("\x01\x02"))
     flags = store.flags & ~np.uint8(DIRECT)
-    assert checked(case, replace(store, flags=flags), Policy()).direct_violations > 0
+    assert checked(case, store.with_columns(flags=flags), Policy()).direct_violations > 0
 
 
 @pytest.mark.parametrize("bit", [DIRECT, INDIRECT])
@@ -173,7 +173,7 @@ def test_every_flag_that_is_dropped_is_found_as_what_it_is(case: Case, store: To
         flags = store.flags.copy()
         flags[at] ^= bit
         document = int(np.searchsorted(store.doc_offsets, at, side="right")) - 1
-        for check in (look(case, replace(store, flags=flags), Policy()) for look in (checked, sampled)):
+        for check in (look(case, store.with_columns(flags=flags), Policy()) for look in (checked, sampled)):
             assert (check.direct_violations, check.indirect_violations) == (int(bit == DIRECT), int(bit == INDIRECT))
             assert check.found_in == (document,)
             assert not check.holds
@@ -183,7 +183,7 @@ def test_a_flag_for_nothing_is_counted_and_does_not_fail(case: Case, store: Toke
     at = np.flatnonzero(store.flags == 0)[2]
     flags = store.flags.copy()
     flags[at] = INDIRECT
-    check = checked(case, replace(store, flags=flags), Policy())
+    check = checked(case, store.with_columns(flags=flags), Policy())
     assert check.holds
     assert check.unexplained == 1
 
@@ -191,7 +191,7 @@ def test_a_flag_for_nothing_is_counted_and_does_not_fail(case: Case, store: Toke
 def test_flags_of_words_alone_leave_the_punctuation_of_an_identifier_open(case: Case, store: TokenStore) -> None:
     """As it was: what a span holds between its words was a target."""
     flags = np.where(store.word_ids < 0, 0, store.flags).astype(np.uint8)
-    check = checked(case, replace(store, flags=flags), Policy())
+    check = checked(case, store.with_columns(flags=flags), Policy())
     assert check.direct_violations >= 3
     assert check.found_in == (0,)
     assert "document" in check.failure()
@@ -203,7 +203,7 @@ def test_words_and_ids_of_another_text_are_found(case: Case, store: TokenStore, 
     values = getattr(store, column).copy()
     first, last = store.doc_offsets[2:4]
     values[first:last] += 1
-    check = checked(case, replace(store, **{column: values}), Policy())
+    check = checked(case, store.with_columns(**{column: values}), Policy())
     assert check.mismatches == 1
     assert check.found_in == (2,)
     assert not check.holds
@@ -253,7 +253,7 @@ def test_letters_of_private_use_that_are_in_no_count_are_found(tmp_path: Path) -
     check = checked(case, store, Policy())
     assert check.holds
     assert check.indirect_characters == len("\ue123\ue124") + len("du\u200bpont")
-    without = replace(store, flags=np.where(np.arange(store.num_tokens) < store.doc_offsets[1], 0, store.flags))
+    without = store.with_columns(flags=np.where(np.arange(store.num_tokens) < store.doc_offsets[1], 0, store.flags))
     assert not checked(case, without, Policy()).holds
 
 

@@ -7,7 +7,6 @@ and says in a double loop which token meets which word in a character that is no
 from __future__ import annotations
 
 import itertools
-import zlib
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import regex
 from fixtures.cases import Case
+from fixtures.packing import packed
 from fixtures.tokenizers import KINDS, SPECIAL, Trained, bytelevel, plain_tokenizer
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -28,7 +27,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from benchmarks.word_rules import is_space
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.engine import tokens
 from reticent.engine.protect import Policy
 from reticent.engine.rewrite import replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -157,6 +155,40 @@ def spans_in(text: str, seed: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in bounds]
 
 
+def assert_packed(found: Any, tokens: Any) -> None:
+    """Packed tokens are the flat ones, bit by bit; of ``more`` only that it stands where nothing is passed over."""
+    num = len(tokens.doc_offsets) - 1
+    columns = (tokens.input_ids, tokens.word_ids, tokens.flags, tokens.ngram_starts, tokens.doc_offsets)
+    expected = packed(TokenStore(*columns, np.zeros(num, np.uint32), pa.array([""] * num)))
+    for name in ("doc_offsets", "ids", "begins", "outside", "direct", "indirect", "ngram_tokens", "ngram_lengths"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    passes = found.skipped > 0
+    assert found.exceptions[passes].tolist() == expected.exceptions.tolist()
+    assert found.skipped[passes].tolist() == expected.skipped.tolist()
+    assert (found.more[~passes] > 0).all()
+
+
+@pytest.mark.parametrize("num_documents", [1, 3])
+def test_words_are_found_again_where_tokens_meet_several_or_none(num_documents: int) -> None:
+    """Pieces over word borders, and words that the normaliser deletes: each would shift the words after it."""
+    pieces = ["▁the▁old", "▁man", "▁the", "▁old", "▁", "m", "a", "n", "s", "x", "."]
+    tokenizer = Tokenizer(
+        models.Unigram([("<unk>", -20.0), *((piece, -1.0 - i / 10) for i, piece in enumerate(pieces))], 0, False)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    tokenizer.normalizer = normalizers.Replace("7", "")
+    encoder = _rust.TokenEncoder(tokenizer.to_str())
+    array = pa.array(["the old man. 7 man the old 77 7 mans", "", "7 the old"][:num_documents], pa.large_string())
+    words = _rust.segment(array)
+    draw = np.random.default_rng(0)
+    flags, starts = draw.integers(0, 4, (2, words.num_words)).astype(np.uint8)
+    tokens = encoder.encode(array, words, flags, starts)
+    found = encoder.pack(array, words, flags, starts)
+    assert_packed(found, tokens)
+    assert (found.more > 0).any()
+    assert (found.skipped > 0).any()
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=fuzz, seed=st.integers(0, 1000))
 @example(text="j.doe@x.org, 𝄞 \ue000", seed=3)
@@ -166,6 +198,11 @@ def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained
     array = pa.array([text], pa.large_string())
     words = _rust.segment(array)
     gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
+    marked = _rust.mark_spans(array, words, *span_arrays_of(spans))
+    assert marked.mask.tolist() == _rust.cover_spans(array, words, *span_arrays_of(spans)).tolist()
+    assert [list(map(int, bounds)) for bounds in marked.gaps.char_spans(array)] == [
+        list(map(int, bounds)) for bounds in gaps.char_spans(array)
+    ]
     froms, tos = gaps.char_spans(array)
     by_hand = gaps_by_hand(text, spans)
     assert {i for a, b in zip(froms.tolist(), tos.tolist(), strict=True) for i in range(a, b)} == by_hand
@@ -174,6 +211,7 @@ def test_every_token_that_meets_a_character_of_a_span_is_direct(trained: Trained
     flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) * np.uint8(DIRECT)
     starts = np.zeros_like(flags)
     tokens = trained.encoder.encode(array, words, flags, starts, gaps=gaps)
+    assert_packed(trained.encoder.pack(array, words, flags, starts, gaps=gaps), tokens)
     plain = trained.encoder.encode(array, words, flags, starts)
     seen = {i for a, b in spans for i in range(a, b) if not is_space(text[i])}
     offsets = trained.python.encode(text, add_special_tokens=False).offsets
@@ -474,7 +512,7 @@ def test_public_text_needs_no_individuals(tmp_path: Path) -> None:
     case = Case(tmp_path, [("p0", "a b"), ("p1", "c")])
     case.write()
     (tmp_path / "tokens").mkdir()
-    counts = write_tokens(tmp_path / "tokens", case.corpus, None, plain_tokenizer(), text_sizes=True)
+    counts = write_tokens(tmp_path / "tokens", case.corpus, None, plain_tokenizer())
     store = open_tokens(tmp_path / "tokens")
     assert counts["retention"] == 1
     assert store.individual.tolist() == [0, 1]
@@ -491,51 +529,7 @@ def test_ids_have_16_bits_where_the_vocabulary_fits(tmp_path: Path, num_tokens: 
     assert store.input_ids.tolist() == [1, num_tokens - 1, 2]
 
 
-def test_text_sizes_are_those_of_the_text(tmp_path: Path) -> None:
-    texts = ["été " * 50, "", "x😀"]
-    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
-    case.write()
-    case.tokens("tokens", plain_tokenizer(), text_sizes=True)
-    sizes = pq.read_table(tmp_path / "tokens" / "text_sizes.parquet")
-    assert sizes.column("num_bytes").to_pylist() == [len(text.encode()) for text in texts]
-    assert sizes.column("zlib_bytes").to_pylist() == [len(zlib.compress(text.encode())) for text in texts]
-
-
-def test_text_sizes_are_those_of_the_text_that_was_tokenised(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", "«Annabelle Smithfield|NAME» was seen"), ("p1", "nobody was")])
-    case.write()
-    case.tokens("tokens", plain_tokenizer(), spans=case.spans, style="x", text_sizes=True)
-    sizes = pq.read_table(tmp_path / "tokens" / "text_sizes.parquet")
-    texts = [b"X X was seen", b"nobody was"]
-    assert sizes.column("num_bytes").to_pylist() == list(map(len, texts))
-    assert sizes.column("zlib_bytes").to_pylist() == [len(zlib.compress(text)) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("num_threads", "rayon", "used"), [(1, "7", 1), (3, None, 3), (0, "2", 2), (0, "none", 0), (0, None, 0)]
-)
-def test_texts_are_compressed_by_as_many_threads_as_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_threads: int, rayon: str | None, used: int
-) -> None:
-    asked: list[int] = []
-
-    class Pool(tokens.ThreadPoolExecutor):
-        def __init__(self, max_workers: int) -> None:
-            asked.append(max_workers)
-            super().__init__(max_workers)
-
-    monkeypatch.setattr(tokens, "ThreadPoolExecutor", Pool)
-    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
-    every_core = _rust.resolve_threads(0)
-    if rayon is not None:
-        monkeypatch.setenv("RAYON_NUM_THREADS", rayon)
-    case = Case(tmp_path, [("p0", "a"), ("p1", "b")])
-    case.write()
-    case.tokens("tokens", plain_tokenizer(), text_sizes=True, num_threads=num_threads)
-    assert asked == [used or every_core]
-
-
-def test_shards_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) -> None:
+def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = ["a", "b", "c", "d", "é", "12/03", "😀", "Quorvel", "5.Smith"]
     documents = [
@@ -558,7 +552,7 @@ def test_shards_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path)
             )  # fmt: skip
             for path in (tmp_path / name).iterdir():
                 files.setdefault(f"{pseudonymised} {path.name}", set()).add(path.read_bytes())
-    assert len(files) == 4
+    assert len(files) == 2 * 9  # ids, four rows of bits, three tables and the tokenizer of each
     assert {name: len(contents) for name, contents in files.items()} == dict.fromkeys(files, 1)
 
 
@@ -628,6 +622,11 @@ def test_x_stands_for_symbols_of_an_identifier_and_punctuation_stays() -> None:
     spans = [(4, 13), (18, 21)]
     flags = _rust.cover_spans(array, words, *span_arrays_of(spans)) | np.array([0, 0, 0, 2, 0, 0], dtype=np.uint8)
     gaps = _rust.gaps_in_spans(array, words, *span_arrays_of(spans))
+    marked = _rust.mark_spans(array, words, *span_arrays_of(spans))
+    assert marked.mask.tolist() == _rust.cover_spans(array, words, *span_arrays_of(spans)).tolist()
+    assert [list(map(int, bounds)) for bounds in marked.gaps.char_spans(array)] == [
+        list(map(int, bounds)) for bounds in gaps.char_spans(array)
+    ]
     made = replace_words_by_x(array, words, flags, np.zeros_like(flags), gaps, num_threads=1)
     assert made.texts.to_pylist() == ["see XXX, X X and X@X; 𝄞"]
     surfaces = pa.record_batch(made.words.surfaces(made.texts)).column("word").to_pylist()

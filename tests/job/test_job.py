@@ -269,7 +269,7 @@ def test_a_start_wipes_what_a_killed_run_left_whatever_becomes_of_it(
     places = (".index.tmp-0123456789ab", "tokens/toy/.train.tmp-0123456789ab", "tokens/other/.train.tmp-0123456789ab")
     for place in places:
         (copy / place).mkdir(parents=True)
-        (copy / place / "shard-00000.arrow").write_text("a patient")
+        (copy / place / "documents.parquet").write_text("a patient")
     values = values_of(hospital, copy)
     if next_start == "the same job":
         assert run(values).made == []
@@ -294,9 +294,7 @@ def test_results_are_the_same_bytes_in_another_folder_with_any_number_of_threads
         counts.append(read_manifest(tmp_path / str(num_threads) / "split").counts["documents"])
     assert counts[0] == counts[1] > 4096  # more than a batch
     one, two = content(tmp_path / "1"), content(tmp_path / "2")
-    assert {"tokens/toy/train-pseudonymised/shard-00000.arrow", "index/ngrams_2.parquet", "spans/spans.parquet"} < set(
-        one
-    )
+    assert {"tokens/toy/train-pseudonymised/ids.bin", "index/ngrams_2.parquet", "spans/spans.parquet"} < set(one)
     assert {name for name in one | two if one.get(name) != two.get(name)} == set()
 
 
@@ -416,11 +414,14 @@ HELD = {
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
     "tokens": (
-        2,
+        3,
         [
-            "shard-00000.arrow: doc_id, individual, input_ids, word_ids, flags, ngram_starts",
-            "text_sizes.parquet: num_bytes, zlib_bytes",
-            "tokenizer.json",
+            *("begins.bits", "direct.bits"),
+            "documents.parquet: doc_id, individual, end",
+            "exceptions.parquet: token, skipped, more",
+            *("ids.bin", "indirect.bits"),
+            "ngram_starts.parquet: token, lengths",
+            *("outside.bits", "tokenizer.json"),
         ],
     ),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,11 +50,12 @@ def mine(finished: Path, hospital: Path, tmp_path: Path) -> Run:
 
 def without_gaps(*arguments: Any, **_: Any) -> Any:
     """As it was: what a span holds between its words is not protected."""
-    texts, words, offsets, starts, _ = arguments
-    return gaps_in_spans(texts, words, offsets, starts, starts)
+    texts, words, offsets, starts, ends = arguments
+    marked = mark_spans(texts, words, offsets, starts, ends)
+    return SimpleNamespace(mask=marked.mask, gaps=_rust.gaps_in_spans(texts, words, offsets, starts, starts))
 
 
-gaps_in_spans = _rust.gaps_in_spans
+mark_spans = _rust.mark_spans
 
 
 def test_protect_holds_a_sample_to_its_text_and_counts_it(mine: Run) -> None:
@@ -75,7 +76,7 @@ def test_protect_holds_a_sample_to_its_text_and_counts_it(mine: Run) -> None:
 def test_tokens_with_a_violation_do_not_become_an_artefact(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_rust, "gaps_in_spans", without_gaps)
+    monkeypatch.setattr(_rust, "mark_spans", without_gaps)
     values = values_of(hospital, tmp_path / "run")
     with pytest.raises(ArtifactError, match=r"tokens: of [\d,]+ documents .* [1-9][\d,]* tokens of direct and 0 of"):
         run(values)
@@ -109,7 +110,7 @@ def test_a_violation_that_the_sample_does_not_see_fails_the_command(
     def blind(self: TextSample, *_: Any) -> TextCheck:
         return TextCheck(**{**dict.fromkeys(TextCheck.__dataclass_fields__, 0), "found_in": (), "whole": False})
 
-    monkeypatch.setattr(_rust, "gaps_in_spans", without_gaps)
+    monkeypatch.setattr(_rust, "mark_spans", without_gaps)
     monkeypatch.setattr(TextSample, "check", blind)
     folder = tmp_path / "run"
     run(values_of(hospital, folder))
@@ -143,7 +144,7 @@ def test_flags_say_how_far_they_were_checked(mine: Run) -> None:
     assert said == f"flags checked against the text of {number} of {number} documents: 0 violations"
     flags = store.flags.copy()
     flags[0] ^= 1
-    said, holds = text_check_of_flags(mine, TRAIN, replace(store, flags=flags))
+    said, holds = text_check_of_flags(mine, TRAIN, store.with_columns(flags=flags))
     assert "not those that were checked" in said
     assert not holds
     said, holds = text_check_of_flags(mine, "tokens/toy/train-pseudonymised", store)

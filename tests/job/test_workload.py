@@ -18,8 +18,9 @@ from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.engine.text_sizes import read_zlib_bytes
 from reticent.job.artefact import Work
-from reticent.job.auditing import audit_config
+from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes
 from reticent.job.config import parse_job
 from reticent.job.cost_model import Workload, extraction_work, scoring_work
 from reticent.job.eta import Plan
@@ -204,6 +205,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         config=audit_config(run).replace(inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
         user_inference_holdout=stores["fresh"],
+        zlib_bytes=read_zlib_bytes(run.folder / TEXT_SIZES) if needs_text_sizes(run) else None,
     )
     for mine, theirs in zip((base, measurement), to_json(found.models), strict=True):
         measured = json.loads((run.folder / mine.name / "measures.json").read_text())

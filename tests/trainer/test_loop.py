@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.packing import write_store
 from fixtures.stores import make_store, random_store
 from fixtures.training import (
     CPU,
@@ -30,7 +32,7 @@ from fixtures.training import (
 )
 
 from reticent.core.errors import ArtifactError, PolicyError, TrainingError
-from reticent.engine.store import ShardWriter, TokenStore, open_tokens
+from reticent.engine.store import TokenStore, open_tokens
 from reticent.trainer import loop
 from reticent.trainer.foundation import train_tokenizer
 from reticent.trainer.labels import Ledger, Targets
@@ -424,14 +426,7 @@ def test_a_mask_token_beyond_the_models_embeddings_is_refused(tmp_path: Path) ->
 def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     """The ids all fit, and mean other words."""
     folder = tmp_path / "tokens"
-    folder.mkdir()
-    store = random_store(4)
-    writer = ShardWriter(folder, 300)
-    writer.write(
-        store.doc_ids, store.individual, store.doc_offsets, store.input_ids, store.word_ids, store.flags,
-        store.ngram_starts,
-    )  # fmt: skip
-    writer.close()
+    write_store(random_store(4), folder, 300)
     other = train_tokenizer([["quite another text about boats and rivers and the sea"] * 3], "wordpiece", 330)
     (folder / "tokenizer.json").write_text(other)
     with pytest.raises(TrainingError, match="another tokenizer"):
@@ -443,24 +438,19 @@ def test_tokens_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         run("bert", "mlm", tmp_path / "run", store=open_tokens(folder))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 0.999])
-def test_a_shard_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(
-    kept: float, tmp_path: Path
+@pytest.mark.parametrize("name", ["ids.bin", "begins.bits", "direct.bits", "documents.parquet", "exceptions.parquet"])
+@pytest.mark.parametrize("kept", [0.0, 0.7, 0.999])
+def test_a_file_that_was_cut_off_stops_with_its_name_and_the_last_good_checkpoint_stays(
+    kept: float, name: str, tmp_path: Path
 ) -> None:
-    folder, store = tmp_path / "tokens", random_store(12, length=6)
-    folder.mkdir()
-    writer = ShardWriter(folder, 300)
-    writer.write(
-        store.doc_ids, store.individual, store.doc_offsets, store.input_ids, store.word_ids, store.flags,
-        store.ngram_starts,
-    )  # fmt: skip
-    writer.close()
+    folder = tmp_path / "tokens"
+    write_store(random_store(12, length=6), folder, 300)
     (folder / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
     (checkpoint,) = run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=1).checkpoints.values()
     before = (checkpoint / "model.safetensors").read_bytes()
-    (shard,) = folder.glob("shard-*.arrow")
-    shard.write_bytes(shard.read_bytes()[: int(kept * shard.stat().st_size)])
-    with pytest.raises(ArtifactError, match=r"shard-00000\.arrow"):
+    harmed = folder / name
+    harmed.write_bytes(harmed.read_bytes()[: int(kept * harmed.stat().st_size)])
+    with pytest.raises(ArtifactError, match=re.escape(name)):
         run("gpt2", "clm", tmp_path / "run", store=open_tokens(folder), num_epochs=2)
     assert (checkpoint / "model.safetensors").read_bytes() == before
 

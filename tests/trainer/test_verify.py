@@ -6,7 +6,6 @@ import copy
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +71,7 @@ def changed(store: TokenStore, name: str, at: int, value: int) -> TokenStore:
     column = getattr(store, name).copy()
     assert column[at] != value
     column[at] = value
-    return replace(store, **{name: column})
+    return store.with_columns(**{name: column})
 
 
 FREE = int(np.flatnonzero(STORE.flags == 0)[3])

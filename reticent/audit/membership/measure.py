@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words
@@ -77,6 +75,7 @@ class MembershipAudit:
         *,
         lowercase: TokenStore | None = None,
         user_inference_holdout: TokenStore | None = None,
+        zlib_bytes: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
     ):
         self.store, self.members, self.config = store, members, config
@@ -88,7 +87,7 @@ class MembershipAudit:
             if needing(Need.HOLDOUT, attacks)
             else None
         )
-        self.zlib_bytes = _zlib_bytes(store) if needing(Need.SIZES, attacks) else None
+        self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
         self.groups = subgroups(store, groups)
@@ -152,15 +151,9 @@ def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
     return lowercase
 
 
-def _zlib_bytes(store: TokenStore) -> np.ndarray:
-    """Bytes of each text after zlib, as the engine wrote them beside the tokens."""
-    path = store.tokenizer_path.parent / "text_sizes.parquet"
-    try:
-        sizes = pq.read_table(path, columns=["zlib_bytes"]).column(0).to_numpy()
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(
-            f"{path}: not readable ({type(error).__name__}); the zlib attack needs the sizes of the texts"
-        ) from None
-    if len(sizes) != store.num_documents:
-        raise ArtifactError(f"{path}: {len(sizes)} sizes for {store.num_documents} documents")
-    return sizes
+def _sizes(zlib_bytes: np.ndarray | None, store: TokenStore) -> np.ndarray:
+    if zlib_bytes is None:
+        raise ArtifactError("the zlib attack needs the compressed sizes of the texts")
+    if len(zlib_bytes) != store.num_documents:
+        raise ArtifactError(f"{len(zlib_bytes)} compressed sizes for {store.num_documents} documents of the audit")
+    return zlib_bytes

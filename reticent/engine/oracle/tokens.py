@@ -160,15 +160,15 @@ class Comparison:
 
     def add(self, texts: list[str], doc_ids: pa.Array, rows: np.ndarray, protected: Protected) -> None:
         """Compare these documents with those of these rows of the store."""
-        store, words, spans = self._store, protected.words, protected.spans
+        store, words, spans = self._store.select(rows), protected.words, protected.spans
         num_tokens, ids, starts, ends = self._tokenise(texts, words.bases)
-        stored = np.diff(store.doc_offsets)[rows]
-        whole = (stored == num_tokens) & (store.doc_ids.take(pa.array(rows)).to_numpy(False) == doc_ids.to_numpy(False))
+        stored = np.diff(store.doc_offsets)
+        whole = (stored == num_tokens) & (store.doc_ids.to_numpy(False) == doc_ids.to_numpy(False))
         owners = np.repeat(np.arange(len(texts)), num_tokens)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
         kept = whole[owners]
         owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
-        at = store.doc_offsets[rows][owners] + within[kept]
+        at = store.doc_offsets[owners] + within[kept]
 
         joined = "\n".join(texts)
         codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.json_form import to_json
 from reticent.job.artefact import Artefact, Step
-from reticent.job.auditing import audit_config, open_auditor, own_tokens
+from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
 from reticent.job.stages.shadows import ATTACK_SETTINGS, attack_with_shadows, is_attacked, shadow_config, shadow_inputs
 from reticent.job.trainings import Measurement, measurements_of
@@ -79,6 +79,8 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
 def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     variants = ("train", "audit", *own_tokens(run))
     inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
+    if needs_text_sizes(run):
+        inputs["text sizes"] = run.fingerprints.of(TEXT_SIZES)
     inputs |= run.base_input(measurement.model)
     if measurement.training is not None:
         inputs["checkpoint"] = run.fingerprints.of_checkpoint(measurement.training.name, measurement.epoch)

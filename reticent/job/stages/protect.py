@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
+from reticent.job.auditing import TEXT_SIZES, needs_text_sizes
 
 if TYPE_CHECKING:
     from reticent.engine.pseudonymize import Style
@@ -39,7 +40,12 @@ class _Variant:
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each artefact ``tokens/MODEL/VARIANT``."""
+    """Yield a step for each artefact ``tokens/MODEL/VARIANT``, and one for the sizes of texts where they are needed."""
+    if needs_text_sizes(run):
+        inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
+        yield Step.of(
+            Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs), partial(_build_sizes, run)
+        )
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         for variant in _variants(run, model):
@@ -101,7 +107,6 @@ def _build(
             index=None if lower else open_index(run.folder / variant.index),
             spans=None if lower else SpanReader(run.folder / "spans"),
             style=variant.style,
-            text_sizes=variant.name == "audit",
             sample=sample,
             progress=advance,
             num_threads=run.job.num_threads,
@@ -123,6 +128,20 @@ def _warn_of_policy(run: Run, model: ModelSection, counts: dict[str, Any]) -> No
         run.progress.warn(
             f"{model.name} is a masked model, which predicts a word from those after it too: "
             "policy last protects one direction only; use all"
+        )
+
+
+def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.text_sizes import write_text_sizes
+
+    with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
+        counts["documents"] = write_text_sizes(
+            folder,
+            run.corpus,
+            run.individuals,
+            (MEMBERS, HELDOUT),
+            num_threads=run.job.num_threads,
+            progress=advance,
         )
 
 

@@ -9,6 +9,7 @@ pub mod detect;
 pub mod index;
 pub mod panic;
 pub mod scrub;
+pub mod store;
 pub mod synth;
 pub mod tokenizer;
 pub mod tokens;
@@ -116,5 +117,6 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     detect::register(module)?;
     copies::register(module)?;
     scrub::register(module)?;
+    store::register(module)?;
     synth::register(module)
 }

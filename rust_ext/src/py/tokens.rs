@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::panic::survive;
 use super::{ArrowBatch, to_py_err};
-use super::{index::batch, words::PyWords};
+use super::{index::batch, store::PyPackedTokens, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
 use crate::pool::{pool, resolve};
@@ -218,6 +218,31 @@ impl PyTokenEncoder {
             flags: flags.unbind(),
             ngram_starts: ngram_starts.unbind(),
         })
+    }
+
+    /// The tokens of `encode`, packed.
+    #[pyo3(signature = (texts, words, word_flags, ngram_starts, *, gaps=None))]
+    fn pack(
+        &self,
+        py: Python<'_>,
+        texts: &Bound<'_, PyAny>,
+        words: &PyWords,
+        word_flags: PyReadonlyArray1<'_, u8>,
+        ngram_starts: PyReadonlyArray1<'_, u8>,
+        gaps: Option<&PyWords>,
+    ) -> PyResult<PyPackedTokens> {
+        let texts = words.import_texts(texts)?;
+        let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
+        let gaps = gaps.map(|gaps| &*gaps.0);
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let (doc_offsets, parts) = py
+            .detach(|| {
+                survive("tokenizer.json", || {
+                    threads.install(|| self.encoder.pack(&texts, &words.0, word_flags, starts, gaps))
+                })
+            })
+            .map_err(to_py_err)?;
+        Ok(PyPackedTokens::new(py, doc_offsets, parts))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here knows what is stored: no word, no support, no individual. `key`, `strings`, `intern` and `memo` hold short
 //! strings; `buffer` is memory of the system; `spool`, `spill`, `places` and `packing` are sequences that go to disk.
 
+pub mod bits;
 pub mod buffer;
 pub mod intern;
 pub mod key;

@@ -119,27 +119,50 @@ impl Spans<'_> {
     }
 }
 
+/// Words that a span of bytes meets in at least one, of a document's words.
+fn words_met((from, to): (&[u32], &[u32]), span: &Range<usize>) -> Range<usize> {
+    let first = to.partition_point(|&word_end| word_end as usize <= span.start);
+    let num = from[first..].iter().take_while(|&&word_start| (word_start as usize) < span.end).count();
+    first..first + num
+}
+
 /// 1 for each word that meets a span of its document in at least one character.
 pub fn cover_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Vec<u8>> {
     words.check(texts.len())?;
     spans.check(texts.len())?;
     let parts: Vec<Vec<u8>> = rows(texts.len())
-        .map(|row| {
-            let (from, to) = words.of(row);
-            let mut mask = vec![0u8; from.len()];
-            for span in spans.in_bytes(row, texts.get(row))? {
-                let first = to.partition_point(|&word_end| word_end as usize <= span.start);
-                for word in first..from.len() {
-                    if from[word] as usize >= span.end {
-                        break;
-                    }
-                    mask[word] = 1;
-                }
-            }
-            Ok(mask)
-        })
+        .map(|row| Ok(mask_of(words.of(row), &spans.in_bytes(row, texts.get(row))?)))
         .collect::<Result<_>>()?;
     Ok(parts.concat())
+}
+
+/// What spans hold of a batch of documents.
+pub struct Marked {
+    /// 1 for each word that meets a span, as [`cover_spans`] says it.
+    pub mask: Vec<u8>,
+    /// What they hold outside words, as [`gaps_in_spans`] says it.
+    pub gaps: Words,
+}
+
+/// Both at once: characters are counted once.
+pub fn mark_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Marked> {
+    words.check(texts.len())?;
+    spans.check(texts.len())?;
+    let parts: Vec<(Vec<u8>, Vec<Bounds>)> = rows(texts.len())
+        .map(|row| {
+            let (text, own) = (texts.get(row), words.of(row));
+            let spans = spans.in_bytes(row, text)?;
+            Ok((mask_of(own, &spans), gaps_of(text, own, spans)))
+        })
+        .collect::<Result<_>>()?;
+    let (masks, gaps): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    Ok(Marked { mask: masks.concat(), gaps: Words::from_parts(&gaps) })
+}
+
+fn mask_of(words: (&[u32], &[u32]), spans: &[Range<usize>]) -> Vec<u8> {
+    let mut mask = vec![0u8; words.0.len()];
+    spans.iter().for_each(|span| mask[words_met(words, span)].fill(1));
+    mask
 }
 
 /// Where spans hold something else than words and white space: the bytes of each such run, in order and apart. A span that
@@ -148,24 +171,24 @@ pub fn gaps_in_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<W
     words.check(texts.len())?;
     spans.check(texts.len())?;
     let parts: Vec<Vec<Bounds>> = rows(texts.len())
-        .map(|row| {
-            let (text, mut found) = (texts.get(row), Vec::new());
-            let mut spans = spans.in_bytes(row, text)?;
-            spans.retain(|span| !span.is_empty());
-            spans.iter_mut().for_each(|span| *span = whole_clusters(text, span.clone()));
-            spans.sort_unstable_by_key(|span| span.start);
-            let mut done = 0;
-            for span in spans {
-                let start = span.start.max(done);
-                if start < span.end {
-                    push_gaps(text, words.of(row), start..span.end, &mut found);
-                    done = span.end;
-                }
-            }
-            Ok(found)
-        })
+        .map(|row| Ok(gaps_of(texts.get(row), words.of(row), spans.in_bytes(row, texts.get(row))?)))
         .collect::<Result<_>>()?;
     Ok(Words::from_parts(&parts))
+}
+
+fn gaps_of(text: &str, words: (&[u32], &[u32]), mut spans: Vec<Range<usize>>) -> Vec<Bounds> {
+    spans.retain(|span| !span.is_empty());
+    spans.iter_mut().for_each(|span| *span = whole_clusters(text, span.clone()));
+    spans.sort_unstable_by_key(|span| span.start);
+    let (mut found, mut done) = (Vec::new(), 0);
+    for span in spans {
+        let start = span.start.max(done);
+        if start < span.end {
+            push_gaps(text, words, start..span.end, &mut found);
+            done = span.end;
+        }
+    }
+    found
 }
 
 /// A range with all of the grapheme clusters that it begins and ends in.

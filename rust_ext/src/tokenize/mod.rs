@@ -4,6 +4,7 @@
 //! for token; `charsmap` and `tokenizer_check` guard against files that move or multiply characters.
 
 pub mod charsmap;
+pub mod packed;
 pub mod pretokens;
 pub mod subwords;
 pub mod tokenizer_check;

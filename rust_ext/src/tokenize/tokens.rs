@@ -26,6 +26,7 @@ use crate::text::spans::check_mask;
 use crate::text::texts::Texts;
 use crate::text::words::Words;
 use crate::tokenize::charsmap::Charsmap;
+use crate::tokenize::packed::{Aligned, Packed};
 use crate::tokenize::pretokens::Cut;
 use crate::tokenize::subwords::Subwords;
 use crate::tokenize::tokenizer_check::{check_expansion, check_length};
@@ -40,6 +41,7 @@ pub struct TokenEncoder {
     subwords: Option<Subwords>,
     /// What the normaliser does to visible ASCII: to lower case, or nothing.
     lowercase: bool,
+    vocab_size: usize,
     /// One for each thread that encodes.
     memories: Vec<Mutex<Memory>>,
     /// Buffers of earlier batches: their pages are there already.
@@ -96,7 +98,9 @@ impl TokenEncoder {
         let cut = Cut::of(&parsed);
         let charsmap = Charsmap::of(&parsed);
         let subwords = cut.and_then(|_| Subwords::of(&parsed["model"]));
-        Ok(Self { tokenizer, special, unknown, cut, charsmap, subwords, lowercase, memories, spares: Mutex::default() })
+        let vocab_size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
+        let spares = Mutex::default();
+        Ok(Self { tokenizer, special, unknown, cut, charsmap, subwords, lowercase, vocab_size, memories, spares })
     }
 
     /// How texts reach the library: "bert" or "bytelevel", by distinct pretokens; "library", each document whole.
@@ -110,8 +114,7 @@ impl TokenEncoder {
 
     /// Ids run from 0 to this, exclusive.
     pub fn vocab_size(&self) -> usize {
-        let vocabulary = self.tokenizer.get_vocab(true);
-        vocabulary.values().max().map_or(0, |&id| id as usize + 1)
+        self.vocab_size
     }
 
     /// Tokens of the texts. `gaps` are stretches of bytes outside words: what meets one is direct.
@@ -123,11 +126,60 @@ impl TokenEncoder {
         ngram_starts: &[u8],
         gaps: Option<&Words>,
     ) -> Result<Tokens> {
+        let shares = self.encode_shares(texts, words, (flags, ngram_starts), gaps, |tokens, _| Ok(tokens))?;
+        let doc_offsets = ends_of(shares.iter().flat_map(|(_, lengths)| lengths));
+        Ok(Tokens { doc_offsets, shares: shares.into_iter().map(|(tokens, _)| tokens).collect() })
+    }
+
+    /// Packed tokens of the texts as [`TokenEncoder::encode`] gives them, and their offsets by document. Sparse columns
+    /// count from the batch's first token.
+    pub fn pack(
+        &self,
+        texts: &Texts,
+        words: &Words,
+        flags: &[u8],
+        ngram_starts: &[u8],
+        gaps: Option<&Words>,
+    ) -> Result<(Vec<i64>, Vec<Packed>)> {
+        let wide = self.vocab_size > 1 << 16;
+        let mut shares = self.encode_shares(texts, words, (flags, ngram_starts), gaps, |tokens, lengths| {
+            let aligned = Aligned {
+                ids: &tokens.ids[..tokens.len],
+                words: &tokens.words[..tokens.len],
+                flags: &tokens.flags[..tokens.len],
+                ngram_starts: &tokens.starts[..tokens.len],
+                several: &tokens.several,
+            };
+            let packed = Packed::of(&aligned, lengths, wide).ok_or_else(|| {
+                Error::Corpus("the tokenizer gives the tokens of a document in another order than their words".into())
+            });
+            self.put_back([tokens]);
+            packed
+        })?;
+        let mut first = 0;
+        for (packed, _) in &mut shares {
+            packed.exceptions.iter_mut().for_each(|exception| exception.token += first);
+            packed.ngram_starts.iter_mut().for_each(|(token, _)| *token += first);
+            first += packed.len() as u64;
+        }
+        let doc_offsets = ends_of(shares.iter().flat_map(|(_, lengths)| lengths));
+        Ok((doc_offsets, shares.into_iter().map(|(packed, _)| packed).collect()))
+    }
+
+    /// Encode the documents, share by share; `finish` takes the tokens of a share and the number of each document's.
+    fn encode_shares<T: Send>(
+        &self,
+        texts: &Texts,
+        words: &Words,
+        (flags, ngram_starts): (&[u8], &[u8]),
+        gaps: Option<&Words>,
+        finish: impl Fn(Buffer, &[i64]) -> Result<T> + Sync,
+    ) -> Result<Vec<(T, Vec<i64>)>> {
         words.check(texts.len())?;
         check_mask(words, flags)?;
         check_mask(words, ngram_starts)?;
         gaps.map_or(Ok(()), |gaps| gaps.check(texts.len()))?;
-        let shares = shares(texts)
+        shares(texts)
             .into_par_iter()
             .with_max_len(1)
             .map(|rows| {
@@ -135,7 +187,7 @@ impl TokenEncoder {
                 let mut memory = self.memory();
                 let mut tokens = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
                 let mut lengths = Vec::with_capacity(rows.len());
-                tokens.len = 0;
+                tokens.truncate(0);
                 for row in rows {
                     let before = tokens.len;
                     let range = words.first(row)..words.first(row + 1);
@@ -150,17 +202,9 @@ impl TokenEncoder {
                         .map_err(|error| Error::Corpus(format!("document {row} of the batch: {error}")))?;
                     lengths.push((tokens.len - before) as i64);
                 }
-                Ok((tokens, lengths))
+                Ok((finish(tokens, &lengths)?, lengths))
             })
-            .collect::<Result<Vec<_>>>()?;
-        let mut doc_offsets = Vec::with_capacity(texts.len() + 1);
-        let mut end = 0;
-        doc_offsets.push(0);
-        for length in shares.iter().flat_map(|(_, lengths)| lengths) {
-            end += length;
-            doc_offsets.push(end);
-        }
-        Ok(Tokens { doc_offsets, shares: shares.into_iter().map(|(tokens, _)| tokens).collect() })
+            .collect()
     }
 
     /// Fill columns of [`Tokens::len`] entries.
@@ -181,8 +225,13 @@ impl TokenEncoder {
             flags.copy_from_slice(&share.flags[..share.len]);
             starts.copy_from_slice(&share.starts[..share.len]);
         });
+        self.put_back(tokens.shares);
+    }
+
+    /// Keep buffers for the next batch, but for those that one long document made large.
+    fn put_back(&self, buffers: impl IntoIterator<Item = Buffer>) {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        spares.extend(tokens.shares.into_iter().filter(|share| share.ids.len() <= 2 * SHARE));
+        spares.extend(buffers.into_iter().filter(|buffer| buffer.ids.len() <= 2 * SHARE));
         spares.truncate(MAX_SPARES);
     }
 
@@ -221,6 +270,16 @@ impl Tokens {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// The bounds of runs of these lengths.
+fn ends_of<'a>(lengths: impl Iterator<Item = &'a i64>) -> Vec<i64> {
+    let mut end = 0;
+    let ends = lengths.map(|length| {
+        end += length;
+        end
+    });
+    [0].into_iter().chain(ends).collect()
 }
 
 /// Runs of rows with about as many bytes each.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +242,7 @@ def trained(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> dict[
     marked = np.isin(tokens.arms[store.individual], ("protected", "context"))
     secret = np.concatenate([tokens.secret[slice(*tokens.store.doc_offsets[d : d + 2])] for d in chosen * tokens.width])
     flags = secret & np.repeat(marked, np.diff(store.doc_offsets))
-    store = replace(store, flags=flags.astype(np.uint8), path=None)
+    store = store.with_columns(flags=flags.astype(np.uint8), path=None)
     config = TrainConfig(num_epochs=150, checkpoint_epochs=(150,), learning_rate=5e-3, window_length=128, batch_size=16,
                          device="cpu")  # fmt: skip
     special = special_ids(load_tokenizer(toy_tokenizer("gpt2")), "clm")

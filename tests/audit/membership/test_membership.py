@@ -25,7 +25,7 @@ from reticent.audit.membership.attacks import (
     needing,
 )
 from reticent.audit.membership.catalogue import EVERY_ATTACK
-from reticent.audit.membership.names import DEFAULT_ATTACKS
+from reticent.audit.membership.names import ATTACKS_ON_SIZES, DEFAULT_ATTACKS
 from reticent.audit.membership.shadow import SHADOW_ATTACKS
 from reticent.audit.membership.table import Need, table_of
 from reticent.audit.scoring.forward import TokenScores, score_causal
@@ -351,6 +351,7 @@ def test_one_row_says_everything_of_an_attack_and_the_tables_cannot_be_changed()
         assert row.objectives
         assert row.objectives <= {"mlm", "clm"}
     assert needing(Need.HOLDOUT) == {USER_INFERENCE}
+    assert needing(Need.SIZES) == ATTACKS_ON_SIZES
     for own in (table, ATTACKS, SHADOW_ATTACKS):
         with pytest.raises(TypeError):
             own["loss"] = table["loss"]  # type: ignore[index]

@@ -10,6 +10,8 @@ pub(super) struct Buffer {
     pub(super) words: Vec<i32>,
     pub(super) flags: Vec<u8>,
     pub(super) starts: Vec<u8>,
+    /// Tokens that meet several words, and how many beside the first.
+    pub(super) several: Vec<(usize, u32)>,
     pub(super) len: usize,
 }
 
@@ -42,6 +44,7 @@ fn places<T, const N: usize>(column: &mut [T], at: usize) -> &mut [T; N] {
 impl Buffer {
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+        self.several.truncate(self.several.partition_point(|&(token, _)| token < self.len));
     }
 
     /// Room for eight tokens.
@@ -125,6 +128,9 @@ impl Document<'_> {
         tokens.words[at] = if first < last { first as i32 } else { -1 };
         tokens.flags[at] = or(&self.flags[first..last]);
         tokens.starts[at] = or(&self.starts[fresh..last]);
+        if last - first > 1 {
+            tokens.several.push((at, (last - first - 1) as u32));
+        }
         tokens.len += 1;
     }
 }

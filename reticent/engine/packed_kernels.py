@@ -1,0 +1,135 @@
+"""Numba kernels over packed tokens: bits and exceptions back to words and flags; as `kernels`.
+
+Rows of bits are uint64 arrays, the first bit in the lowest of the first number. ``exceptions`` (int64, ascending) are
+tokens before which ``skipped`` words were passed over; ``passed`` is the running sum of ``skipped``, from 0.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["BLOCK", "gather_packed", "rank_blocks", "unpack_flags", "unpack_words"]
+
+_jit = numba.njit(nogil=True, cache=True)
+
+#: Tokens between two entries of the rank directory.
+BLOCK = 4096
+
+
+@_jit
+def _ones(word: np.uint64) -> int:
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))  # type: ignore[return-value]
+
+
+@_jit
+def _bit(bits: np.ndarray, at: int) -> int:
+    return np.int64((bits[at >> 6] >> np.uint64(at & 63)) & np.uint64(1))  # type: ignore[return-value]
+
+
+@_jit
+def rank_blocks(bits: np.ndarray) -> np.ndarray:
+    """Ones before each `BLOCK` bits, int64 (blocks + 1,)."""
+    per_block = BLOCK // 64
+    ranks = np.zeros(len(bits) // per_block + 2, dtype=np.int64)
+    total = 0
+    for word in range(len(bits)):
+        if word % per_block == 0:
+            ranks[word // per_block] = total
+        total += _ones(bits[word])
+    ranks[(len(bits) + per_block - 1) // per_block :] = total
+    return ranks
+
+
+@_jit
+def _words_before(begins: np.ndarray, ranks: np.ndarray, exceptions: np.ndarray, passed: np.ndarray, token: int) -> int:
+    """Words of the store that begin, or are passed over, before a token."""
+    block = token // BLOCK
+    total = ranks[block]
+    for word in range(block * (BLOCK // 64), token >> 6):
+        total += _ones(begins[word])
+    if token & 63:
+        total += _ones(begins[token >> 6] & ((np.uint64(1) << np.uint64(token & 63)) - np.uint64(1)))
+    return total + passed[np.searchsorted(exceptions, token)]
+
+
+@_jit
+def gather_packed(
+    ids: np.ndarray,
+    high: np.ndarray,
+    begins: np.ndarray,
+    outside: np.ndarray,
+    direct: np.ndarray,
+    indirect: np.ndarray,
+    ranks: np.ndarray,
+    exceptions: np.ndarray,
+    passed: np.ndarray,
+    firsts: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    offset: int,
+    pad: int,
+    out_ids: np.ndarray,
+    out_words: np.ndarray,
+    out_flags: np.ndarray,
+) -> None:
+    """Write each window of tokens to its row of the outputs (B, T) from column ``offset``; the rest is ``pad``, -1, 0.
+
+    ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, in the store.
+    """
+    is_wide = len(high) > 0
+    for row in range(len(starts)):
+        start, length = starts[row], lengths[row]
+        word = _words_before(begins, ranks, exceptions, passed, start)
+        word -= _words_before(begins, ranks, exceptions, passed, firsts[row]) + 1
+        nearest = np.searchsorted(exceptions, start)
+        out_ids[row, :offset] = pad
+        out_words[row, :offset] = -1
+        out_flags[row, :offset] = 0
+        for i in range(length):
+            token = start + i
+            word += _bit(begins, token)
+            if nearest < len(exceptions) and exceptions[nearest] == token:
+                word += passed[nearest + 1] - passed[nearest]
+                nearest += 1
+            number = np.int64(ids[token])
+            if is_wide:
+                number |= np.int64(high[token]) << 16
+            out_ids[row, offset + i] = number
+            out_words[row, offset + i] = -1 if _bit(outside, token) else word
+            out_flags[row, offset + i] = _bit(direct, token) | _bit(indirect, token) << 1
+        out_ids[row, offset + length :] = pad
+        out_words[row, offset + length :] = -1
+        out_flags[row, offset + length :] = 0
+
+
+@_jit
+def unpack_words(
+    begins: np.ndarray,
+    outside: np.ndarray,
+    exceptions: np.ndarray,
+    passed: np.ndarray,
+    doc_offsets: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the word of each token of these documents, int32; ``doc_offsets`` are numbers of tokens in the store."""
+    base = doc_offsets[0]
+    nearest = np.searchsorted(exceptions, base)
+    for document in range(len(doc_offsets) - 1):
+        word = -1
+        for token in range(doc_offsets[document], doc_offsets[document + 1]):
+            word += _bit(begins, token)
+            if nearest < len(exceptions) and exceptions[nearest] == token:
+                word += passed[nearest + 1] - passed[nearest]
+                nearest += 1
+            out[token - base] = -1 if _bit(outside, token) else word
+
+
+@_jit
+def unpack_flags(direct: np.ndarray, indirect: np.ndarray, first: int, out: np.ndarray) -> None:
+    """Write the flags of the tokens from number ``first`` on, uint8."""
+    for i in range(len(out)):
+        out[i] = _bit(direct, first + i) | _bit(indirect, first + i) << 1
