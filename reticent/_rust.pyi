@@ -622,12 +622,24 @@ def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
 def scan_rules(
-    texts: _ArrowArray, labels: Sequence[str] | None = None, *, num_threads: int = 0, filtered: bool = True
+    texts: _ArrowArray,
+    labels: Sequence[str] | None = None,
+    *,
+    fields: Sequence[tuple[str, str]] | None = None,
+    num_threads: int = 0,
+    filtered: bool = True,
 ) -> ArrowBatch:
     """Return columns document, start, end, label, rule of the identifiers that have a form; every rule for None.
 
+    ``fields`` are names of fields of a form with the labels of their values, beside the names that are known.
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
+
+def list_field_labels() -> list[str]:
+    """Return the labels that the value of a field may have."""
+
+def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text without the escapes of an export, and the bounds in the original of each of its characters."""
 
 def list_rules() -> list[tuple[str, str, str]]:
     """Return name, label and what it finds of every rule."""

@@ -73,7 +73,7 @@ def test_a_detector_of_the_job_gets_the_options_of_its_table() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("rules", {"colour": "red"}, r"detector rules has no option 'colour'.*expected labels, num_threads"),
+        ("rules", {"colour": "red"}, r"detector rules has no option 'colour'.*expected labels, fields, num_threads"),
         ("gold", {"colour": "red"}, "detector gold has no option 'colour'.*it has none"),
         ("records", {}, r'needs detect\.records\.table = "records.parquet"'),
         ("gazetteer", {"lists": {}}, r"needs detect\.gazetteer\.lists"),

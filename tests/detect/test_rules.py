@@ -280,7 +280,15 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         [("en 2003 y 2004.", "2003"), ("en 2003 y 2004.", "2004"), ("año 1998", "1998")],
         ["in 2000 ml", "2003 cells"],
     ),
-    "year_listed": ([("Fecha de Ingreso: 2016.", "2016")], ["Fecha: hoy", "Dosis: 2000"]),
+    "date_roman": (
+        [
+            ("le 12-III-2019.", "12-III-2019"),
+            ("3.XI.04", "3.XI.04"),
+            ("en III/2019", "III/2019"),
+            ("2 iv 1998", "2 iv 1998"),
+        ],
+        ["factor 8 IX 300", "grade II-III", "stage 3-IV"],
+    ),
     "zip_cued": (
         [("CP: 28016.", "28016"), ("code postal 75013", "75013"), ("postcode: SW1A 1AA", "SW1A 1AA")],
         ["CP: no", "zip 2"],
@@ -302,13 +310,63 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         [("in Hauptstraße 5a, Ulm", "Hauptstraße 5a"), ("Berliner Str. 12", "Berliner Str. 12")],
         ["platz 5", "Haupt 5"],
     ),
-    "address_field": ([("Domicilio: Frexes 121.", "Frexes 121")], ["Address: the wound", "domicilio"]),
+    "zip_short": (
+        [
+            ("Währinger Gürtel 18-20, 1090 Wien", "1090"),
+            ("CH-8001 Zürich", "8001"),
+            ("Rue Haute 322, 1000 Bruxelles", "1000"),
+        ],
+        ["seit 1090 Tagen", "On July 20, 2001 Heart", "mit 1200 Leukozyten", "am 3. Mai, 1500 Leukozyten"],
+    ),
+    "zip_ca": ([("Ottawa ON K1A 0B1", "K1A 0B1")], ["B12 5MG", "T2N0M1"]),
+    "town_behind_zip": (
+        [
+            ("C/ Mayor 3. 28018 Madrid. España. e-mail: a@b.es", "Madrid"),
+            ("C/ Mayor 3. 36211 Vigo (Pontevedra). E-mail: a@b.es", "Pontevedra"),
+            ("12 rue Haute 75013 Paris", "Paris"),
+            ("Am Ring 3, 1090 Wien", "Wien"),
+        ],
+        ["at AA 33274. It serves", "on July 20, 2001. The patient", "64483 LT, Injection of"],
+    ),
+    "street_before_zip": (
+        [("Barcelona, Villarroel, 170, 08036 Barcelona", "Villarroel, 170")],
+        ["count of 170, 08036 Cells", "with 12, 25000"],
+    ),
+    "country": (
+        [("Sevilla. (España). E-mail: a@b.es", "España"), ("1090 Wien, Deutschland", "Deutschland")],
+        ["he went to Spain for a week", "Turkey for dinner"],
+    ),
     "po_box": ([("P.O. Box 1234", "P.O. Box 1234"), ("BP 123 69003", "BP 123")], ["BP 120/80", "BP 120 today"]),
     "age_over_89": (
         [("a 93-year-old", "93"), ("93 ans", "93"), ("91 años", "91"), ("95 Jahre", "95")],
         ["89 ans", "90 mg"],
     ),
-    "age_cued": ([("aged 93", "93"), ("Edad: 94", "94")], ["age 45", "age 90%"]),
+    "age_cued": (
+        [("aged 93", "93"), ("at age 45", "45"), ("im Alter von 63", "63"), ("a la edad de 43 años", "43 años")],
+        ["age 90%", "aged 20-30", "age group"],
+    ),
+    "age_old": (
+        [("a 45-year-old", "45"), ("an 18-month-old", "18"), ("ein 43-jähriger", "43"), ("43 Jahre alt", "43")],
+        ["for 45 years", "400 years old"],
+    ),
+    "age_of_someone": (
+        [
+            ("mujer de 43 años", "43 años"),
+            ("niña de 18 meses", "18 meses"),
+            ("Mme Laurent, 46 ans, consulte", "46"),
+            ("patiente de 43 ans", "43"),
+            ("Die Patientin, 43 Jahre, klagt", "43"),
+            ("43 años de edad", "43 años"),
+        ],
+        [
+            "hace 10 años",
+            "seguimiento de 5 años",
+            "gestante de 34 semanas",
+            "depuis 10 ans",
+            "seit 5 Jahren",
+            "a los 15 días",
+        ],
+    ),
     "age_in_words": (
         [
             ("ninety-three years old", "ninety-three years old"),
@@ -318,14 +376,96 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ["ninety tablets", "quatre-vingts ans"],
     ),
     "name_titled": (
-        [("seen by Dr. John Smith today", "John Smith"), ("Mme Dupont", "Dupont")],
-        ["Dr. X. She", "the doctor said"],
-    ),
-    "name_field": (
-        [("Nombre: Ernesto.", "Ernesto"), ("Médico: Pilar Molina NºCol: 2", "Pilar Molina")],
-        ["Nombre:", "Name: no"],
+        [
+            ("seen by Dr. John Smith today", "John Smith"),
+            ("Mme Dupont", "Dupont"),
+            ("Prof. Dr. med. Karl Maier", "Karl Maier"),
+            ("OA Dr. Weber", "Weber"),
+        ],
+        ["Dr. X. She", "the doctor said", "M. Crohn", "Sehr geehrte Frau Kollegin", "Herr Kollege"],
     ),
     "name_credential": ([("by Roger C Kelly, MD", "Roger C Kelly")], ["MD", "the MD"]),
+    "introduced_number": (
+        [
+            ("application (no. 36244/06)", "36244/06"),
+            ("nos. 265/07 and 5678/09", "5678/09"),
+            ("Aktenzeichen 12 C 345/05", "12 C 345/05"),
+            ("dossier n° 4521-B", "4521-B"),
+            ("expediente n.º 45678", "45678"),
+        ],
+        ["Law no. 3713", "no 2019 records", "no. 15 blade", "no. 2.5", "there were no 5000 ml", "figure no. 1234"],
+    ),
+    # Values of fields.
+    "field_name": (
+        [
+            ("Nombre: Ernesto.", "Ernesto"),
+            ("Médico: Pilar Molina NºCol: 2", "Pilar Molina"),
+            ("Hausarzt: Prof. Dr. med. Karl Maier", "Karl Maier"),
+            ("Nom de jeune fille : Roux", "Roux"),
+        ],
+        ["Nombre:", "Name: no", "Drug name: Aspirin", "Surgeon: Left heart catheterization"],
+    ),
+    "field_full_name": ([("Patient: Ann Lee", "Ann Lee")], ["Patient: Alert", "Mother: Diabetes"]),
+    "field_age": (
+        [
+            ("Edad: 94", "94"),
+            ("Age: 45", "45"),
+            ("Âge : 7 ans", "7"),
+            ("Alter: 63 J.", "63"),
+            ("Edad: 16 años", "16 años"),
+        ],
+        ["Age: 20-30", "Age: 45%", "Mean age: 45", "Age: adult"],
+    ),
+    "field_date": (
+        [
+            ("Fecha de Ingreso: 2016.", "2016"),
+            ("Fecha: 26708/2017", "26708/2017"),
+            ("Aufnahme am: 3.4 2019", "3.4 2019"),
+        ],
+        ["Fecha: hoy", "Dosis: 2000", "Received: 2.5", "Date: 10:30"],
+    ),
+    "field_place": (
+        [("Localidad/ Provincia: Madrid.", "Madrid"), ("Wohnort: Bad Ems", "Bad Ems"), ("Ville : lyon\nx", "lyon")],
+        ["Localidad: desconocida", "City: none", "Wohnort:"],
+    ),
+    "field_country": (
+        [("País: España.", "España"), ("Nationality: Irish", "Irish")],
+        ["País: no consta", "Country: 12"],
+    ),
+    "field_address": (
+        [
+            ("Domicilio: Frexes 121.", "Frexes 121"),
+            ("Adresse: 12 rue Haute\n75013 Paris\nTel: 1", "12 rue Haute\n75013 Paris"),
+        ],
+        ["Address: the wound", "domicilio"],
+    ),
+    "field_postcode": ([("CP: S2000.", "S2000"), ("NPA : 1090", "1090")], ["CP: no", "PLZ: 1"]),
+    "field_hospital": ([("Hospital: La Paz.", "La Paz")], ["Hospital: no", "Hospital course: Stable"]),
+    "field_ward": (
+        [("Servicio: Urgencias.", "Urgencias"), ("Chambre : 214 B", "214 B")],
+        ["Ward: none", "Servicio:"],
+    ),
+    "field_short_ward": ([("Station: 3B", "3B")], ["Station: Right pronator drift"]),
+    "field_profession": (
+        [("Profesión: agricultor", "agricultor"), ("Occupation: Truck driver.", "Truck driver")],
+        ["Profession: none", "Beruf: 12"],
+    ),
+    "field_organization": ([("Krankenkasse: AOK Bayern", "AOK Bayern")], ["Mutuelle : non", "Employer: unknown"]),
+    "field_phone": ([("Secrétariat : 12 34 56", "12 34 56")], ["Tel: none", "Phone: 12"]),
+    "field_fax": ([("Faxnummer: 12 34 56", "12 34 56")], ["Fax: no"]),
+    "field_email": ([("E-mail: ana_b@gva.e", "ana_b@gva.e")], ["E-mail: none"]),
+    "field_record": ([("NHC: 123", "123"), ("Fallnummer: 12/345", "12/345")], ["NHC: no consta", "MRN: 12"]),
+    "field_id": (
+        [("Az.: 12 C 345/05", "12 C 345/05"), ("Befundnummer: E123", "E123")],
+        ["Ref.: 2,5", "Valor de referencia: 35-75", "Order: CBC"],
+    ),
+    "field_ssn": ([("SSN: 1234 5678", "1234 5678")], ["SSN: none"]),
+    "field_plan": ([("NASS: 82 76892756 0.", "82 76892756 0")], ["Policy: none"]),
+    "field_license": ([("LANR: 123", "123"), ("SanzNºCol: 281", "281")], ["NºCol: no"]),
+    "field_account": ([("Konto: 123", "123")], ["Konto: leer"]),
+    "field_device": ([("Lote: 123", "123")], ["Lote: 1"]),
+    "field_vehicle": ([("Autokennzeichen: M-AB 123", "M-AB 123")], ["Plate: removed"]),
+    "field_user": ([("Benutzername: maier", "maier")], ["Login: none"]),
 }
 
 

@@ -14,7 +14,7 @@ use crate::detect::records::{Field, Records};
 use crate::detect::surfaces::{Spans, Surfaces};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::rules::{RULES, scan};
+use crate::rules::{RULES, field_labels, scan};
 use crate::text::fold::fold;
 use crate::text::spans::{Found, in_characters};
 use crate::text::surface::Surface;
@@ -26,6 +26,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
 }
 
@@ -57,20 +59,46 @@ fn list_rules() -> Vec<(&'static str, &'static str, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.label, rule.finds)).collect()
 }
 
-/// Identifiers that have a form; `labels` None takes every rule, `filtered` false tries all of them at every place.
+/// Labels that the value of a field may have.
 #[pyfunction]
-#[pyo3(signature = (texts, labels=None, *, num_threads=0, filtered=true))]
+fn list_field_labels() -> Vec<&'static str> {
+    field_labels()
+}
+
+/// A text without the escapes of an export, and the bounds in the original of each of its characters.
+#[pyfunction]
+fn unescape(text: &str) -> (String, Vec<(usize, usize)>) {
+    let Some(plain) = crate::text::escapes::unescape(text) else {
+        return (text.to_owned(), (0..text.chars().count()).map(|at| (at, at + 1)).collect());
+    };
+    let in_characters = |byte: usize| text[..byte].chars().count();
+    let bounds = plain.text.char_indices().map(|(at, char)| {
+        let (start, end) = plain.original(text, at, at + char.len_utf8()).unwrap_or((0, 0));
+        (in_characters(start), in_characters(end))
+    });
+    let bounds = bounds.collect();
+    (plain.text, bounds)
+}
+
+/// Identifiers that have a form; `fields` are names of fields with their labels, beside those that are known; `labels` None takes every rule, `filtered` false tries all of them at every place.
+#[pyfunction]
+#[pyo3(signature = (texts, labels=None, *, fields=None, num_threads=0, filtered=true))]
 fn scan_rules(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
     labels: Option<Vec<String>>,
+    fields: Option<Vec<(String, String)>>,
     num_threads: usize,
     filtered: bool,
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     let found = py
-        .detach(|| threads.install(|| Ok(located(&texts, scan(&texts, labels.as_deref(), filtered)?))))
+        .detach(|| {
+            threads.install(|| {
+                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
+            })
+        })
         .map_err(to_py_err)?;
     to_batch(&found, |source| {
         let rule = &RULES[source as usize];

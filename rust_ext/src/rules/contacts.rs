@@ -20,13 +20,18 @@ pub const PARTS: &[(&str, &str)] = &[
         "%PHONE_ES%",
         r"(?:(?:\+|00)?34%SEP%{1,2})?[6-9](?:\d{2}%SEP%\d{3}%SEP%\d{3}|\d{2}(?:%SEP%\d{2}){3}|\d%SEP%\d{3}(?:%SEP%\d{2}){2}|\d{2}%SEP%\d{6}|\d%SEP%\d{7})",
     ),
-    ("%PHONE_ANY%", r"\+?(?:\(\+?\d{1,5}\) ?)?\d{1,13}\)?(?:[-. /]\(?\d{1,7}\)?){0,6}"),
+    (
+        "%PHONE_ANY%",
+        r"\+?(?:\(\+?\d{1,5}\) ?)?\d{1,13}\)?(?:[-. /]\(?\d{1,7}\)?){0,6}(?: ?(?:x|ext\.?|extension) ?\d{1,6})?",
+    ),
     (
         "%PHONE_CUE%",
         r"(?i:phones?|tel(?:e?f(?:ono)?s?|ephone|s|efax)?|tl[fn]o?s?|tfn?o?s?|(?:numero de )?telefon|rufnummer|handy|mobile?|movil|cell(?:ular| ?phone)?|pager|beeper|bip|portable|(?:call(?:s|ed|ing)?|reach(?:ed)?|answering|messages?|contact)(?: (?:him|her|me|us|them))?(?: back)? (?:at|on|to)|desk|office|fon|durchwahl)",
     ),
     ("%FAX_CUE%", r"(?i:(?:tele|tel\. ?/ ?)?fax|telecopie)"),
     ("%SEP%", r"[-. ]"),
+    // Behind a field's name, of whatever form.
+    ("%CALL%", r"(\(?\+?\d(?:[ ().-]{0,3}\d|/\d){3,24}(?: ?(?i:x|ext\.?|poste|int\.?|dw) ?\d{1,6})?)"),
 ];
 
 pub const RULES: &[Rule] = &[
@@ -64,7 +69,7 @@ pub const RULES: &[Rule] = &[
         "PHONE",
         Rank::Form,
         "telephone numbers of other countries in groups, from 0 on",
-        r"(?:\(0\d{1,4}\) ?|0[1-9]\d{1,3}[ -])\d{2,6}(?:[ -]\d{2,4}){0,3}",
+        r"(?:\(0\d{1,4}\) ?|0[1-9]\d{1,3}[ -])\d{2,6}(?:[ -]\d{2,4}){0,3}|0[1-9] \d{3} \d{2} \d{2}|0[1-9] \d{6,8}",
         is_national,
     ),
     rule(
@@ -72,15 +77,15 @@ pub const RULES: &[Rule] = &[
         "PHONE",
         Rank::Form,
         "German telephone numbers with a stroke or a hyphen",
-        r"0[1-9]\d{1,4}(?: ?/ ?|-)\d{3,8}(?:[- ]\d{1,5}){0,3}",
-        is_phone,
+        r"0[1-9]\d{0,4}(?: ?/ ?|-)\d{2,8}(?:[-. ]\d{1,5}){0,4}",
+        is_stroked,
     ),
     rule(
         "phone_international",
         "PHONE",
         Rank::Form,
         "telephone numbers with + and the country",
-        r"\+\d{1,3}(?:%SEP%?\(?\d{1,4}\)?){2,6}",
+        r"(?:\+|00(?:43|41|32|49|33|34|1|44|31|352|423|39) ?)\d{1,3}(?:[-. /]{0,2}\(?\d{1,7}\)?){2,6}",
         is_phone,
     ),
     rule(
@@ -116,6 +121,21 @@ fn is_ipv6(hit: &mut Hit) -> bool {
 /// E.164 numbers have 8 to 15 digits.
 fn is_phone(hit: &mut Hit) -> bool {
     (8..=15).contains(&num_digits(hit.piece()))
+}
+
+/// And no month with years: 01/2020-2021.
+fn is_stroked(hit: &mut Hit) -> bool {
+    let rest = hit
+        .piece()
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'-'))
+        .map_or(&[][..], |at| hit.piece()[at + 1..].trim_ascii_start());
+    let area = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let dated = area == 2
+        && (rest.starts_with(b"19")
+            || rest.starts_with(b"20")
+            || rest.iter().take_while(|byte| byte.is_ascii_digit()).count() < 3);
+    is_phone(hit) && !dated
 }
 
 /// Nine to eleven digits with an area's code; none of the groups is a value with its unit.

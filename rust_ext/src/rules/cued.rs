@@ -13,6 +13,10 @@ pub const PARTS: &[(&str, &str)] = &[
     ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
     // A cue that is too common a word to stand without "number".
     ("%ISNO%", r"[ \t]{0,3}%NO%[ \t]{0,2}(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t])?[ \t]{0,3}"),
+    (
+        "%CODE%",
+        r"(?:[A-Z]{0,4}[-/]?\d[A-Za-z0-9]*(?:[-/.:][A-Za-z0-9]+){1,5}|[A-Z]{0,4}\d{4,}[A-Za-z]?|\d{1,3} [A-Z][A-Za-z]{0,3} \d{1,5}/\d{2,4})",
+    ),
     ("%TOKEN%", r"(?:[A-Za-z]{1,6}[-/.]?)?\d[A-Za-z0-9]*(?:[-/.][A-Za-z0-9]+){0,5}(?: {1,2}\d{2,}){0,4}"),
 ];
 
@@ -106,6 +110,14 @@ pub const RULES: &[Rule] = &[
         |hit| has_digits(hit, 5),
     ),
     rule(
+        "introduced_number",
+        "ID",
+        Rank::General,
+        "numbers that introduce themselves, whatever of: application no. 36244/06, dossier n° 123-A, Aktenzeichen 12 C 34/05, n.º 4567",
+        r"(?i:nos?\.|n\*|n\.o|nr[so]?\.|num\.|number|numero|nummer|no|aktenzeichen|az|geschaftszeichen|gz|docket|dossier|expediente|affaire|actenumber)[.:]?[ \n]{0,2}(%CODE%)(?:(?:,|,? (?i:and|et|y|und|e)|/) (%CODE%))?(?:(?:,|,? (?i:and|et|y|und|e)) (%CODE%))?",
+        is_code,
+    ),
+    rule(
         "user_name",
         "USERNAME",
         Rank::Sure,
@@ -114,6 +126,56 @@ pub const RULES: &[Rule] = &[
         |hit| hit.piece().iter().any(|byte| byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-')),
     ),
 ];
+
+/// Four digits, or three with a stroke: not 2.5, not a year or an amount behind a bare "no", not a date.
+fn is_code(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let digits = num_digits(piece);
+    let stroke = piece.contains(&b'/');
+    let bare = hit.before().trim_ascii_end().to_ascii_lowercase();
+    let bare = bare.ends_with(b"no") && !hit.text[..hit.start].ends_with(b".");
+    let year = digits == 4 && piece.len() == 4 && (piece.starts_with(b"19") || piece.starts_with(b"20"));
+    let decimal = digits < 6 && piece.iter().any(|byte| matches!(byte, b'.' | b':')) && !stroke;
+    let pressure = stroke && digits < 6 && bare;
+    (digits >= 4 || digits == 3 && stroke)
+        && !is_public(hit)
+        && !decimal
+        && !pressure
+        && !(year || bare && digits < 5)
+        && !is_numeric_date(piece)
+        && !super::dates::has_unit(hit)
+}
+
+/// The number of a law is everybody's.
+fn is_public(hit: &Hit) -> bool {
+    const PUBLIC: [&[u8]; 22] = [
+        b"law",
+        b"act",
+        b"decree",
+        b"article",
+        b"articles",
+        b"regulation",
+        b"resolution",
+        b"directive",
+        b"ordinance",
+        b"statute",
+        b"protocol",
+        b"ley",
+        b"loi",
+        b"decreto",
+        b"decret",
+        b"arrete",
+        b"gesetz",
+        b"verordnung",
+        b"reglamento",
+        b"directiva",
+        b"section",
+        b"figure",
+    ];
+    let before = hit.before();
+    let mut words = before.rsplit(|byte| !byte.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    words.by_ref().take(2).any(|word| PUBLIC.iter().any(|other| word.eq_ignore_ascii_case(other)))
+}
 
 /// So many digits at least, and not a date.
 fn has_digits(hit: &mut Hit, least: usize) -> bool {

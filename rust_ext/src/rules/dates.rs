@@ -40,9 +40,10 @@ pub const PARTS: &[(&str, &str)] = &[
         "%DAY_DE%",
         r"(?i:(?:(?:ein|zwei|drei|vier|funf|fuenf|sechs|sieben|acht|neun)und)?(?:zwanzig|dreissig)ste[nr]?|ers|zwei|drit|vier|funf|fuenf|sechs|sieb|siebent|ach|neun|zehn|elf|zwolf|zwoelf|(?:drei|vier|funf|fuenf|sech|sieb|acht|neun)zehn)(?:te[nr]?)?",
     ),
+    ("%ROMAN%", r"(?:I{1,3}|IV|VI{0,3}|IX|XI{0,2}|X|i{1,3}|iv|vi{0,3}|ix|xi{0,2}|x)"),
     ("%YEAR%", r"(?:1[6-9]|20)\d{2}"),
     ("%DAY%", r"(?:0?[1-9]|[12]\d|3[01])"),
-    ("%OF_YEAR%", r"(?:\.?,?[\s/-]{1,2}(?:(?i:de |del |of )(?i:ano )?(?i:de )?)?%YEAR%|[/-]\d{2})"),
+    ("%OF_YEAR%", r"(?: ?'\d{2}|\.?,?[\s/-]{1,2}(?:(?i:de |del |of )(?i:ano )?(?i:de )?)?%YEAR%|[/-]\d{2})"),
 ];
 
 pub const RULES: &[Rule] = &[
@@ -96,6 +97,14 @@ pub const RULES: &[Rule] = &[
         is_no_amount,
     ),
     rule(
+        "date_roman",
+        "DATE",
+        Rank::Sure,
+        "dates with a Roman month: 12-III-2019, 3.XI.04, III/2019",
+        r"%DAY%(?: ?[-./] ?| )%ROMAN%(?:(?: ?[-./] ?| )%YEAR%|[-./]\d{2})|%ROMAN%[-./]%YEAR%",
+        is_no_amount,
+    ),
+    rule(
         "date_in_words",
         "DATE",
         Rank::Form,
@@ -134,14 +143,6 @@ pub const RULES: &[Rule] = &[
         "a year behind a preposition: in 2004, since 1998, en 2004, año 2004, depuis 1998, seit 1998, and the one it is joined to",
         r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
         is_year,
-    ),
-    rule(
-        "year_listed",
-        "DATE",
-        Rank::Sure,
-        "the year of a date in a form field",
-        r"(?i:fecha(?: de [a-z]+)?|date(?: of [a-z]+)?|datum|ano|year|annee|jahr) ?: ?(%YEAR%)",
-        always,
     ),
 ];
 
@@ -189,8 +190,23 @@ fn is_compact_date(hit: &mut Hit) -> bool {
 fn is_day_month(hit: &mut Hit) -> bool {
     let mut parts = hit.piece().split(|byte| matches!(byte, b'/' | b'.')).map(num_value);
     let (first, second) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    let scale = matches!(hit.piece(), [b'0'..=b'9', b'/', b'5'] | [b'0'..=b'9', b'/', b'1', b'0']);
+    // 1/3 distal, 1/2 tablet: no day of a month is written so before a word.
+    let word = matches!(hit.after(), [b' ', b'a'..=b'z', b'a'..=b'z', ..]) && !hit.after().starts_with(b" at ");
+    let fraction = word
+        && matches!(hit.piece(), b"1/2" | b"1/3" | b"2/3" | b"1/4" | b"3/4" | b"1/5" | b"1/8")
+        && has_fraction(hit);
+    let scale = fraction || matches!(hit.piece(), [b'0'..=b'9', b'/', b'5'] | [b'0'..=b'9', b'/', b'1', b'0']);
     first.min(second) <= 12 && first.max(second) <= 31 && !scale && !goes_on(hit)
+}
+
+/// What a fraction is of: a part of the body, a dose.
+fn has_fraction(hit: &Hit) -> bool {
+    const WHOLE: [&[u8]; 22] = [
+        b"dist", b"prox", b"med", b"sup", b"inf", b"ext", b"int", b"ant", b"post", b"com", b"tab", b"pas", b"dose",
+        b"dosis", b"amp", b"pill", b"of", b"de", b"du", b"der", b"del", b"cp",
+    ];
+    let rest = hit.after().trim_ascii_start();
+    WHOLE.iter().any(|start| rest.get(..start.len()).is_some_and(|word| word.eq_ignore_ascii_case(start)))
 }
 
 /// A day from 1 to 31.
@@ -210,7 +226,7 @@ fn goes_on(hit: &Hit) -> bool {
 }
 
 /// Units that make a number an amount.
-fn has_unit(hit: &Hit) -> bool {
+pub fn has_unit(hit: &Hit) -> bool {
     const UNITS: [&[u8]; 32] = [
         b"mg", b"ml", b"mcg", b"ug", b"g", b"gr", b"kg", b"cc", b"cm", b"mm", b"m", b"u", b"ui", b"iu", b"kcal",
         b"cal", b"l", b"dl", b"h", b"hs", b"horas", b"hours", b"units", b"x", b"rpm", b"cells", b"ms", b"rad", b"hz",

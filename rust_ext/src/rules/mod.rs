@@ -4,18 +4,20 @@
 //! nor full-width digits), tried only where a word, a number, `+` or `(` begins, and a check of what it matched (a checksum, a
 //! calendar, the words around it). What it finds must stand free: its first and last letter or digit touch no other.
 //!
-//! `scan` finds the places, `filter` says which rules can match there, `checks` and `numbers` hold what an expression cannot
+//! `scan` finds the places, `filter` says which rules can match there, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
 //! say; the other files are the table of rules, one subject each.
 
 mod checks;
 mod contacts;
 mod cued;
 mod dates;
+mod fields;
 mod filter;
 mod numbers;
 mod people;
 mod places;
 mod scan;
+mod values;
 
 use std::sync::LazyLock;
 
@@ -23,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
+pub use fields::{Fields, labels as field_labels};
 pub use scan::stands_free;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
@@ -64,6 +67,8 @@ pub struct Rule {
     /// What it finds, for a reader.
     pub finds: &'static str,
     rank: Rank,
+    /// It is tried where a field's name announces its label, not at every word.
+    of_field: bool,
     /// Anchored where it is tried. The groups are what is reported; without a group, all of it.
     pattern: &'static str,
     /// Whether a match is one; it may give up a part at the end.
@@ -78,7 +83,19 @@ const fn rule(
     pattern: &'static str,
     accepts: fn(&mut Hit) -> bool,
 ) -> Rule {
-    Rule { name, label, finds, rank, pattern, accepts }
+    Rule { name, label, finds, rank, of_field: false, pattern, accepts }
+}
+
+/// A rule of the value behind a field's name.
+const fn field(
+    name: &'static str,
+    label: &'static str,
+    rank: Rank,
+    finds: &'static str,
+    pattern: &'static str,
+    accepts: fn(&mut Hit) -> bool,
+) -> Rule {
+    Rule { name, label, finds, rank, of_field: true, pattern, accepts }
 }
 
 fn always(_: &mut Hit) -> bool {
@@ -87,13 +104,14 @@ fn always(_: &mut Hit) -> bool {
 
 /// Every rule.
 pub static RULES: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
-    let tables = [contacts::RULES, numbers::RULES, cued::RULES, dates::RULES, places::RULES, people::RULES];
+    let tables =
+        [contacts::RULES, numbers::RULES, cued::RULES, dates::RULES, places::RULES, people::RULES, values::RULES];
     tables.into_iter().flatten().collect()
 });
 
 /// An expression with the names of its parts (`%MONTH%`) replaced, and those of their parts.
 fn expand(pattern: &str) -> String {
-    let tables = [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS];
+    let tables = [dates::PARTS, cued::PARTS, places::PARTS, people::PARTS, contacts::PARTS, values::PARTS];
     let mut expanded = pattern.to_owned();
     while let Some((name, part)) = tables.iter().copied().flatten().find(|(name, _)| expanded.contains(name)) {
         expanded = expanded.replace(name, part);
@@ -103,8 +121,9 @@ fn expand(pattern: &str) -> String {
 
 /// Matches of the rules with these labels (every rule for None), by document, then start.
 ///
-/// `filtered` false tries every rule at every place: the definition, for tests.
-pub fn scan(texts: &Texts, labels: Option<&[String]>, filtered: bool) -> Result<Vec<Found>> {
+/// `rows` are the user's names of fields with their labels; `filtered` false tries every rule at every place: the
+/// definition, for tests.
+pub fn scan(texts: &Texts, labels: Option<&[String]>, rows: &[(String, String)], filtered: bool) -> Result<Vec<Found>> {
     let wanted = |rule: &Rule| labels.is_none_or(|labels| labels.iter().any(|label| label == rule.label));
     for label in labels.into_iter().flatten() {
         if !RULES.iter().any(|rule| rule.label == label) {
@@ -115,5 +134,8 @@ pub fn scan(texts: &Texts, labels: Option<&[String]>, filtered: bool) -> Result<
     for (number, rule) in RULES.iter().enumerate() {
         active |= u128::from(wanted(rule)) << number;
     }
-    scan::scan(texts, active, filtered)
+    if rows.is_empty() {
+        return scan::scan(texts, active, Fields::shipped()?, filtered);
+    }
+    scan::scan(texts, active, &Fields::with(rows)?, filtered)
 }

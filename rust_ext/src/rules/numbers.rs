@@ -158,7 +158,36 @@ fn is_no_amount(hit: &mut Hit) -> bool {
         let before = hit.before();
         before[before.len().saturating_sub(cue.len() + 4)..].windows(cue.len()).any(|window| window == *cue)
     });
-    !amount && !known
+    !amount && !known && !is_counted(hit)
+}
+
+/// "Platelets 251000": a count names what it counts before it too.
+fn is_counted(hit: &Hit) -> bool {
+    const COUNTED: [&[u8]; 20] = [
+        b"platelet",
+        b"plaquet",
+        b"leuco",
+        b"leuko",
+        b"wbc",
+        b"rbc",
+        b"thrombo",
+        b"trombo",
+        b"hemat",
+        b"erythro",
+        b"erytro",
+        b"eritro",
+        b"neutro",
+        b"linfo",
+        b"lympho",
+        b"count",
+        b"recuento",
+        b"ufc",
+        b"cfu",
+        b"copias",
+    ];
+    let before = &hit.before()[hit.before().len().saturating_sub(28)..].to_ascii_lowercase();
+    let before = &before[before.iter().rposition(|byte| matches!(byte, b'.' | b';' | b'\n')).map_or(0, |at| at + 1)..];
+    num_digits(hit.piece()) <= 8 && COUNTED.iter().any(|word| before.windows(word.len()).any(|part| part == *word))
 }
 
 /// E-28046 Madrid is a postcode with its country.

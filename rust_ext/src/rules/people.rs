@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
+use super::checks::num_value;
 use super::{Hit, Rank, Rule, always, rule};
 
 pub const PARTS: &[(&str, &str)] = &[
@@ -12,11 +13,33 @@ pub const PARTS: &[(&str, &str)] = &[
         "%PARTICLES%",
         r"(?:(?:de la|de los|de las|de l'|del|de|di|da|dos|du|la|le|las|los|van der|van den|van|von|zu|y|i|e|d'|O'|el|al|bin|ben|ter|ten) ?)",
     ),
+    (
+        "%DOTTED%",
+        r"(?:D?D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|(?:[Uu]niv\.?-? ?)?Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Mx|Doz|Hr|Fr|Mag|Lic)",
+    ),
+    (
+        "%SPELLED%",
+        r"(?:Dr|Dra|Doctora?|Docteure?|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeure?|Professor(?:in)?|Prof|Herrn?|Frau|Senora?|Oberarzt|Oberarztin|Chefarzt|Chefarztin|PD|OA)",
+    ),
+    // Titles that follow a title: Prof. Dr. med. dent., PD Dr., Univ.-Prof. DDr.
+    (
+        "%SERIES%",
+        r"(?:D?D[Rr](?:[Aa]|es|s)?|(?:[Uu]niv\.? ?-? ?)?[Pp]rof(?:a|essor(?:in|a)?|esseure?)?|PROF|Dipl\.?-?(?:Med|Psych|Ing|Biol)|Mag|Ing|Lic|PD|Priv\.? ?-? ?Doz|Doz|OA|(?:Ober|Chef|Fach|Assistenz)arzt(?:in)?|med|dent|vet|rer|nat|phil|habil|univ|hum|biol|psych|h\. ?c|medic)",
+    ),
+    (
+        "%TITLE%",
+        r"(?:%SERIES%|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|Mx|Pr|Sr[aA]?|SRA?|Srta|Dn|Dna|Don|Dona|Doctora?|Docteure?|Madame|Monsieur|Mademoiselle|Herrn?|Hr|Frau|Senora?|Maitre|Rev|Sir|Dame|Sister)",
+    ),
     ("%NAME%", r"%NAMEWORD%(?:(?: |-)%PARTICLES%{0,2}%NAMEWORD%){0,4}"),
     ("%NAMEWORD%", r"(?:[A-Z\x80-\xff][A-Za-z\x80-\xff'-]*[A-Za-z\x80-\xff]|M\.a|[A-Z]\.|[A-Z]\b)"),
     (
         "%YEARS_OLD%",
         r"(?i:[- ]?years?[- ]?old|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?yr|[- ]anos?|[- ]ans?|[- ]?jahre?|[- ]?jahrige?[rns]?|-jahrig(?:e[rns]?)?)",
+    ),
+    ("%ANOS%", r"(?: ?(?i:anos?|meses|mes|dias?|semanas?)\b)"),
+    (
+        "%NUMBER_ES%",
+        r"(?i:un|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince|dieci(?:seis|siete|ocho|nueve)|veinte|veinti(?:un|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve)|(?:treinta|cuarenta|cincuenta|sesenta|setenta|ochenta)(?: y (?:un|dos|tres|cuatro|cinco|seis|siete|ocho|nueve))?)",
     ),
     ("%OLD%", r"(?:9\d|1[01]\d)"),
 ];
@@ -34,9 +57,25 @@ pub const RULES: &[Rule] = &[
         "age_cued",
         "AGE",
         Rank::Form,
-        "ages over 89 behind a cue: aged 93, age: 93, edad: 93, âgé de 93, Alter: 93",
-        r"(?i:aged?|age of|edad|alter|agee? de|im alter von)(?:%IS%| )(%OLD%)",
+        "ages behind a cue: aged 43, at the age of 43, a la edad de 43, âgé de 43, im Alter von 43",
+        r"(?i:aged|at age|at the age of|(?:at )?(?:an )?age of|(?:her|his|patient) age (?:is|was)|a la edad de|con edad de|edad de|age[es]{0,2} de|a l'age de|im alter von|alter von)[: ] ?(\d{1,3}%ANOS%?)",
         is_no_range,
+    ),
+    rule(
+        "age_old",
+        "AGE",
+        Rank::Form,
+        "ages that say so: 43-year-old, 43 y/o, 18 months old, 43-jährig, 43 Jahre alt",
+        r"(\d{1,3})(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
+        is_possible_age,
+    ),
+    rule(
+        "age_of_someone",
+        "AGE",
+        Rank::Form,
+        "ages of somebody: mujer de 43 años, patiente de 43 ans, Patient, 43 Jahre; 43 años de edad",
+        r"(\d{1,3})(?i: ?ans\b| jahre\b| mois\b)|((?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
+        is_of_someone,
     ),
     rule(
         "age_in_words",
@@ -50,16 +89,8 @@ pub const RULES: &[Rule] = &[
         "name_titled",
         "NAME",
         Rank::Form,
-        "names behind a title: Dr., Mrs, Mme, Sr., Frau …",
-        r"(?:D[Rr](?:[Aa]|es|s)?|DRS|Mr|MR|Mrs|MRS|Ms|MS|Miss|Mme|MME|Mlle|MLLE|Prof|PROF|Pr|Sr[aA]?|SRA?|Srta|Dn|Mx)\. {0,2}(%NAME%)|M\. {1,2}(%NAME%)|(?:Dr|Dra|Doctor|Doctora|Docteur|Mr|Mrs|Ms|Miss|Mme|Mlle|Mademoiselle|Madame|Monsieur|Professeur|Professor|Prof|Herr|Herrn|Frau|Senor|Senora) {1,2}(%NAME%)",
-        is_name,
-    ),
-    rule(
-        "name_field",
-        "NAME",
-        Rank::Form,
-        "names in a form's field: Nombre:, Apellidos:, Médico:, Remitido por:, Patient name:, Nom:, Prénom:, Vorname: …",
-        r"(?:(?i:(?:patient|full|first|last|family|given|middle|maiden|pt|guardian|mother'?s?|father'?s?|spouse|contact|physician|doctor|provider|nurse|surgeon)?'?s? ?names?|nombre(?: y apellidos)?(?: del paciente)?|apellidos?(?: y nombre)?|nom(?: de naissance| de famille| d'usage| usuel)?|prenoms?|vorname|nachname|familienname|medico(?: responsable| de familia)?|facultativo|remitido por|responsable clinico|autor|firmado(?: por)?|attending(?: physician)?|(?:primary care|referring|admitting|consulting) (?:physician|provider)|surgeon|assistant(?: surgeon)?|anesthesiologist|dictated by|signed(?: by)?|electronically signed by|author|referred by|medecin(?: traitant)?|chirurgien|redige par|signe par)) {0,2}: {0,3}(?:(?:[Dd][Rr][Aa]?s?|Mr|Mrs|Ms|Mme|M|Prof|Pr|Sra?|D|Dn)[.:] {0,2})?(%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?)",
+        "names behind titles: Dr., Mrs, Mme, Sr., Frau, Prof. Dr. med. …",
+        r"%DOTTED%\. {0,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)|M\. {1,2}(%NAME%)|%SPELLED% {1,2}(?:%SERIES%(?:\. ?| ) ?){0,5}(%NAME%)",
         is_name,
     ),
     rule(
@@ -74,7 +105,143 @@ pub const RULES: &[Rule] = &[
 
 /// "age 90-100" and "age 90%" speak of groups.
 fn is_no_range(hit: &mut Hit) -> bool {
-    !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
+    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+    num_value(&hit.piece()[..digits]) <= 120
+        && !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
+}
+
+/// Nobody is older.
+fn is_possible_age(hit: &mut Hit) -> bool {
+    num_value(hit.piece()) <= 120 && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/'])
+}
+
+/// Somebody whose age a number of years may be.
+static SOMEBODY: Words = LazyLock::new(|| {
+    words(
+        "\
+    mujer varon hombre paciente pacientes nino nina ninos chico chica joven adolescente lactante neonato bebe recien nacido nacida enfermo \
+    enferma gestante embarazada primigesta secundigesta senora senor caballero anciano anciana madre padre hijo hija hermano hermana esposo \
+    esposa abuelo abuela tio tia primo prima puerpera femenina masculino femenino escolar preescolar individuo sujeto persona trabajador \
+    trabajadora ama jubilado jubilada fumador fumadora exfumador exfumadora v m sexo edad raza hombres mujeres deportista estudiante \
+    patient patiente patients femme homme enfant garcon fille nourrisson bebe monsieur madame mme mlle mere pere fils frere soeur \
+    mari epouse sujet agee age dame jeune grand-mere grand-pere nouveau-ne gestante multipare primipare nullipare \
+    patientin frau herr mann kind junge madchen saugling mutter vater sohn tochter bruder schwester dame neugeborenes jugendliche \
+    jugendlicher alter rentner rentnerin",
+    )
+});
+/// Words that make a number of years a duration.
+static LASTING: Words = LazyLock::new(|| {
+    words(
+        "\
+    hace hacia hacian fallece fallecio reingresa reingreso partir desde durante evolucion seguimiento tras despues antes ultimo ultimos ultimas ultima cada plazo proximos proximo aproximadamente \
+    depuis pendant apres avant suivi dernieres derniers environ evoluant duree tous recul survie il \
+    seit vor nach uber wahrend fur letzten circa ca zeitraum verlauf innerhalb duracion supervivencia historia control \
+    controles diagnosticado diagnosticada tratado tratada tabaquismo periodo espacio lleva llevaba",
+    )
+});
+
+/// A number of years is an age where the sentence before it has somebody, and nothing that makes it a duration.
+fn is_of_someone(hit: &mut Hit) -> bool {
+    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let value = num_value(&hit.piece()[..digits]);
+    let after = hit.after();
+    let rest = after.trim_ascii_start();
+    let rest =
+        [&b"ans"[..], b"mois", b"Jahre", b"jahre"].iter().find_map(|unit| rest.strip_prefix(*unit)).unwrap_or(rest);
+    let rest = rest.trim_ascii_start();
+    if value > 120 || matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/']) {
+        return false;
+    }
+    if rest.starts_with(b"de edad") || rest.starts_with(b"alt ") || rest.starts_with(b"d'age") {
+        return true;
+    }
+    let lasts = [
+        &b"de evoluc"[..],
+        b"de segui",
+        b"de dura",
+        b"despues",
+        b"antes",
+        b"mas tarde",
+        b"de historia",
+        b"de trata",
+        b"plus tard",
+        b"apres",
+        b"de suivi",
+        b"de recul",
+        b"auparavant",
+        b"d'evol",
+        b"spater",
+        b"lang",
+        b"zuvor",
+        b"atras",
+        b"previ",
+        b"de tabaq",
+        b"de superv",
+    ];
+    if lasts.iter().any(|end| rest.starts_with(end)) {
+        return false;
+    }
+    let years = !hit.text[hit.start..]
+        .iter()
+        .take(24)
+        .take_while(|byte| !matches!(byte, b',' | b'.' | b'\n'))
+        .copied()
+        .collect::<Vec<_>>()
+        .to_ascii_lowercase()
+        .windows(3)
+        .any(|unit| [&b"mes"[..], b"sem", b"dia", b"moi"].contains(&unit));
+    if !years
+        && (rest.starts_with(b"de gest")
+            || rest.starts_with(b"de emb")
+            || rest.starts_with(b"de la ")
+            || rest.starts_with(b"del ")
+            || rest.starts_with(b"de su ")
+            || rest.starts_with(b"tras")
+            || rest.starts_with(b"de post"))
+    {
+        return false;
+    }
+    // The sentence before it, its last word first.
+    let before = hit.before();
+    let from = before.iter().rposition(|byte| matches!(byte, b';' | b'\n')).map_or(0, |at| at + 1);
+    let from = before.windows(2).rposition(|two| two == b". ").map_or(from, |at| from.max(at + 2));
+    let comma = before.trim_ascii_end().ends_with(b",") || before.ends_with(b"(");
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || *byte == b'-';
+    let sentence = before[from..].split(|byte| !is_letter(byte)).rev().filter(|word| !word.is_empty());
+    for (distance, word) in sentence.take(8).enumerate() {
+        let small = word.to_ascii_lowercase();
+        if LASTING.contains(&small[..]) {
+            return false;
+        }
+        if distance == 0 && (small == b"cumplir" || small == b"tenia" || small == b"tiene" || small == b"cumplio") {
+            return true;
+        }
+        // "A los 38 anos" is an age where nobody is followed up for as long.
+        if !years && [&b"gestante"[..], b"embarazada", b"gestacion", b"embarazo", b"gestacional"].contains(&&small[..])
+        {
+            return false;
+        }
+        if distance == 0
+            && (small == b"con" && rest.starts_with(b"de ") || !years && matches!(&small[..], b"los" | b"las"))
+        {
+            return false;
+        }
+        if distance == 0
+            && small == b"los"
+            && (15..=110).contains(&value)
+            && before.to_ascii_lowercase().ends_with(b"a los ")
+        {
+            return true;
+        }
+        // Mme Laurent, 46 ans
+        if distance == 0 && comma && word[0].is_ascii_uppercase() && word.len() > 2 && (1..=110).contains(&value) {
+            return true;
+        }
+        if SOMEBODY.contains(&small[..]) {
+            return true;
+        }
+    }
+    false
 }
 
 type Words = LazyLock<HashSet<&'static [u8], FixedState>>;
@@ -89,7 +256,20 @@ static NO_NAMES: Words = LazyLock::new(|| {
         "\
     No NoCol Nombre The This He She Was And Or In On None Not Unknown Same As At Date Patient Paciente Servicio \
     Hospital Mujer Varon Male Female Sexo Age Is To It N DOB MRN Medico Medical El La Los Las Un Una Le Les Madame \
-    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone",
+    Monsieur Doctor Dr Dra There We I If Chief Department Clinic Yes NA Phone Kollege Kollegen Kollegin Kolleginnen \
+    Colleague Colleagues Colega Colegas Confrere Confreres Consoeur Collegue Collegues Oberarzt Chefarzt Doktor Professor Professeur Kolegin \
+    Sir Madam Patientin Patiente His Her Mom Dad",
+    )
+});
+
+/// Behind "M." for Morbus: diseases.
+static EPONYMS: Words = LazyLock::new(|| {
+    words(
+        "\
+    Crohn Parkinson Alzheimer Basedow Hodgkin Bechterew Addison Cushing Meniere Paget Wilson Whipple Behcet Scheuermann Dupuytren \
+    Huntington Werlhof Boeck Perthes Gaucher Fabry Waldenstrom Kahler Raynaud Still Hirschsprung Pompe Sudeck Ledderhose Forestier Meulengracht \
+    Biermer Kohler Schlatter Recklinghausen Bourneville Pick Osler Binswanger Niemann Bowen Sjogren Haglund Winiwarter Buerger Graves Horton \
+    Friedreich Hansen Pott Moschcowitz Hirschprung Castleman Menetrier Grover Darier Dercum Ormond Peyronie Caisson Kawasaki Weil Wegener",
     )
 });
 
@@ -115,12 +295,13 @@ fn is_behind_a_name(hit: &mut Hit) -> bool {
     words >= 2 && is_name(hit)
 }
 
-fn is_name(hit: &mut Hit) -> bool {
+pub fn is_name(hit: &mut Hit) -> bool {
     cut_after_name(hit);
     let piece = hit.piece();
     let first = &piece[..piece.iter().take_while(|byte| !matches!(byte, b' ' | b',' | b'.')).count()];
     let several = piece.len() > first.len() + 1;
-    !NO_NAMES.contains(first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
+    let disease = hit.before().ends_with(b"M. ") && EPONYMS.contains(first);
+    !disease && !NO_NAMES.contains(first) && (first.len() > 1 || several) && piece.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Words with which the next field begins on the line of a name.

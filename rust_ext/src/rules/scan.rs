@@ -11,11 +11,13 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::{primitives::NonMaxUsize, syntax};
 use regex_automata::{Anchored, Input};
 
+use super::fields::Fields;
 use super::filter::{Filter, Mask};
 use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::escapes::unescape;
 use crate::text::fold::fold_plain;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
@@ -24,6 +26,8 @@ use crate::text::texts::Texts;
 pub const LIMIT: usize = 256;
 /// Addresses of the web alone may be longer: they fail only where no other begins, so the time stays linear.
 const UNLIMITED: &str = "url";
+/// Addresses go on over lines.
+const ADDRESS: &str = "field_address";
 /// The one rule that is not tried where it begins (any word) but where its sign stands.
 const AT: &str = "email";
 /// A cue that forms write without a space behind a name ("MartínezNºCol: 28"): it is tried inside of a word too.
@@ -40,6 +44,7 @@ struct Compiled {
     filter: Filter,
     at: usize,
     unlimited: usize,
+    address: usize,
 }
 
 /// Compiled once; the error is a mistake in the table, which a test would show.
@@ -66,10 +71,14 @@ fn compile() -> std::result::Result<Compiled, String> {
         automata.push(nfa.map_err(|error| format!("rule {}: {error}", rule.name))?);
     }
     let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
-    let (at, unlimited) = (number(AT), number(UNLIMITED));
-    let filtered: Vec<(u8, &NFA)> =
-        automata.iter().enumerate().filter(|&(rule, _)| rule != at).map(|(rule, nfa)| (rule as u8, nfa)).collect();
-    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, at, unlimited })
+    let (at, unlimited, address) = (number(AT), number(UNLIMITED), number(ADDRESS));
+    let filtered: Vec<(u8, &NFA)> = automata
+        .iter()
+        .enumerate()
+        .filter(|&(rule, _)| rule != at && !RULES[rule].of_field)
+        .map(|(rule, nfa)| (rule as u8, nfa))
+        .collect();
+    Ok(Compiled { filter: Filter::new(&filtered), regexes, whole, at, unlimited, address })
 }
 
 thread_local! {
@@ -151,7 +160,7 @@ impl Scan<'_> {
             let byte = self.text[at];
             let begins = is_word(byte) && parts(self.text, at);
             if begins || matches!(byte, b'+' | b'(') || self.text[at..].starts_with(GLUED) {
-                for rule in (0..RULES.len()).filter(|&rule| active >> rule & 1 != 0) {
+                for rule in (0..RULES.len()).filter(|&rule| active >> rule & 1 != 0 && !RULES[rule].of_field) {
                     self.attempt(rule, at);
                 }
             }
@@ -171,13 +180,29 @@ impl Scan<'_> {
         }
     }
 
+    /// The rules of each field's value.
+    fn fields(&mut self, fields: &Fields, active: Mask) {
+        fields.of_text(self.text, |value| {
+            // Each in turn, until one takes the value; one more byte shows that it stands free.
+            let wanted = value.rules.into_iter().map(usize::from);
+            wanted.filter(|&rule| rule < RULES.len() && active >> rule & 1 != 0).any(|rule| {
+                let end = if rule == self.compiled.address { value.next.min(value.start + LIMIT) } else { value.end };
+                self.attempt_within(rule, value.start, self.text.len().min(end + 1))
+            });
+        });
+    }
+
     /// Try one rule at one place.
     fn attempt(&mut self, rule: usize, at: usize) -> bool {
+        let limit = if rule == self.compiled.unlimited { self.text.len() } else { self.text.len().min(at + LIMIT) };
+        self.attempt_within(rule, at, limit)
+    }
+
+    fn attempt_within(&mut self, rule: usize, at: usize, limit: usize) -> bool {
         if at < self.resume[rule] {
             return false;
         }
         let regex = &self.compiled.regexes[rule];
-        let limit = if rule == self.compiled.unlimited { self.text.len() } else { self.text.len().min(at + LIMIT) };
         let input = Input::new(self.text).range(at..limit).anchored(Anchored::Yes);
         let cache = self.caches[rule].get_or_insert_with(|| regex.create_cache());
         if self.compiled.whole[rule] {
@@ -244,9 +269,17 @@ impl Scan<'_> {
     }
 }
 
-fn scan_text(compiled: &Compiled, document: u32, text: &str, active: Mask, filtered: bool) -> Vec<Found> {
-    let folded = fold_plain(text);
-    let plain = folded.as_ref().map_or(text, |folded| &folded.text).as_bytes();
+fn scan_text(
+    compiled: &Compiled,
+    fields: &Fields,
+    (document, text): (u32, &str),
+    active: Mask,
+    filtered: bool,
+) -> Vec<Found> {
+    let unescaped = unescape(text);
+    let read = unescaped.as_ref().map_or(text, |unescaped| &unescaped.text);
+    let folded = fold_plain(read);
+    let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), || None);
         let mut scan = Scan { compiled, caches, text: plain, resume: vec![0; RULES.len()], hits: Vec::new() };
@@ -255,11 +288,16 @@ fn scan_text(compiled: &Compiled, document: u32, text: &str, active: Mask, filte
         } else {
             scan.everywhere(active)
         }
+        scan.fields(fields, active);
         scan.reported()
     });
     let original = |(start, end, source)| {
         let (start, end) = match &folded {
-            Some(folded) => folded.original(text, start, end)?,
+            Some(folded) => folded.original(read, start, end)?,
+            None => (start, end),
+        };
+        let (start, end) = match &unescaped {
+            Some(unescaped) => unescaped.original(text, start, end)?,
             None => (start, end),
         };
         Some(Found { document, start, end, source })
@@ -267,9 +305,9 @@ fn scan_text(compiled: &Compiled, document: u32, text: &str, active: Mask, filte
     hits.into_iter().filter_map(original).collect()
 }
 
-pub fn scan(texts: &Texts, active: Mask, filtered: bool) -> Result<Vec<Found>> {
+pub fn scan(texts: &Texts, active: Mask, fields: &Fields, filtered: bool) -> Result<Vec<Found>> {
     let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
     Ok(rows(texts.len())
-        .flat_map_iter(|row| scan_text(compiled, row as u32, texts.get(row), active, filtered))
+        .flat_map_iter(|row| scan_text(compiled, fields, (row as u32, texts.get(row)), active, filtered))
         .collect())
 }

@@ -15,6 +15,7 @@ use crate::text::characters::is_default_ignorable;
 use crate::text::surface::{Surface, capital_look_alike, look_alike};
 
 /// Text as it is compared, and where its bytes stood.
+#[derive(Default)]
 pub struct Folded {
     pub text: String,
     segments: Vec<Segment>,
@@ -228,6 +229,19 @@ pub fn digit(c: char) -> Option<char> {
 impl Folded {
     fn with_capacity(num_bytes: usize) -> Self {
         Self { text: String::with_capacity(num_bytes), segments: Vec::new() }
+    }
+
+    /// A part of the original as it is.
+    pub fn copy(&mut self, part: &str) {
+        self.text.push_str(part);
+    }
+
+    /// A character, or nothing, for `start..end` of the original.
+    pub fn replace(&mut self, start: usize, end: usize, by: Option<char>) {
+        let folded = self.text.len() as u32;
+        self.text.extend(by);
+        let folded_len = self.text.len() as u32 - folded;
+        self.segments.push(Segment { folded, folded_len, origin: start as u32, origin_len: (end - start) as u32 });
     }
 
     /// ASCII without white space: byte for byte.

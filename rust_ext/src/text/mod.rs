@@ -4,6 +4,7 @@
 
 pub mod characters;
 pub mod classes;
+pub mod escapes;
 pub mod fold;
 pub mod pieces;
 pub mod spans;

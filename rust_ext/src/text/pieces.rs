@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use unicode_normalization::char::is_combining_mark;
 
 use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::escapes::unescape;
 use crate::text::fold::{Folded, fold};
 use crate::text::surface::Surface;
 use crate::text::words::Bounds;
@@ -23,30 +24,49 @@ enum Shape {
 /// A text, folded and cut.
 pub struct View<'a> {
     pub original: &'a str,
+    /// The text without the escapes of an export, where it has some: what is folded.
+    unescaped: Option<Folded>,
     shape: Shape,
     /// Bounds in `text()`.
     pub pieces: Vec<Bounds>,
-    /// Where each piece begins in a folded original.
+    /// Where each piece begins in the original; empty where it begins there as here.
     starts: Vec<u32>,
 }
 
 impl<'a> View<'a> {
     pub fn new(original: &'a str, surface: Surface) -> Self {
-        let shape = if !original.is_ascii() {
-            Shape::Folded(fold(original, surface))
+        let unescaped = unescape(original);
+        let read = unescaped.as_ref().map_or(original, |unescaped| &unescaped.text);
+        let shape = if !read.is_ascii() {
+            Shape::Folded(fold(read, surface))
         } else if surface == Surface::Exact {
-            Shape::Ascii(original.to_owned())
+            Shape::Ascii(read.to_owned())
         } else {
-            Shape::Ascii(original.to_ascii_lowercase())
+            Shape::Ascii(read.to_ascii_lowercase())
         };
-        let mut view = Self { original, shape, pieces: Vec::new(), starts: Vec::new() };
+        let mut view = Self { original, unescaped, shape, pieces: Vec::new(), starts: Vec::new() };
         let mut pieces = Vec::with_capacity(view.text().len() / 5);
         cut(view.text(), &mut pieces);
         if let Shape::Folded(folded) = &view.shape {
-            view.starts = folded.origins(original, pieces.iter().map(|&(start, _)| start));
+            view.starts = folded.origins(view.read(), pieces.iter().map(|&(start, _)| start));
+        }
+        if let Some(unescaped) = &view.unescaped {
+            let starts: Vec<u32> = match &view.shape {
+                Shape::Ascii(_) => pieces.iter().map(|&(start, _)| start).collect(),
+                Shape::Folded(_) => std::mem::take(&mut view.starts),
+            };
+            let known = starts.iter().copied().filter(|&start| start != u32::MAX);
+            let mut known = unescaped.origins(original, known).into_iter();
+            let origin = |start: u32| if start == u32::MAX { start } else { known.next().unwrap_or(start) };
+            view.starts = starts.into_iter().map(origin).collect();
         }
         view.pieces = pieces;
         view
+    }
+
+    /// What is folded.
+    fn read(&self) -> &str {
+        self.unescaped.as_ref().map_or(self.original, |unescaped| &unescaped.text)
     }
 
     #[inline]
@@ -81,20 +101,22 @@ impl<'a> View<'a> {
 
     /// Bounds in the original of `start..end` of `text()`; None where they would cut a character.
     pub fn origin(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        match &self.shape {
-            Shape::Ascii(_) => Some((start, end)),
-            Shape::Folded(folded) => folded.original(self.original, start, end),
+        let (start, end) = match &self.shape {
+            Shape::Ascii(_) => (start, end),
+            Shape::Folded(folded) => folded.original(self.read(), start, end)?,
+        };
+        match &self.unescaped {
+            Some(unescaped) => unescaped.original(self.original, start, end),
+            None => Some((start, end)),
         }
     }
 
     /// Where a piece begins in the original; None where that is within a character.
     #[inline]
     pub fn origin_start(&self, number: usize) -> Option<usize> {
-        match &self.shape {
-            Shape::Ascii(_) => Some(self.pieces[number].0 as usize),
-            Shape::Folded(_) => {
-                Some(self.starts[number]).filter(|&start| start != u32::MAX).map(|start| start as usize)
-            }
+        match self.starts.get(number) {
+            None => Some(self.pieces[number].0 as usize),
+            Some(&start) => (start != u32::MAX).then_some(start as usize),
         }
     }
 

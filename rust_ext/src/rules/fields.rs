@@ -1,0 +1,429 @@
+//! Fields of a form: which value a name announces, for every category and by one table (`fields.txt`).
+//!
+//! The scan goes from sign to sign (`:`, `=`, the edges of cells and tags), not from word to word: text without forms costs two
+//! searches for bytes. The words before a sign are looked up, the longest name first ("Fecha de ingreso" before "ingreso");
+//! the value reaches to the end of its field: the line, the cell, the next name on the line. What of it is reported, the
+//! field's rule says (`values`). A name with nothing behind it takes the next line, unless that is a field of its own.
+
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use memchr::{memchr, memchr2_iter, memchr3_iter};
+
+use super::RULES;
+use crate::error::{Error, Result};
+use crate::text::fold::fold_plain;
+
+/// Bytes before a sign in which its name may stand.
+const MAX_NAME: usize = 72;
+/// Words of the longest name.
+const MAX_WORDS: usize = 7;
+/// Bytes of white space and quotes between a sign and its value.
+const MAX_GAP: usize = 64;
+/// The label of a name whose value is nobody's.
+const NOTHING: &str = "-";
+const NO_RULE: u8 = u8::MAX;
+
+/// Words that name nothing: they are left out of names.
+const PARTICLES: [&[u8]; 24] = [
+    b"of", b"the", b"de", b"del", b"d", b"du", b"des", b"der", b"die", b"das", b"den", b"dem", b"la", b"le", b"les",
+    b"l", b"el", b"los", b"las", b"y", b"et", b"und", b"and", b"s",
+];
+/// Spellings of "number", beside `#`.
+const NUMBER: [&[u8]; 10] = [b"no", b"nr", b"nro", b"num", b"nbr", b"n", b"number", b"numbers", b"numero", b"nummer"];
+
+/// What stands behind a name: rules to try in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    rules: [u8; 2],
+    /// A common word: it is a name only where a field begins.
+    weak: bool,
+}
+
+/// A field of a text: the rules of its value, where that begins, where it ends on its line, and where the next field begins.
+pub struct Value {
+    pub rules: [u8; 2],
+    pub start: usize,
+    pub end: usize,
+    pub next: usize,
+}
+
+/// Names of fields by their words.
+#[derive(Clone, Default)]
+pub struct Fields {
+    whole: HashMap<Vec<u8>, Row, FixedState>,
+    /// Names that any words may follow, and whether a particle must stand between: "Fecha de alta", not "Hospital course".
+    heads: HashMap<Vec<u8>, (Row, bool), FixedState>,
+    /// Ends of compound words.
+    tails: Vec<(Vec<u8>, Row)>,
+}
+
+/// The table that is shipped; the error is a mistake in it, which a test would show.
+static SHIPPED: LazyLock<std::result::Result<Fields, String>> = LazyLock::new(|| {
+    let mut fields = Fields::default();
+    let mut labels = String::new();
+    for line in include_str!("fields.txt").lines().filter(|line| !line.starts_with('#')) {
+        if let Some(section) = line.strip_prefix('[') {
+            section.trim_end_matches(']').clone_into(&mut labels);
+        } else if let Some((_, names)) = line.split_once(": ") {
+            for name in names.split(", ") {
+                fields.insert(name, &labels).map_err(|problem| format!("fields.txt: {name:?}: {problem}"))?;
+            }
+        }
+    }
+    Ok(fields)
+});
+
+/// Labels that a field may have.
+pub fn labels() -> Vec<&'static str> {
+    let mut labels: Vec<&str> = RULES.iter().filter(|rule| rule.of_field).map(|rule| rule.label).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    labels
+}
+
+impl Fields {
+    /// The shipped table and rows of a user, (name, label) each; a user's row is before the shipped one of its name.
+    pub fn with(rows: &[(String, String)]) -> Result<Self> {
+        let mut fields = SHIPPED.as_ref().map_err(|error| Error::Policy(error.clone()))?.clone();
+        let mut own = Fields::default();
+        for (number, (name, label)) in rows.iter().enumerate() {
+            let problem = |problem: String| Error::Policy(format!("rules: fields, row {}: {problem}", number + 1));
+            own.insert(name, label).map_err(problem)?;
+        }
+        fields.whole.extend(own.whole);
+        fields.heads.extend(own.heads);
+        fields.tails.splice(..0, own.tails);
+        Ok(fields)
+    }
+
+    /// The shipped table.
+    pub fn shipped() -> Result<&'static Self> {
+        SHIPPED.as_ref().map_err(|error| Error::Policy(error.clone()))
+    }
+
+    fn insert(&mut self, name: &str, label: &str) -> std::result::Result<(), String> {
+        let row = Row { rules: rules_of(label)?, weak: name.starts_with('~') };
+        let (is_head, is_tail) = (name.ends_with(" *"), name.starts_with('*'));
+        let bare = name.trim_start_matches(['~', '*']).trim_end_matches(" *");
+        let plain = fold_plain(bare).map_or_else(|| bare.to_owned(), |folded| folded.text);
+        let words = Words::before(plain.as_bytes(), plain.len());
+        if words.len == 0 || plain.len() > MAX_NAME || bare.contains([':', '=', '\t', '\n', '|', '*', '>']) {
+            return Err(format!(
+                "a name of 1 to {MAX_WORDS} words and at most {MAX_NAME} bytes is expected, without : = * | > and line breaks"
+            ));
+        }
+        let key = words.key_of(0, words.len).to_vec();
+        if words.len > MAX_WORDS {
+            return Err(format!("the name has more than {MAX_WORDS} words"));
+        }
+        let other = match (is_head, is_tail) {
+            (true, _) => {
+                let last = plain.rsplit([' ', '\'']).find(|word| !word.is_empty()).unwrap_or_default();
+                let particle = PARTICLES.contains(&last.as_bytes());
+                self.heads.insert(key, (row, particle)).map(|(row, _)| row)
+            }
+            (_, true) => {
+                self.tails.push((plain.to_ascii_lowercase().into_bytes(), row));
+                None
+            }
+            _ => self.whole.insert(key, row),
+        };
+        match other {
+            Some(other) if other.rules != row.rules => Err("the same name has two labels".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name that ends at a sign: where it begins, and its row.
+    fn name_before(&self, text: &[u8], sign: usize) -> Option<(usize, Row)> {
+        let words = Words::before(text, sign);
+        let found = self.row_of(text, &words);
+        if found.is_some() || text[..sign].trim_ascii_end().last() != Some(&b')') {
+            return found;
+        }
+        // "Teléfono (móvil):", "Age (years):": the words before the bracket.
+        let from = sign.saturating_sub(MAX_NAME / 2);
+        let bracket = from + text[from..sign].iter().rposition(|&byte| byte == b'(')?;
+        self.row_of(text, &Words::before(text, bracket))
+    }
+
+    fn row_of(&self, text: &[u8], words: &Words) -> Option<(usize, Row)> {
+        for first in 0..words.len {
+            let start = words.starts[first];
+            let begins = || {
+                let before = text[..start].trim_ascii_end();
+                let line = text[..start].len() > before.len() && text[before.len()..start].contains(&b'\n');
+                line || !before.last().is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
+            };
+            let found = self.whole.get(words.key_of(first, words.len)).filter(|row| !row.weak || begins());
+            let found = found.or_else(|| {
+                let lengths = (1..words.len - first).rev();
+                let head = lengths.filter_map(|len| {
+                    let (row, particle) = self.heads.get(words.key_of(first, first + len))?;
+                    (!particle || words.after_particle[first + len]).then_some(row)
+                });
+                head.into_iter().next().filter(|_| begins())
+            });
+            if let Some(&row) = found {
+                return Some((start, row));
+            }
+        }
+        let last = words.len.checked_sub(1)?;
+        let word = words.key_of(last, words.len);
+        let tail = self.tails.iter().find(|(tail, _)| word.ends_with(tail));
+        tail.map(|&(_, row)| (words.starts[last], row))
+    }
+
+    /// Every field of a plain text, in order.
+    pub fn of_text(&self, text: &[u8], mut emit: impl FnMut(Value)) {
+        let mut open: Option<(Row, usize, bool)> = None;
+        let mut close = |open: Option<(Row, usize, bool)>, next: usize| {
+            if let Some((row, sign, is_cell)) = open
+                && let Some((start, end)) = value(text, sign, next, is_cell)
+            {
+                emit(Value { rules: row.rules, start, end, next });
+            }
+        };
+        let mut edges = memchr2_iter(b'|', b'>', text).peekable();
+        let mut signs = memchr3_iter(b':', b'=', b'\t', text).peekable();
+        loop {
+            let sign = match (signs.peek(), edges.peek()) {
+                (Some(&a), Some(&b)) if a < b => signs.next(),
+                (Some(_), None) => signs.next(),
+                _ => edges.next(),
+            };
+            let Some(sign) = sign else { break };
+            let before = text[..sign].last().copied().unwrap_or(b'\n');
+            if before.is_ascii_digit() || matches!(before, b'\n' | b'\t' | b'|') {
+                continue;
+            }
+            let is_cell = matches!(text[sign], b'\t' | b'|' | b'>');
+            match self.name_before(text, sign).filter(|&(start, row)| !is_cell || fills_cell(text, start, sign, row)) {
+                Some((start, row)) => close(open.replace((row, sign, is_cell)), start),
+                // A name that is not known ends the field before it too.
+                None if matches!(text[sign], b':') => {
+                    let start = Words::before(text, sign).last_capital(text);
+                    // Not a title that the value begins with ("Remitido por: Dra: ...").
+                    let is_next = |start: &usize| {
+                        open.is_some_and(|(_, sign, _)| !text[sign + 1..*start].trim_ascii().is_empty())
+                    };
+                    if let Some(start) = start.filter(is_next) {
+                        close(open.take(), start);
+                    }
+                }
+                None => {}
+            }
+        }
+        close(open, text.len());
+    }
+}
+
+/// The rules of labels in turn, as "HEALTHPLAN, ORGANIZATION".
+fn rules_of(labels: &str) -> std::result::Result<[u8; 2], String> {
+    let mut rules = [NO_RULE; 2];
+    if labels == NOTHING {
+        return Ok(rules);
+    }
+    for (label, place) in labels.split(", ").zip(&mut rules) {
+        // The second rule of a label is the stricter one.
+        let (name, strict) = label.strip_suffix('+').map_or((label, false), |name| (name, true));
+        let strictly = |rule: &super::Rule| matches!(rule.name, "field_full_name" | "field_short_ward");
+        let is_it = |rule: &&super::Rule| rule.of_field && rule.label == name && strictly(rule) == strict;
+        match RULES.iter().position(is_it) {
+            Some(rule) => *place = rule as u8,
+            None => {
+                return Err(format!("unknown label {label:?}; expected {} or {NOTHING}", self::labels().join(", ")));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// In a table or between tags the name is all that its cell holds.
+fn fills_cell(text: &[u8], start: usize, sign: usize, row: Row) -> bool {
+    let before = text[..start].iter().rev().find(|byte| **byte != b' ');
+    let is_edge = match text[sign] {
+        b'>' => before == Some(&b'<'),
+        _ => before.is_none_or(|byte| matches!(byte, b'\n' | b'\t' | b'|')),
+    };
+    is_edge && !row.weak
+}
+
+/// Where the value behind a sign stands; None where nothing stands there.
+fn value(text: &[u8], sign: usize, next: usize, is_cell: bool) -> Option<(usize, usize)> {
+    let skipped = |from: usize| {
+        let gap = text[from..].iter().take(MAX_GAP);
+        from + gap
+            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'*' | b'_' | b'"' | b'\'' | b'|' | b'\r' | 0x1f))
+            .count()
+    };
+    let mut start = skipped(sign + 1);
+    if text.get(start) == Some(&b'\n') && !(is_cell && text[sign] != b'>') {
+        // On the next line, where that is no field: the fields in it would have ended this one.
+        start = skipped(start + 1);
+        let end = memchr(b'\n', &text[start.min(text.len())..]).map_or(text.len(), |length| start + length);
+        if end > next || end - start > MAX_NAME {
+            return None;
+        }
+    }
+    let start = start + text[start.min(text.len())..].iter().take_while(|&&byte| byte == b'(').count();
+    let line = memchr(b'\n', text.get(start..)?).map_or(text.len(), |length| start + length);
+    let end = line.min(next).min(start + super::scan::LIMIT - 2);
+    (start < end).then_some((start, end))
+}
+
+/// The last words before a place, in lower case, without particles and with one spelling of "number".
+struct Words {
+    len: usize,
+    starts: [usize; MAX_WORDS + 1],
+    /// Whether a particle was left out before the word.
+    after_particle: [bool; MAX_WORDS + 1],
+    /// The words with a space between them, and where each begins in that.
+    joined: Vec<u8>,
+    bounds: [usize; MAX_WORDS + 2],
+}
+
+impl Words {
+    fn before(text: &[u8], end: usize) -> Self {
+        let from = end.saturating_sub(MAX_NAME);
+        let is_edge = |byte: &u8| {
+            matches!(byte, b'\n' | b'\t' | b'|' | b';' | b'<' | b'>' | b'{' | b'[' | b'"' | b'=' | b':' | 0)
+        };
+        let end = end
+            - text[from..end]
+                .iter()
+                .rev()
+                .take_while(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'*' | b'_' | b']' | b'\t'))
+                .count();
+        let from = text[from..end].iter().rposition(is_edge).map_or(from, |edge| from + edge + 1);
+        let mut words = Self {
+            len: 0,
+            starts: [0; MAX_WORDS + 1],
+            after_particle: [false; MAX_WORDS + 1],
+            joined: Vec::new(),
+            bounds: [0; MAX_WORDS + 2],
+        };
+        let mut found: [(usize, usize); MAX_WORDS + 1] = [(0, 0); MAX_WORDS + 1];
+        // Bit n: a particle stands before the word that is n-th from the end.
+        let (mut count, mut at, mut particles) = (0, end, 0u32);
+        // From the end, for only the last words count.
+        while at > from && count <= MAX_WORDS {
+            let byte = text[at - 1];
+            if !is_letter(byte) && byte != b'#' {
+                at -= 1;
+                continue;
+            }
+            let stop = at;
+            at -= 1;
+            if byte != b'#' {
+                while at > from && is_letter(text[at - 1]) && !is_hump(text, at) {
+                    at -= 1;
+                }
+                // The window cuts it.
+                if at == from && from > 0 && is_letter(text[from - 1]) {
+                    break;
+                }
+            }
+            let word = &text[at..stop];
+            // "n.º" is "n.o" here.
+            if word == b"o" && text[..at].ends_with(b"n.") {
+                continue;
+            }
+            if PARTICLES.iter().any(|particle| word.eq_ignore_ascii_case(particle)) {
+                particles |= 1 << count;
+            } else {
+                found[count] = (at, stop);
+                count += 1;
+            }
+        }
+        words.joined.reserve(MAX_NAME);
+        for number in (0..count).rev() {
+            let (start, stop) = found[number];
+            let word = &text[start..stop];
+            words.after_particle[words.len] = particles >> (number + 1) & 1 != 0;
+            words.starts[words.len] = start;
+            words.bounds[words.len] = words.joined.len();
+            if word == b"#" || NUMBER.iter().any(|number| word.eq_ignore_ascii_case(number)) {
+                words.joined.extend_from_slice(b"no");
+            } else {
+                words.joined.extend(word.iter().map(u8::to_ascii_lowercase));
+            }
+            words.joined.push(b' ');
+            words.len += 1;
+        }
+        words.bounds[words.len] = words.joined.len();
+        words
+    }
+
+    /// The words `first..last`, joined.
+    fn key_of(&self, first: usize, last: usize) -> &[u8] {
+        &self.joined[self.bounds[first]..self.bounds[last] - 1]
+    }
+
+    /// Where the last capitalised word begins.
+    fn last_capital(&self, text: &[u8]) -> Option<usize> {
+        self.starts[..self.len].iter().rev().copied().find(|&start| text[start].is_ascii_uppercase())
+    }
+}
+
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii()
+}
+
+/// A capital within a word begins another: PatientName, and MartínezNoCol where a space is missing.
+fn is_hump(text: &[u8], at: usize) -> bool {
+    text[at].is_ascii_uppercase() && text[at - 1].is_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(fields: &Fields, text: &str) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        fields.of_text(text.as_bytes(), |value| {
+            let label = RULES.get(value.rules[0] as usize).map_or(NOTHING, |rule| rule.label);
+            found.push((label, text[value.start..value.end].to_owned()));
+        });
+        found
+    }
+
+    #[test]
+    fn fields_of_hand_worked_texts() {
+        let table: &[(&str, &[(&str, &str)])] = &[
+            ("Age: 45", &[("AGE", "45")]),
+            ("Edad: 16 anos Sexo: H", &[("AGE", "16 anos "), ("-", "H")]),
+            ("Fecha de Ingreso: 1", &[("DATE", "1")]),
+            ("N* de dossier : 12", &[("MRN", "12")]),
+            ("Drug name: Aspirin", &[("-", "Aspirin")]),
+            ("Name:\nJohn\nx", &[("NAME", "John")]),
+            ("Name:\nAge: 4", &[("AGE", "4")]),
+            ("Name:", &[]),
+            ("10:30 a:b", &[]),
+            ("| Name | John | Age | 4 |", &[("NAME", "John | "), ("AGE", "4 |")]),
+            ("<Name>John</Name>", &[("NAME", "John</Name>")]),
+            ("Telefono (movil): 6", &[("PHONE", "6")]),
+            ("\"PatientName\": \"Ann\"", &[("NAME", "Ann\"")]),
+        ];
+        let fields = Fields::shipped().unwrap();
+        for (text, expected) in table {
+            let expected: Vec<_> = expected.iter().map(|&(label, value)| (label, value.to_owned())).collect();
+            assert_eq!(found(fields, text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_user_are_checked() {
+        let with = |name: &str, label: &str| Fields::with(&[(name.to_owned(), label.to_owned())]);
+        assert_eq!(found(&with("Taquilla n.º", "ID").unwrap(), "Taquilla No: 12"), [("ID", "12".to_owned())]);
+        assert_eq!(found(&with("Age", "-").unwrap(), "Age: 12"), [("-", "12".to_owned())]);
+        for (name, label) in [("", "ID"), ("a:b", "ID"), ("locker", "COLOUR"), ("...", "ID"), ("a b c d e f g h", "ID")]
+        {
+            assert!(with(name, label).is_err(), "{name:?}");
+        }
+        let twice = [("Locker", "ID"), ("LOCKER", "NAME")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert!(Fields::with(&twice).is_err());
+    }
+}
