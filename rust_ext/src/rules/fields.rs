@@ -9,14 +9,17 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use memchr::{memchr, memchr2_iter, memchr3_iter};
+use memchr::{memchr, memchr_iter, memchr3_iter};
 
 use super::RULES;
 use crate::error::{Error, Result};
+use crate::text::classes::Block;
 use crate::text::fold::fold_plain;
 
 /// Bytes before a sign in which its name may stand.
 const MAX_NAME: usize = 72;
+/// Bytes of the words of a name with a space behind each: "#" becomes "no".
+const MAX_JOINED: usize = MAX_NAME + 3 * (MAX_WORDS + 1);
 /// Words of the longest name.
 const MAX_WORDS: usize = 7;
 /// Bytes of white space and quotes between a sign and its value.
@@ -50,13 +53,15 @@ pub struct Value {
 }
 
 /// Names of fields by their words.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Fields {
     whole: HashMap<Vec<u8>, Row, FixedState>,
     /// Names that any words may follow, and whether a particle must stand between: "Fecha de alta", not "Hospital course".
     heads: HashMap<Vec<u8>, (Row, bool), FixedState>,
     /// Ends of compound words.
     tails: Vec<(Vec<u8>, Row)>,
+    /// Lengths (bits) of the first words of names, by their first letters: most words begin no name.
+    begins: [u64; 256],
 }
 
 /// The table that is shipped; the error is a mistake in it, which a test would show.
@@ -83,6 +88,12 @@ pub fn labels() -> Vec<&'static str> {
     labels
 }
 
+impl Default for Fields {
+    fn default() -> Self {
+        Self { whole: HashMap::default(), heads: HashMap::default(), tails: Vec::new(), begins: [0; 256] }
+    }
+}
+
 impl Fields {
     /// The shipped table and rows of a user, (name, label) each; a user's row is before the shipped one of its name.
     pub fn with(rows: &[(String, String)]) -> Result<Self> {
@@ -95,6 +106,7 @@ impl Fields {
         fields.whole.extend(own.whole);
         fields.heads.extend(own.heads);
         fields.tails.splice(..0, own.tails);
+        fields.begins.iter_mut().zip(own.begins).for_each(|(all, own)| *all |= own);
         Ok(fields)
     }
 
@@ -118,6 +130,10 @@ impl Fields {
         if words.len > MAX_WORDS {
             return Err(format!("the name has more than {MAX_WORDS} words"));
         }
+        if !is_tail {
+            let (place, length) = first_word(words.key_of(0, 1));
+            self.begins[place] |= length;
+        }
         let other = match (is_head, is_tail) {
             (true, _) => {
                 let last = plain.rsplit([' ', '\'']).find(|word| !word.is_empty()).unwrap_or_default();
@@ -137,9 +153,8 @@ impl Fields {
     }
 
     /// The name that ends at a sign: where it begins, and its row.
-    fn name_before(&self, text: &[u8], sign: usize) -> Option<(usize, Row)> {
-        let words = Words::before(text, sign);
-        let found = self.row_of(text, &words);
+    fn name_before(&self, text: &[u8], sign: usize, words: &Words) -> Option<(usize, Row)> {
+        let found = self.row_of(text, words);
         if found.is_some() || text[..sign].trim_ascii_end().last() != Some(&b')') {
             return found;
         }
@@ -152,6 +167,10 @@ impl Fields {
     fn row_of(&self, text: &[u8], words: &Words) -> Option<(usize, Row)> {
         for first in 0..words.len {
             let start = words.starts[first];
+            let (place, length) = first_word(words.key_of(first, first + 1));
+            if self.begins[place] & length == 0 {
+                continue;
+            }
             let begins = || {
                 let before = text[..start].trim_ascii_end();
                 let line = text[..start].len() > before.len() && text[before.len()..start].contains(&b'\n');
@@ -176,8 +195,8 @@ impl Fields {
         tail.map(|&(_, row)| (words.starts[last], row))
     }
 
-    /// Every field of a plain text, in order.
-    pub fn of_text(&self, text: &[u8], mut emit: impl FnMut(Value)) {
+    /// Every field of a plain text, in order; `signs` are the places of [`is_sign`] in it.
+    pub fn of_text(&self, text: &[u8], signs: impl Iterator<Item = usize>, mut emit: impl FnMut(Value)) {
         let mut open: Option<(Row, usize, bool)> = None;
         let mut close = |open: Option<(Row, usize, bool)>, next: usize| {
             if let Some((row, sign, is_cell)) = open
@@ -186,25 +205,21 @@ impl Fields {
                 emit(Value { rules: row.rules, start, end, next });
             }
         };
-        let mut edges = memchr2_iter(b'|', b'>', text).peekable();
-        let mut signs = memchr3_iter(b':', b'=', b'\t', text).peekable();
-        loop {
-            let sign = match (signs.peek(), edges.peek()) {
-                (Some(&a), Some(&b)) if a < b => signs.next(),
-                (Some(_), None) => signs.next(),
-                _ => edges.next(),
-            };
-            let Some(sign) = sign else { break };
+        for sign in signs {
             let before = text[..sign].last().copied().unwrap_or(b'\n');
             if before.is_ascii_digit() || matches!(before, b'\n' | b'\t' | b'|') {
                 continue;
             }
             let is_cell = matches!(text[sign], b'\t' | b'|' | b'>');
-            match self.name_before(text, sign).filter(|&(start, row)| !is_cell || fills_cell(text, start, sign, row)) {
+            let words = Words::before(text, sign);
+            match self
+                .name_before(text, sign, &words)
+                .filter(|&(start, row)| !is_cell || fills_cell(text, start, sign, row))
+            {
                 Some((start, row)) => close(open.replace((row, sign, is_cell)), start),
                 // A name that is not known ends the field before it too.
                 None if matches!(text[sign], b':') => {
-                    let start = Words::before(text, sign).last_capital(text);
+                    let start = words.last_capital(text);
                     // Not a title that the value begins with ("Remitido por: Dra: ...").
                     let is_next = |start: &usize| {
                         open.is_some_and(|(_, sign, _)| !text[sign + 1..*start].trim_ascii().is_empty())
@@ -239,6 +254,39 @@ fn rules_of(labels: &str) -> std::result::Result<[u8; 2], String> {
         }
     }
     Ok(rules)
+}
+
+/// Signs behind a field's name: between it and its value, or at the edge of its cell or tag.
+pub fn is_sign(byte: u8) -> bool {
+    matches!(byte, b':' | b'=' | b'\t' | b'|' | b'>')
+}
+
+/// The places of signs, of colons by the masks of a text; `others` false says that there are no other signs.
+pub fn signs(text: &[u8], blocks: &[Block], others: bool) -> Vec<usize> {
+    let mut signs = Vec::new();
+    for (number, block) in blocks.iter().enumerate() {
+        let mut colons = block.colon;
+        while colons != 0 {
+            signs.push(number * 64 + colons.trailing_zeros() as usize);
+            colons &= colons - 1;
+        }
+    }
+    if !others {
+        return signs;
+    }
+    let num_colons = signs.len();
+    signs.extend(memchr3_iter(b'=', b'\t', b'|', text));
+    signs.extend(memchr_iter(b'>', text));
+    if signs.len() > num_colons {
+        signs.sort_unstable();
+    }
+    signs
+}
+
+/// A place by the first two letters of a word, and a bit by its length.
+fn first_word(word: &[u8]) -> (usize, u64) {
+    let second = word.get(1).copied().unwrap_or(0);
+    (usize::from(word[0].wrapping_mul(31) ^ second), 1 << word.len().min(63))
 }
 
 /// In a table or between tags the name is all that its cell holds.
@@ -280,8 +328,8 @@ struct Words {
     starts: [usize; MAX_WORDS + 1],
     /// Whether a particle was left out before the word.
     after_particle: [bool; MAX_WORDS + 1],
-    /// The words with a space between them, and where each begins in that.
-    joined: Vec<u8>,
+    /// The words with a space behind each, and where each begins in that.
+    joined: [u8; MAX_JOINED],
     bounds: [usize; MAX_WORDS + 2],
 }
 
@@ -302,7 +350,7 @@ impl Words {
             len: 0,
             starts: [0; MAX_WORDS + 1],
             after_particle: [false; MAX_WORDS + 1],
-            joined: Vec::new(),
+            joined: [0; MAX_JOINED],
             bounds: [0; MAX_WORDS + 2],
         };
         let mut found: [(usize, usize); MAX_WORDS + 1] = [(0, 0); MAX_WORDS + 1];
@@ -331,29 +379,30 @@ impl Words {
             if word == b"o" && text[..at].ends_with(b"n.") {
                 continue;
             }
-            if PARTICLES.iter().any(|particle| word.eq_ignore_ascii_case(particle)) {
+            if word.len() <= 3 && PARTICLES.iter().any(|particle| word.eq_ignore_ascii_case(particle)) {
                 particles |= 1 << count;
             } else {
                 found[count] = (at, stop);
                 count += 1;
             }
         }
-        words.joined.reserve(MAX_NAME);
+        let mut filled = 0;
         for number in (0..count).rev() {
             let (start, stop) = found[number];
             let word = &text[start..stop];
             words.after_particle[words.len] = particles >> (number + 1) & 1 != 0;
             words.starts[words.len] = start;
-            words.bounds[words.len] = words.joined.len();
-            if word == b"#" || NUMBER.iter().any(|number| word.eq_ignore_ascii_case(number)) {
-                words.joined.extend_from_slice(b"no");
-            } else {
-                words.joined.extend(word.iter().map(u8::to_ascii_lowercase));
+            words.bounds[words.len] = filled;
+            let word = if is_number(word) { &b"no"[..] } else { word };
+            for (to, from) in words.joined[filled..].iter_mut().zip(word) {
+                *to = from.to_ascii_lowercase();
             }
-            words.joined.push(b' ');
+            filled += word.len();
+            words.joined[filled] = b' ';
+            filled += 1;
             words.len += 1;
         }
-        words.bounds[words.len] = words.joined.len();
+        words.bounds[words.len] = filled;
         words
     }
 
@@ -366,6 +415,10 @@ impl Words {
     fn last_capital(&self, text: &[u8]) -> Option<usize> {
         self.starts[..self.len].iter().rev().copied().find(|&start| text[start].is_ascii_uppercase())
     }
+}
+
+fn is_number(word: &[u8]) -> bool {
+    matches!(word[0], b'n' | b'N') && NUMBER.iter().any(|number| word.eq_ignore_ascii_case(number)) || word == b"#"
 }
 
 fn is_letter(byte: u8) -> bool {
@@ -383,7 +436,8 @@ mod tests {
 
     fn found(fields: &Fields, text: &str) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
-        fields.of_text(text.as_bytes(), |value| {
+        let signs = (0..text.len()).filter(|&at| is_sign(text.as_bytes()[at]));
+        fields.of_text(text.as_bytes(), signs, |value| {
             let label = RULES.get(value.rules[0] as usize).map_or(NOTHING, |rule| rule.label);
             found.push((label, text[value.start..value.end].to_owned()));
         });

@@ -66,7 +66,7 @@ pub const RULES: &[Rule] = &[
         "AGE",
         Rank::Form,
         "ages that say so: 43-year-old, 43 y/o, 18 months old, 43-jährig, 43 Jahre alt",
-        r"(\d{1,3})(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
+        r"\d{1,3}(?i:[- ]?years?[- ]?olds?|[- ]?yrs?\.?[- ]?old|[- ]?years? of age|[- ]?y[./ ]?o\b\.?|[- ]?months?[- ]old|[- ]?weeks?[- ]old|[- ]?days?[- ]old|[- ]?months? of age|-?jahrige?[rnsm]?|-jahrig|[- ]Jahre[ns]? alte?[rnsm]?|[- ]Monate alte?[rnsm]?|-monatige?[rnsm]?)",
         is_possible_age,
     ),
     rule(
@@ -74,7 +74,7 @@ pub const RULES: &[Rule] = &[
         "AGE",
         Rank::Form,
         "ages of somebody: mujer de 43 años, patiente de 43 ans, Patient, 43 Jahre; 43 años de edad",
-        r"(\d{1,3})(?i: ?ans\b| jahre\b| mois\b)|((?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
+        r"\d{1,3}(?i: ?ans\b| jahre\b| mois\b)|(?:(?:\d{1,3}|%NUMBER_ES%)(?:[.,]\d)? ?%ANOS%(?: y (?:medio|\d{1,2} ?(?i:mese?s?|dias?|semanas?)))?)",
         is_of_someone,
     ),
     rule(
@@ -110,8 +110,14 @@ fn is_no_range(hit: &mut Hit) -> bool {
         && !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
 }
 
+/// In English, French and German the number is the age; in Spanish its unit belongs to it.
+fn cut_unit(hit: &mut Hit) {
+    hit.end = hit.start + hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+}
+
 /// Nobody is older.
 fn is_possible_age(hit: &mut Hit) -> bool {
+    cut_unit(hit);
     num_value(hit.piece()) <= 120 && !matches!(hit.before(), [.., b'0'..=b'9', b'.' | b',' | b'-' | b'/'])
 }
 
@@ -144,6 +150,14 @@ static LASTING: Words = LazyLock::new(|| {
 fn is_of_someone(hit: &mut Hit) -> bool {
     let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
     let value = num_value(&hit.piece()[..digits]);
+    let unit = hit.piece()[digits..].trim_ascii_start();
+    if digits > 0
+        && unit
+            .get(..3)
+            .is_some_and(|unit| [b"ans", b"moi", b"jah"].iter().any(|other| unit.eq_ignore_ascii_case(*other)))
+    {
+        cut_unit(hit);
+    }
     let after = hit.after();
     let rest = after.trim_ascii_start();
     let rest =

@@ -11,13 +11,13 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::{primitives::NonMaxUsize, syntax};
 use regex_automata::{Anchored, Input};
 
-use super::fields::Fields;
+use super::fields::{Fields, is_sign, signs as signs_of_fields};
 use super::filter::{Filter, Mask};
 use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::classes::{Block, InstructionSet, classify};
-use crate::text::escapes::unescape;
+use crate::text::escapes::{seen, unescape_seen};
 use crate::text::fold::fold_plain;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
@@ -112,6 +112,8 @@ struct Scan<'a> {
     compiled: &'a Compiled,
     caches: &'a mut Vec<Option<Cache>>,
     text: &'a [u8],
+    /// Whether the text may have signs of fields beside colons.
+    others: bool,
     resume: Vec<usize>,
     /// Start, end, rule.
     hits: Vec<(usize, usize, u32)>,
@@ -119,7 +121,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     /// Every rule of `active` at every place where the filter lets it through.
-    fn filtered(&mut self, active: Mask) {
+    fn filtered(&mut self, fields: &Fields, active: Mask) {
         let mut blocks = BLOCKS.take();
         classify(self.text, &mut blocks, InstructionSet::detect());
         let mut signs = memchr3_iter(b'+', b'(', b'@', self.text).peekable();
@@ -138,6 +140,7 @@ impl Scan<'_> {
                 places &= places - 1;
             }
         }
+        self.fields(fields, signs_of_fields(self.text, &blocks, self.others).into_iter(), active);
         BLOCKS.set(blocks);
     }
 
@@ -155,7 +158,9 @@ impl Scan<'_> {
     }
 
     /// The definition of what is found: every rule at every place.
-    fn everywhere(&mut self, active: Mask) {
+    fn everywhere(&mut self, fields: &Fields, active: Mask) {
+        let text = self.text;
+        self.fields(fields, (0..text.len()).filter(|&at| is_sign(text[at])), active);
         for at in 0..self.text.len() {
             let byte = self.text[at];
             let begins = is_word(byte) && parts(self.text, at);
@@ -181,8 +186,8 @@ impl Scan<'_> {
     }
 
     /// The rules of each field's value.
-    fn fields(&mut self, fields: &Fields, active: Mask) {
-        fields.of_text(self.text, |value| {
+    fn fields(&mut self, fields: &Fields, signs: impl Iterator<Item = usize>, active: Mask) {
+        fields.of_text(self.text, signs, |value| {
             // Each in turn, until one takes the value; one more byte shows that it stands free.
             let wanted = value.rules.into_iter().map(usize::from);
             wanted.filter(|&rule| rule < RULES.len() && active >> rule & 1 != 0).any(|rule| {
@@ -276,19 +281,21 @@ fn scan_text(
     active: Mask,
     filtered: bool,
 ) -> Vec<Found> {
-    let unescaped = unescape(text);
+    let seen = seen(text.as_bytes());
+    let unescaped = unescape_seen(text, seen);
     let read = unescaped.as_ref().map_or(text, |unescaped| &unescaped.text);
     let folded = fold_plain(read);
     let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
+    // Folding may make a sign of what was none.
+    let others = seen.equals || seen.edge || unescaped.is_some() || folded.is_some();
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), || None);
-        let mut scan = Scan { compiled, caches, text: plain, resume: vec![0; RULES.len()], hits: Vec::new() };
+        let mut scan = Scan { compiled, caches, text: plain, others, resume: vec![0; RULES.len()], hits: Vec::new() };
         if filtered {
-            scan.filtered(active)
+            scan.filtered(fields, active)
         } else {
-            scan.everywhere(active)
+            scan.everywhere(fields, active)
         }
-        scan.fields(fields, active);
         scan.reported()
     });
     let original = |(start, end, source)| {

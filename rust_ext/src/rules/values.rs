@@ -12,9 +12,9 @@ use super::{Hit, Rank, Rule, field};
 pub const PARTS: &[(&str, &str)] = &[
     (
         "%VALUE%",
-        r"(?:[a-z]{1,6}[-:])?(\d{1,3} [A-Z][A-Za-z]{0,3} \d{1,5}/\d{2,4}|(?:[A-Z]{1,3}-)?(?:[A-Z]{1,5} )?[A-Z]{0,6}[-/.]?[A-Za-z]{0,4}\d[A-Za-z0-9]*(?:[-/._:, ][A-Za-z0-9]*\d[A-Za-z0-9]*|[-/.][A-Za-z0-9]+){0,9})",
+        r"(?:[a-z]{1,6}[-:])?(?:\d{1,3} [A-Z][A-Za-z]{0,3} \d{1,5}/\d{2,4}|(?:[A-Z]{1,3}-)?(?:[A-Z]{1,5} )?[A-Z]{0,6}[-/.]?[A-Za-z]{0,4}\d[A-Za-z0-9]*(?:[-/._:, ][A-Za-z0-9]*\d[A-Za-z0-9]*|[-/.][A-Za-z0-9]+){0,9})",
     ),
-    ("%TEXT%", r"([^\n\t|;<>{}\x00]+)"),
+    ("%TEXT%", r"[^\n\t|;<>{}\x00]+"),
 ];
 
 pub const RULES: &[Rule] = &[
@@ -23,23 +23,23 @@ pub const RULES: &[Rule] = &[
         "NAME",
         Rank::Form,
         "names in a form's field: Nombre:, Médico:, Remitido por:, Patient name:, Nom:, Vorname:, Hausarzt: …",
-        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}(%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?)",
-        |hit| is_name(hit) && is_no_phrase(hit),
+        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?",
+        is_field_name,
     ),
     field(
         "field_full_name",
         "NAME",
         Rank::Form,
         "two words and more behind Patient:, Mother:, Doctora: …, which say other things too",
-        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}(%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?)",
-        |hit| is_name(hit) && hit.piece().iter().any(|byte| matches!(byte, b' ' | b',')) && is_no_phrase(hit),
+        r"(?:[MD]\. {0,2})?(?:%TITLE%\b[.:]? {0,2}){0,6}%NAME%(?:,? (?:Jr|Sr|II|III)\b\.?|, %NAME%)?",
+        |hit| is_field_name(hit) && hit.piece().iter().any(|byte| matches!(byte, b' ' | b',')),
     ),
     field(
         "field_age",
         "AGE",
         Rank::Sure,
         "ages behind Age:, Edad:, Âge:, Alter:",
-        r"(\d{1,3}(?:(?i:yo|yrs?|[ymfwdja])\b|(?:[.,]\d)? ?(?:(?i:anos?|mese?s?|dias?|semanas?|horas?)\b|(?i:a)\b\.?))?(?:(?:,| y| con){0,2} \d{1,2} ?(?i:meses|mes|dias?|semanas?)\b)?)",
+        r"\d{1,3}(?:(?i:yo|yrs?|[ymfwdja])\b|(?:[.,]\d)? ?(?:(?i:anos?|mese?s?|dias?|semanas?|horas?)\b|(?i:a)\b\.?))?(?:(?:,| y| con){0,2} \d{1,2} ?(?i:meses|mes|dias?|semanas?)\b)?",
         is_age,
     ),
     field(
@@ -47,7 +47,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Form,
         "dates in a form's field, mistyped ones too, and years",
-        r"(\d{1,5}(?:[./ -]{1,2}\d{1,5}){1,2}|\d{8}|%YEAR%)",
+        r"\d{1,5}(?:[./ -]{1,2}\d{1,5}){1,2}|\d{8}|%YEAR%",
         is_some_date,
     ),
     field(
@@ -66,7 +66,7 @@ pub const RULES: &[Rule] = &[
         "STREET",
         Rank::Form,
         "what follows Domicilio:, Dirección:, Address:, Adresse:, Anschrift: …",
-        r"([^\t|;<>{}\x00]+)",
+        r"[^\t|;<>{}\x00]+",
         is_address,
     ),
     field(
@@ -74,7 +74,7 @@ pub const RULES: &[Rule] = &[
         "ZIP",
         Rank::Sure,
         "postcodes behind CP:, Código postal:, PLZ: …",
-        r"((?:[A-Z]{1,3}-)?(?:[A-Z]{0,2}\d{1,2}[ .]?\d{1,6}(?:-\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[A-Z][ -]?\d[A-Z]\d))",
+        r"(?:[A-Z]{1,3}-)?(?:[A-Z]{0,2}\d{1,2}[ .]?\d{1,6}(?:-\d{2,4})?(?: ?[A-Z]{2}\b)?|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}|[A-Z]\d[A-Z][ -]?\d[A-Z]\d)",
         |hit| num_digits(hit.piece()) >= 3,
     ),
     field(
@@ -126,7 +126,7 @@ pub const RULES: &[Rule] = &[
         "EMAIL",
         Rank::Form,
         "what has an @ behind E-mail:, Correo: …",
-        r#"([^\s<>"'(),;:|@]{1,64}@[^\s<>"'(),;:|@]*[A-Za-z0-9\x80-\xff])"#,
+        r#"[^\s<>"'(),;:|@]{1,64}@[^\s<>"'(),;:|@]*[A-Za-z0-9\x80-\xff]"#,
         |_| true,
     ),
     field(
@@ -177,7 +177,7 @@ pub const RULES: &[Rule] = &[
         "USERNAME",
         Rank::Form,
         "user names behind Usuario:, Login: …",
-        r"([A-Za-z0-9_\x80-\xff][A-Za-z0-9_.\-\x80-\xff]{2,31})",
+        r"[A-Za-z0-9_\x80-\xff][A-Za-z0-9_.\-\x80-\xff]{2,31}",
         |hit| !says_nothing(hit.piece()),
     ),
 ];
@@ -359,6 +359,72 @@ fn trim(hit: &mut Hit) {
     }
 }
 
+/// A name without the titles before it.
+fn is_field_name(hit: &mut Hit) -> bool {
+    const TITLES: [&[u8]; 44] = [
+        b"dr",
+        b"dra",
+        b"dres",
+        b"drs",
+        b"ddr",
+        b"prof",
+        b"profa",
+        b"professor",
+        b"professorin",
+        b"professeur",
+        b"univ",
+        b"univ-prof",
+        b"mr",
+        b"mrs",
+        b"ms",
+        b"miss",
+        b"mme",
+        b"mlle",
+        b"mx",
+        b"sr",
+        b"sra",
+        b"srta",
+        b"dn",
+        b"dna",
+        b"don",
+        b"dona",
+        b"doctor",
+        b"doctora",
+        b"docteur",
+        b"madame",
+        b"monsieur",
+        b"mademoiselle",
+        b"herr",
+        b"herrn",
+        b"hr",
+        b"frau",
+        b"senor",
+        b"senora",
+        b"med",
+        b"dent",
+        b"pd",
+        b"oa",
+        b"mag",
+        b"pr",
+    ];
+    // "M. Dupont", "D. Juan": one letter is a title only where it stands first.
+    let mut first = true;
+    loop {
+        let piece = hit.piece();
+        let length = piece.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'-').count();
+        let word = piece[..length].to_ascii_lowercase();
+        let rest = &piece[length..];
+        let signs = rest.iter().take_while(|byte| matches!(byte, b'.' | b':' | b' ')).count();
+        let letter = first && matches!(&piece[..length], b"M" | b"D") && rest.starts_with(b". ");
+        if !(letter || TITLES.contains(&&word[..])) || signs == 0 || length + signs >= piece.len() {
+            break;
+        }
+        hit.start += length + signs;
+        first = false;
+    }
+    is_name(hit) && is_no_phrase(hit)
+}
+
 /// A single capitalised word before one in small letters begins a phrase ("Left heart catheterization").
 fn is_no_phrase(hit: &Hit) -> bool {
     const JOINTS: [&[u8]; 12] = [b"y", b"e", b"and", b"et", b"und", b"or", b"ou", b"o", b"nee", b"geb", b"born", b"c/"];
@@ -444,6 +510,11 @@ fn is_call(hit: &mut Hit) -> bool {
 
 /// Three digits and more; a date behind the number is none of it.
 fn is_number(hit: &mut Hit) -> bool {
+    // "NHC: nhc-150679"
+    let small = hit.piece().iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    if small > 0 && matches!(hit.piece().get(small), Some(b'-' | b':')) {
+        hit.start += small + 1;
+    }
     let piece = hit.piece();
     if let Some(space) = piece.iter().position(|&byte| byte == b' ')
         && piece[space + 1..].split(|byte| *byte == b' ').any(|part| is_numeric_date(part) || part.contains(&b':'))

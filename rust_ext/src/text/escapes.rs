@@ -4,14 +4,13 @@
 //! result is a text with a map back (`Folded`), on which rules, records and gazetteers work as on any other; spans lie on the text as
 //! it is. Escapes are read where nothing else is meant: `K=40` and `50%20` are values, `C:\users` is a path.
 //!
-//! Text without any of this pays two searches for bytes and a pass over its masks; nothing is copied.
+//! Text without any of this pays two searches for bytes and one for spaces; nothing is copied.
 
-use std::cell::RefCell;
 use std::iter::once;
 
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr_iter, memchr3};
 
-use crate::text::classes::{Block, InstructionSet, classify};
+use crate::text::classes::InstructionSet;
 use crate::text::fold::Folded;
 
 /// Letters that must stand apart, with one space between each and the next, to be a word.
@@ -21,19 +20,23 @@ const SOFT_LINES: std::ops::RangeInclusive<usize> = 60..=80;
 /// Bytes before an escape in which a web address may begin.
 const MAX_ADDRESS: usize = 512;
 
-thread_local! {
-    static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
-}
-
 /// The text without escapes; None where there is none, for then nothing changes.
 pub fn unescape(text: &str) -> Option<Folded> {
+    unescape_seen(text, seen(text.as_bytes()))
+}
+
+/// The same, where it is known what the text has.
+pub fn unescape_seen(text: &str, seen: Seen) -> Option<Folded> {
     let bytes = text.as_bytes();
-    let apart = first_apart(bytes);
-    let mut next = next_escape(text, 0);
-    if apart.is_none() && next.is_none() {
+    if !(seen.sign || seen.equals || seen.apart) {
         return None;
     }
-    let mut runs = apart.map(|from| runs_apart(bytes, from)).unwrap_or_default().into_iter().peekable();
+    let runs = if seen.apart { runs_apart(bytes) } else { Vec::new() };
+    let mut next = if seen.sign || seen.equals { next_escape(text, 0, seen) } else { None };
+    if runs.is_empty() && next.is_none() {
+        return None;
+    }
+    let mut runs = runs.into_iter().peekable();
     let mut plain = Folded::default();
     let mut at = 0;
     loop {
@@ -44,7 +47,7 @@ pub fn unescape(text: &str) -> Option<Folded> {
                 plain.copy(&text[at..escape.start]);
                 plain.replace(escape.start, escape.end, escape.char);
                 at = escape.end;
-                next = next_escape(text, at);
+                next = next_escape(text, at, seen);
             }
             _ => {
                 let Some((start, end)) = runs.next() else { break };
@@ -69,10 +72,11 @@ struct Escape {
 }
 
 /// The first escape from a byte on.
-fn next_escape(text: &str, from: usize) -> Option<Escape> {
+fn next_escape(text: &str, from: usize, seen: Seen) -> Option<Escape> {
     let bytes = text.as_bytes();
-    let (mut at, mut equals) = (from, memchr(b'=', &bytes[from..]).map(|found| from + found));
-    let mut others = memchr3(b'&', b'%', b'\\', &bytes[from..]).map(|found| from + found);
+    let (mut at, rest) = (from, &bytes[from..]);
+    let mut equals = if seen.equals { memchr(b'=', rest).map(|found| from + found) } else { None };
+    let mut others = if seen.sign { memchr3(b'&', b'%', b'\\', rest).map(|found| from + found) } else { None };
     loop {
         let start = [equals, others].into_iter().flatten().min()?;
         let found = match bytes[start] {
@@ -279,59 +283,84 @@ fn backslash(bytes: &[u8], start: usize) -> Found {
     }
 }
 
-/// Where the first run of letters apart may begin, by masks; a run that crosses blocks is seen by its first block.
-fn first_apart(bytes: &[u8]) -> Option<usize> {
-    BLOCKS.with_borrow_mut(|blocks| {
-        classify(bytes, blocks, InstructionSet::detect());
-        // Letters with no letter, digit or anything beyond ASCII beside them; the block before lends its last bit.
-        let mut carried = 0;
-        for (number, block) in blocks.iter().enumerate() {
-            let word = block.letter | block.digit | block.not_ascii;
-            let following = blocks.get(number + 1).map_or(0, |next| next.letter | next.digit | next.not_ascii);
-            let alone = block.letter & !block.not_ascii & !(word << 1 | carried) & !(word >> 1 | following << 63);
-            carried = word >> 63;
-            // Three in a row within the block or at its end: the run is checked letter by letter.
-            let mut run = alone & (alone >> 2 | !0 << 62) & (alone >> 4 | !0 << 60);
-            while run != 0 {
-                let from = number * 64 + run.trailing_zeros() as usize;
-                if bytes[from].is_ascii_uppercase()
-                    && bytes.get(from + 1) == Some(&b' ')
-                    && bytes.get(from + 3) == Some(&b' ')
-                {
-                    return Some(from);
-                }
-                run &= run - 1;
-            }
-        }
-        None
-    })
+/// What a text has anywhere: bytes with which an escape may begin, three spaces with one letter between each and the next.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// `&`, `%` or a backslash.
+    sign: bool,
+    pub equals: bool,
+    apart: bool,
+    /// A tab, `|` or `>`: what ends a cell or a tag.
+    pub edge: bool,
 }
 
-/// Runs of letters apart from a byte on: bounds of each, from its first letter to the end of its last.
-fn runs_apart(bytes: &[u8], from: usize) -> Vec<(usize, usize)> {
+pub fn seen(bytes: &[u8]) -> Seen {
+    #[cfg(target_arch = "x86_64")]
+    if InstructionSet::detect() == InstructionSet::Avx2 {
+        // SAFETY: the processor has AVX2; it was asked.
+        return unsafe { seen_avx2(bytes) };
+    }
+    seen_in_chunks(bytes)
+}
+
+/// The same code, compiled for AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn seen_avx2(bytes: &[u8]) -> Seen {
+    seen_in_chunks(bytes)
+}
+
+#[inline(always)]
+fn seen_in_chunks(bytes: &[u8]) -> Seen {
+    const CHUNK: usize = 64;
+    let (mut sign, mut equals, mut apart, mut edge) = (0u8, 0u8, 0u8, 0u8);
+    let mut look = |window: &[u8], length: usize| {
+        let is_letter = |byte: u8| u8::from((byte | 0x20).wrapping_sub(b'a') < 26);
+        let is_space = |byte: u8| u8::from(byte == b' ');
+        let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|offset| &window[offset..offset + length]);
+        for at in 0..length {
+            sign |= u8::from(a[at] == b'&') | u8::from(a[at] == b'%') | u8::from(a[at] == b'\\');
+            equals |= u8::from(a[at] == b'=');
+            edge |= u8::from(a[at] == b'\t') | u8::from(a[at] == b'|') | u8::from(a[at] == b'>');
+            apart |= is_space(a[at]) & is_letter(b[at]) & is_space(c[at]) & is_letter(d[at]) & is_space(e[at]);
+        }
+    };
+    let mut at = 0;
+    // Slices of one length, so that a processor compares many bytes at a time.
+    while let Some(window) = bytes.get(at..at + CHUNK + 4) {
+        look(window, CHUNK);
+        at += CHUNK;
+    }
+    let mut last = [0; CHUNK + 8];
+    let rest = &bytes[at..];
+    last[..rest.len()].copy_from_slice(rest);
+    look(&last, CHUNK + 4);
+    Seen { sign: sign != 0, equals: equals != 0, apart: apart != 0, edge: edge != 0 }
+}
+
+/// Runs of letters apart: bounds of each, from its first letter to the end of its last.
+fn runs_apart(bytes: &[u8]) -> Vec<(usize, usize)> {
     let is_word = |at: usize| bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
-    let mut runs = Vec::new();
-    let mut at = from;
-    while at < bytes.len() {
-        let first = at > 0 && is_word(at - 1);
-        if first || !bytes[at].is_ascii_uppercase() {
-            at += 1;
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for space in memchr_iter(b' ', bytes) {
+        let Some(at) = space.checked_sub(1).filter(|&at| runs.last().is_none_or(|last| last.1 <= at)) else { continue };
+        if !bytes[at].is_ascii_uppercase() || at > 0 && is_word(at - 1) {
             continue;
         }
         // One case behind the first letter: "I am a b" is no word.
         let mut end = at + 1;
-        let mut small = None;
-        while bytes.get(end) == Some(&b' ')
-            && bytes.get(end + 1).is_some_and(u8::is_ascii_alphabetic)
-            && !is_word(end + 2)
-            && *small.get_or_insert(bytes[end + 1].is_ascii_lowercase()) == bytes[end + 1].is_ascii_lowercase()
-        {
+        let small = bytes.get(at + 2).is_some_and(u8::is_ascii_lowercase);
+        let goes_on = |end: usize| {
+            let letter =
+                bytes.get(end + 1).is_some_and(|byte| byte.is_ascii_alphabetic() && byte.is_ascii_lowercase() == small);
+            bytes.get(end) == Some(&b' ') && letter && !is_word(end + 2)
+        };
+        while goes_on(end) {
             end += 2;
         }
         if (end - at).div_ceil(2) >= MIN_APART && !is_word(end) {
             runs.push((at, end));
         }
-        at = end;
     }
     runs
 }
