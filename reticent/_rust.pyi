@@ -638,8 +638,8 @@ def scan_rules(
 def list_field_labels() -> list[str]:
     """Return the labels that the value of a field may have."""
 
-def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text without the escapes of an export, and the bounds in the original of each of its characters."""
+def unescape(text: str) -> tuple[str, list[int]]:
+    """Return a text without the escapes of an export, and where each of its characters begins in the original."""
 
 def list_rules() -> list[tuple[str, str, str]]:
     """Return name, label and what it finds of every rule."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
-from reticent.engine.detect import BATCH_SPANS
+from reticent.engine.detect import BATCH_SPANS, make_detectors
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.detect.rules import RulesDetector, list_rules
 
@@ -826,6 +826,19 @@ def seconds_of(texts: list[str]) -> float:
         "May ",
         "a-",
         "Name: A ",
+        "Name: ",
+        "a=",
+        "| Age ",
+        "<b>",
+        "Address: A,\n",
+        "A ",
+        "&amp;",
+        "amp;",
+        "=C3",
+        "%20",
+        "\\u00e9",
+        "=\n",
+        "43 años ",
         "no. ",
         "(",
         "@",
@@ -842,3 +855,125 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     scan([short], num_threads=1)
     assert seconds_of([long]) < 5 * 16 * seconds_of([short]) + 0.05  # quadratic time would be 256 times as much
     assert seconds_of([long]) < 2.0
+
+
+# Forms of hospitals that the rules were not written with, in four languages.
+
+NOTES = {
+    "de": (
+        """Universitätsklinik, Abteilung: Innere Medizin II
+Patientenname: Gruber, Anna-Maria        geb.: 03.04.1961   Alter: 63 J.
+Anschrift: Maria-Theresien-Straße 18/3, 6020 Innsbruck
+Telefon: 0512/504-22000   Mobil: +43 (0)664 123 45 67
+Staatsangehörigkeit: Österreich   Beruf: Lehrerin
+Vers.-Nr.: 1234 030461   Krankenkasse: ÖGK Tirol
+Fallnummer: 2024/00187   Station: 3B
+Hausarzt: Univ.-Prof. Dr. med. Karl Maier
+Sehr geehrte Frau Kollegin, die 63-jährige Patientin wird wegen M. Crohn seit 12 Jahren behandelt.
+Leukozyten 12500, Titer 1:160, BP 120/80, Kraft 4/5. Kontrolle im März 2024. Aktenzeichen 12 C 345/05.""",
+        """DEPARTMENT Innere Medizin II|NAME Gruber, Anna-Maria|DATE 03.04.1961|AGE 63|ZIP 6020|CITY Innsbruck
+        STREET Maria-Theresien-Straße 18/3, 6020 Innsbruck|PHONE 0512/504-22000|PHONE +43 (0)664 123 45 67
+        COUNTRY Österreich|PROFESSION Lehrerin|HEALTHPLAN 1234 030461|ORGANIZATION ÖGK Tirol|MRN 2024/00187
+        DEPARTMENT 3B|NAME Karl Maier|DATE März 2024|ID 12 C 345/05""",
+    ),
+    "fr": (
+        """Service : Cardiologie\tChambre : 214 B
+Nom de naissance : LEFÈVRE   Prénom : Zoé
+Né(e) le : 12/03/1958   Âge : 66 ans   Sexe : F
+Adresse : 14 bis, rue des Lilas
+1000 Bruxelles
+Tél. : 02 555 31 11   Portable : 0471/12.34.56
+Profession : institutrice retraitée   Nationalité : belge
+Médecin traitant : Pr Jean-Luc Van den Berghe
+N° de dossier : 4587/B   NISS : 58.03.12-123.45
+Cher confrère, je revois Mme Lefèvre, 66 ans, pour une dyspnée depuis 3 ans, hospitalisée le 3-IV-2023.
+Le 1/2 comprimé suffit ; douleur 3/10.""",
+        """DEPARTMENT Cardiologie|DEPARTMENT 214 B|NAME LEFÈVRE|NAME Zoé|DATE 12/03/1958|AGE 66
+        STREET 14 bis, rue des Lilas\\n1000 Bruxelles|PHONE 02 555 31 11|PHONE 0471/12.34.56
+        PROFESSION institutrice retraitée|COUNTRY belge|NAME Jean-Luc Van den Berghe|MRN 4587/B
+        HEALTHPLAN 58.03.12-123.45|NAME Lefèvre|AGE 66|DATE 3-IV-2023""",
+    ),
+    "es": (
+        """Nombre y apellidos: Lucía Fernández-Soto
+Edad: 34 años   Sexo: Mujer   Ocupación: administrativa
+Nº de historia clínica: 55-2231   Nº afiliación: 28/1234567/40
+Dirección: C/ Balmes, 200, 3º 1ª, 08006 Barcelona
+País de nacimiento: Perú    Teléfono (móvil): 612 34 56 78
+Hospital: Clínic de Barcelona. Servicio: Neumología. Planta: 4
+Médico responsable: Dra. Rosa Puig NºCol: 08 08 12345
+Expediente n.º 45678/2023. Mujer de 34 años con tos de 3 meses de evolución.
+Leucocitos 12.500, plaquetas 251000. Hb 12,5. Fuerza 3/5. El 1/3 distal.""",
+        """NAME Lucía Fernández-Soto|AGE 34 años|PROFESSION administrativa|MRN 55-2231|HEALTHPLAN 28/1234567/40
+        STREET C/ Balmes, 200, 3º 1ª, 08006 Barcelona|ZIP 08006|CITY Barcelona|COUNTRY Perú|PHONE 612 34 56 78
+        HOSPITAL Clínic de Barcelona|DEPARTMENT Neumología|DEPARTMENT 4|NAME Rosa Puig|LICENSE 08 08 12345
+        ID 45678/2023|AGE 34 años""",
+    ),
+    "en": (
+        """PATIENT NAME: SMITH, John     AGE: 52     ROOM: 412-B
+MRN: 1,234,567
+Address: 55 Elm Crescent, Ottawa ON K1A 0B1
+Phone: (613) 555-0199 x22
+Occupation: Truck driver    Employer: Acme Logistics
+Insurance: Blue Cross    Policy #: XG-55512
+Attending Physician: Prof. Dr. Mary O'Neil
+Referring physician:
+Dr. Paul Jones
+Name:
+Case no. 2023-CV-0198. He is a 52-year-old man. In May 2023 he was seen. Drug name: Aspirin.
+Strength 5/5, ratio 1:40, platelets 150000.""",
+        """NAME SMITH, John|AGE 52|DEPARTMENT 412-B|MRN 1,234,567|STREET 55 Elm Crescent, Ottawa ON K1A 0B1|ZIP K1A 0B1
+        PHONE (613) 555-0199 x22|PROFESSION Truck driver|ORGANIZATION Acme Logistics|ORGANIZATION Blue Cross
+        HEALTHPLAN XG-55512|NAME Mary O'Neil|NAME Paul Jones|ID 2023-CV-0198|AGE 52|DATE May 2023""",
+    ),
+}
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("language", NOTES)
+def test_forms_are_read_in_every_language(language: str, line_end: str) -> None:
+    text, expected = NOTES[language]
+    text = "😀\x00 " + text.replace("\n", line_end).replace(": ", ":\u00a0")
+    found = {(label, " ".join(piece.split())) for label, piece in labelled(text)}
+    pieces = [piece.strip().replace("\\n", " ") for piece in expected.replace("\n", "|").split("|")]
+    assert found == {tuple(piece.split(" ", 1)) for piece in pieces}
+
+
+# Names of fields that a user adds.
+
+
+def test_fields_of_the_user_are_before_those_that_are_known() -> None:
+    text = "Taquilla n.º: 417. Alter: 45"
+    assert {piece for _, piece in labelled(text)} == {"45"}
+    hits = scan([text], fields=[("taquilla no", "ID"), ("Alter", "-")])
+    assert [(hit["label"], text[hit["start"] : hit["end"]]) for hit in hits] == [("ID", "417")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"locker": "COLOUR"}, r"row 1: unknown label \"COLOUR\"; expected .*MRN.* or -"),
+        ({"": "ID"}, "row 1: a name of 1 to 7 words"),
+        ({"locker": "ID", "a: b": "ID"}, "row 2: a name of 1 to 7 words"),
+        ({"...": "ID"}, "row 1"),
+        ({"a1 a2 a3 a4 a5 a6 a7 a8": "ID"}, "row 1: the name has more than 7 words"),
+        ({"Locker no": "ID", "LOCKER NR.": "NAME"}, "row 2: the same name has two labels"),
+        ({"locker": 3}, "a table of names of fields with their labels"),
+        (["locker"], "a table of names of fields with their labels"),
+    ],
+)
+def test_fields_of_the_user_are_checked(fields: Any, problem: str) -> None:
+    with pytest.raises(PolicyError, match=problem):
+        RulesDetector(fields=fields)
+
+
+def test_fields_of_the_user_come_from_a_job() -> None:
+    (detector,) = make_detectors(["rules"], {"rules": {"fields": {"Kostenstelle": "DEPARTMENT"}}})
+    batch = pa.record_batch({"text": pa.array(["Kostenstelle: 9911"])})
+    assert detector.detect(batch).column("label").to_pylist() == ["DEPARTMENT"]
+
+
+def test_a_name_without_a_value_takes_no_other_field() -> None:
+    assert labelled("Nombre:\nEdad: 45\nApellidos:") == {("AGE", "45")}
+    assert labelled("Name:\n\n\nHe is well.") == set()
+    assert labelled("Name: Age: 45") == {("AGE", "45")}
+    assert labelled("Name:\nAnn Lee\nAge:") == {("NAME", "Ann Lee")}

@@ -65,19 +65,15 @@ fn list_field_labels() -> Vec<&'static str> {
     field_labels()
 }
 
-/// A text without the escapes of an export, and the bounds in the original of each of its characters.
+/// A text without the escapes of an export, and where each of its characters begins in the original, in characters.
 #[pyfunction]
-fn unescape(text: &str) -> (String, Vec<(usize, usize)>) {
+fn unescape(text: &str) -> (String, Vec<usize>) {
     let Some(plain) = crate::text::escapes::unescape(text) else {
-        return (text.to_owned(), (0..text.chars().count()).map(|at| (at, at + 1)).collect());
+        return (text.to_owned(), (0..text.chars().count()).collect());
     };
-    let in_characters = |byte: usize| text[..byte].chars().count();
-    let bounds = plain.text.char_indices().map(|(at, char)| {
-        let (start, end) = plain.original(text, at, at + char.len_utf8()).unwrap_or((0, 0));
-        (in_characters(start), in_characters(end))
-    });
-    let bounds = bounds.collect();
-    (plain.text, bounds)
+    let starts = plain.origins(text, plain.text.char_indices().map(|(at, _)| at as u32));
+    let starts = starts.into_iter().map(|start| text[..start as usize].chars().count()).collect();
+    (plain.text, starts)
 }
 
 /// Identifiers that have a form; `fields` are names of fields with their labels, beside those that are known; `labels` None takes every rule, `filtered` false tries all of them at every place.

@@ -12,29 +12,16 @@ use hashbrown::HashMap;
 use memchr::{memchr, memchr_iter, memchr3_iter};
 
 use super::RULES;
+use super::field_words::{MAX_NAME, MAX_WORDS, Words, is_particle};
 use crate::error::{Error, Result};
 use crate::text::classes::Block;
 use crate::text::fold::fold_plain;
 
-/// Bytes before a sign in which its name may stand.
-const MAX_NAME: usize = 72;
-/// Bytes of the words of a name with a space behind each: "#" becomes "no".
-const MAX_JOINED: usize = MAX_NAME + 3 * (MAX_WORDS + 1);
-/// Words of the longest name.
-const MAX_WORDS: usize = 7;
 /// Bytes of white space and quotes between a sign and its value.
 const MAX_GAP: usize = 64;
 /// The label of a name whose value is nobody's.
 const NOTHING: &str = "-";
 const NO_RULE: u8 = u8::MAX;
-
-/// Words that name nothing: they are left out of names.
-const PARTICLES: [&[u8]; 24] = [
-    b"of", b"the", b"de", b"del", b"d", b"du", b"des", b"der", b"die", b"das", b"den", b"dem", b"la", b"le", b"les",
-    b"l", b"el", b"los", b"las", b"y", b"et", b"und", b"and", b"s",
-];
-/// Spellings of "number", beside `#`.
-const NUMBER: [&[u8]; 10] = [b"no", b"nr", b"nro", b"num", b"nbr", b"n", b"number", b"numbers", b"numero", b"nummer"];
 
 /// What stands behind a name: rules to try in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +124,7 @@ impl Fields {
         let other = match (is_head, is_tail) {
             (true, _) => {
                 let last = plain.rsplit([' ', '\'']).find(|word| !word.is_empty()).unwrap_or_default();
-                let particle = PARTICLES.contains(&last.as_bytes());
+                let particle = is_particle(last.as_bytes());
                 self.heads.insert(key, (row, particle)).map(|(row, _)| row)
             }
             (_, true) => {
@@ -299,6 +286,12 @@ fn fills_cell(text: &[u8], start: usize, sign: usize, row: Row) -> bool {
     is_edge && !row.weak
 }
 
+/// The end of a line, within the stretch that a rule looks at.
+fn line_end(text: &[u8], from: usize) -> usize {
+    let far = text.len().min(from + super::scan::LIMIT - 2);
+    memchr(b'\n', &text[from.min(far)..far]).map_or(far, |length| from + length)
+}
+
 /// Where the value behind a sign stands; None where nothing stands there.
 fn value(text: &[u8], sign: usize, next: usize, is_cell: bool) -> Option<(usize, usize)> {
     let skipped = |from: usize| {
@@ -311,123 +304,14 @@ fn value(text: &[u8], sign: usize, next: usize, is_cell: bool) -> Option<(usize,
     if text.get(start) == Some(&b'\n') && !(is_cell && text[sign] != b'>') {
         // On the next line, where that is no field: the fields in it would have ended this one.
         start = skipped(start + 1);
-        let end = memchr(b'\n', &text[start.min(text.len())..]).map_or(text.len(), |length| start + length);
+        let end = line_end(text, start);
         if end > next || end - start > MAX_NAME {
             return None;
         }
     }
     let start = start + text[start.min(text.len())..].iter().take_while(|&&byte| byte == b'(').count();
-    let line = memchr(b'\n', text.get(start..)?).map_or(text.len(), |length| start + length);
-    let end = line.min(next).min(start + super::scan::LIMIT - 2);
+    let end = line_end(text, start).min(next);
     (start < end).then_some((start, end))
-}
-
-/// The last words before a place, in lower case, without particles and with one spelling of "number".
-struct Words {
-    len: usize,
-    starts: [usize; MAX_WORDS + 1],
-    /// Whether a particle was left out before the word.
-    after_particle: [bool; MAX_WORDS + 1],
-    /// The words with a space behind each, and where each begins in that.
-    joined: [u8; MAX_JOINED],
-    bounds: [usize; MAX_WORDS + 2],
-}
-
-impl Words {
-    fn before(text: &[u8], end: usize) -> Self {
-        let from = end.saturating_sub(MAX_NAME);
-        let is_edge = |byte: &u8| {
-            matches!(byte, b'\n' | b'\t' | b'|' | b';' | b'<' | b'>' | b'{' | b'[' | b'"' | b'=' | b':' | 0)
-        };
-        let end = end
-            - text[from..end]
-                .iter()
-                .rev()
-                .take_while(|byte| matches!(byte, b' ' | b'"' | b'\'' | b'*' | b'_' | b']' | b'\t'))
-                .count();
-        let from = text[from..end].iter().rposition(is_edge).map_or(from, |edge| from + edge + 1);
-        let mut words = Self {
-            len: 0,
-            starts: [0; MAX_WORDS + 1],
-            after_particle: [false; MAX_WORDS + 1],
-            joined: [0; MAX_JOINED],
-            bounds: [0; MAX_WORDS + 2],
-        };
-        let mut found: [(usize, usize); MAX_WORDS + 1] = [(0, 0); MAX_WORDS + 1];
-        // Bit n: a particle stands before the word that is n-th from the end.
-        let (mut count, mut at, mut particles) = (0, end, 0u32);
-        // From the end, for only the last words count.
-        while at > from && count <= MAX_WORDS {
-            let byte = text[at - 1];
-            if !is_letter(byte) && byte != b'#' {
-                at -= 1;
-                continue;
-            }
-            let stop = at;
-            at -= 1;
-            if byte != b'#' {
-                while at > from && is_letter(text[at - 1]) && !is_hump(text, at) {
-                    at -= 1;
-                }
-                // The window cuts it.
-                if at == from && from > 0 && is_letter(text[from - 1]) {
-                    break;
-                }
-            }
-            let word = &text[at..stop];
-            // "n.º" is "n.o" here.
-            if word == b"o" && text[..at].ends_with(b"n.") {
-                continue;
-            }
-            if word.len() <= 3 && PARTICLES.iter().any(|particle| word.eq_ignore_ascii_case(particle)) {
-                particles |= 1 << count;
-            } else {
-                found[count] = (at, stop);
-                count += 1;
-            }
-        }
-        let mut filled = 0;
-        for number in (0..count).rev() {
-            let (start, stop) = found[number];
-            let word = &text[start..stop];
-            words.after_particle[words.len] = particles >> (number + 1) & 1 != 0;
-            words.starts[words.len] = start;
-            words.bounds[words.len] = filled;
-            let word = if is_number(word) { &b"no"[..] } else { word };
-            for (to, from) in words.joined[filled..].iter_mut().zip(word) {
-                *to = from.to_ascii_lowercase();
-            }
-            filled += word.len();
-            words.joined[filled] = b' ';
-            filled += 1;
-            words.len += 1;
-        }
-        words.bounds[words.len] = filled;
-        words
-    }
-
-    /// The words `first..last`, joined.
-    fn key_of(&self, first: usize, last: usize) -> &[u8] {
-        &self.joined[self.bounds[first]..self.bounds[last] - 1]
-    }
-
-    /// Where the last capitalised word begins.
-    fn last_capital(&self, text: &[u8]) -> Option<usize> {
-        self.starts[..self.len].iter().rev().copied().find(|&start| text[start].is_ascii_uppercase())
-    }
-}
-
-fn is_number(word: &[u8]) -> bool {
-    matches!(word[0], b'n' | b'N') && NUMBER.iter().any(|number| word.eq_ignore_ascii_case(number)) || word == b"#"
-}
-
-fn is_letter(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || !byte.is_ascii()
-}
-
-/// A capital within a word begins another: PatientName, and MartínezNoCol where a space is missing.
-fn is_hump(text: &[u8], at: usize) -> bool {
-    text[at].is_ascii_uppercase() && text[at - 1].is_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -7,12 +7,15 @@
 //! `scan` finds the places, `filter` says which rules can match there, `fields` where a form announces a value, `checks` and `numbers` hold what an expression cannot
 //! say; the other files are the table of rules, one subject each.
 
+mod addresses;
 mod checks;
 mod contacts;
 mod cued;
 mod dates;
+mod field_words;
 mod fields;
 mod filter;
+mod fits;
 mod numbers;
 mod people;
 mod places;

@@ -162,7 +162,7 @@ fn is_no_amount(hit: &mut Hit) -> bool {
 }
 
 /// "Platelets 251000": a count names what it counts before it too.
-fn is_counted(hit: &Hit) -> bool {
+pub fn is_counted(hit: &Hit) -> bool {
     const COUNTED: [&[u8]; 20] = [
         b"platelet",
         b"plaquet",

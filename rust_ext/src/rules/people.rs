@@ -11,7 +11,7 @@ use super::{Hit, Rank, Rule, always, rule};
 pub const PARTS: &[(&str, &str)] = &[
     (
         "%PARTICLES%",
-        r"(?:(?:de la|de los|de las|de l'|del|de|di|da|dos|du|la|le|las|los|van der|van den|van|von|zu|y|i|e|d'|O'|el|al|bin|ben|ter|ten) ?)",
+        r"(?:(?:de la|de los|de las|de l'|del|de|di|da|dos|du|la|le|las|los|[Vv]an de[nr]?|[Vv]on de[nr]?|van|von|zu|y|i|e|d'|O'|el|al|bin|ben|ter|ten) ?)",
     ),
     (
         "%DOTTED%",

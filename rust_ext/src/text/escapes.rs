@@ -193,8 +193,12 @@ fn windows(number: u32) -> Option<char> {
 fn soft_break(bytes: &[u8], start: usize) -> Found {
     let rest = &bytes[start + 1..];
     let length = if rest.starts_with(b"\r\n") { 2 } else { usize::from(rest.starts_with(b"\n")) };
-    let line = start - bytes[..start].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    (length > 0 && SOFT_LINES.contains(&line)).then_some((start + 1 + length, None))
+    if length == 0 {
+        return None;
+    }
+    let from = start.saturating_sub(*SOFT_LINES.end() + 1);
+    let line = start - bytes[from..start].iter().rposition(|&byte| byte == b'\n').map_or(from, |at| from + at + 1);
+    SOFT_LINES.contains(&line).then_some((start + 1 + length, None))
 }
 
 /// `=C3=BC`, `=FC`, `%C3%BC`, `%FC`, `%20`: bytes in UTF-8, else one of Windows-1252.

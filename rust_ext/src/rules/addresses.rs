@@ -1,0 +1,296 @@
+//! What an expression cannot say of places: the words before and behind a postcode, a house's number, a country.
+
+use super::Hit;
+
+/// The sign that ends a sentence or a field is no part of an address.
+fn trim(hit: &mut Hit) {
+    while hit.end > hit.start + 1 && matches!(hit.text[hit.end - 1], b'.' | b',' | b' ' | b'-') {
+        hit.end -= 1;
+    }
+}
+
+/// A house's number, a floor or a line before it, or the country's letter.
+pub fn is_behind_a_house(hit: &mut Hit) -> bool {
+    let lettered = hit.before().ends_with(b"-");
+    let before = hit.before().trim_ascii_end();
+    let comma = before.ends_with(b",") || hit.before().ends_with(b"\n");
+    let bare = before.strip_suffix(b",").unwrap_or(before);
+    let house = bare[bare.iter().rposition(|byte| matches!(byte, b' ' | b'\n')).map_or(0, |at| at + 1)..].to_vec();
+    let street = &bare[..bare.len() - house.len()];
+    let street = street.trim_ascii_end();
+    let numbered = house.first().is_some_and(u8::is_ascii_digit)
+        && house.len() <= 8
+        && street
+            .last()
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'.' || *byte == b',')
+        && street[street.iter().rposition(|byte| *byte == b' ').map_or(0, |at| at + 1)..].len() > 3;
+    let year = matches!(hit.piece(), [b'1', b'8' | b'9', ..] | [b'2', b'0', ..]);
+    lettered && hit.before().iter().rev().nth(1).is_some_and(u8::is_ascii_uppercase) || comma && numbered && !year
+}
+
+/// Words that stand where a town may, and are none.
+const NO_TOWNS: [&[u8]; 30] = [
+    b"Tel",
+    b"Tfno",
+    b"Tlf",
+    b"Telf",
+    b"Telef",
+    b"Telefono",
+    b"Fax",
+    b"E-mail",
+    b"Email",
+    b"E-Mail",
+    b"EMAIL",
+    b"Mail",
+    b"Correo",
+    b"Phone",
+    b"Telefon",
+    b"Correos",
+    b"El",
+    b"La",
+    b"Los",
+    b"Las",
+    b"En",
+    b"Se",
+    b"Dr",
+    b"Dra",
+    b"Hospital",
+    b"Servicio",
+    b"Leukozyten",
+    b"Thrombozyten",
+    b"Telephone",
+    b"Email:",
+];
+
+/// A town behind its postcode; behind a town, what stands in brackets, ends the address, or is a country.
+pub fn is_town(hit: &mut Hit) -> bool {
+    let mut start = 0;
+    for word in hit.piece().split(|&byte| byte == b' ') {
+        if NO_TOWNS.contains(&word)
+            && (start > 0 || word.len() > 3 || word == b"Tel" || word == b"Fax" || word == b"Tlf")
+        {
+            if start == 0 {
+                return false;
+            }
+            hit.end = hit.start + start - 1;
+            break;
+        }
+        start += word.len() + 1;
+    }
+    let before = hit.before();
+    let signs = before.iter().rev().take_while(|byte| matches!(byte, b' ' | b',' | b'.' | b'(' | b')' | b'-')).count();
+    let digits = before[..before.len() - signs].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits > 0 {
+        let word = &hit.piece()[..hit.piece().iter().take_while(|byte| **byte != b' ').count()];
+        let telling = word.len() > 2 && (word.len() > 3 || word[1..].iter().any(|byte| !byte.is_ascii_uppercase()));
+        // "33274. It serves" goes on with a sentence.
+        let sentence =
+            before[before.len() - signs..].contains(&b'.') && matches!(hit.after(), [b' ', b'a'..=b'z', ..]) && {
+                let rest = &hit.after()[1..];
+                !rest[..rest.iter().take_while(|byte| **byte != b' ').count()].contains(&b'@')
+            };
+        if !telling || sentence {
+            return false;
+        }
+        let end = hit.start - signs;
+        let mut zip = Hit { text: hit.text, start: end - digits, end };
+        return if digits == 5 { is_beside_a_town(&mut zip) } else { digits == 4 && is_behind_a_house(&mut zip) };
+    }
+    // "EE. UU." or the next sentence?
+    ends_an_address(hit)
+}
+
+/// In brackets, or before the end of the line or a way to reach somebody.
+pub fn ends_an_address(hit: &mut Hit) -> bool {
+    let before = hit.before();
+    let named = before.trim_ascii_end();
+    let named = named.trim_ascii_end();
+    let sign = named.last().copied().unwrap_or(b'\n');
+    let capital = {
+        let bare = named.strip_suffix(b"(").unwrap_or(named).trim_ascii_end();
+        let bare = bare
+            .strip_suffix(b".")
+            .or_else(|| bare.strip_suffix(b","))
+            .or_else(|| bare.strip_suffix(b")"))
+            .or_else(|| bare.strip_suffix(b"-"))
+            .unwrap_or(bare)
+            .trim_ascii_end();
+        let word = &bare
+            [bare.iter().rposition(|byte| matches!(byte, b' ' | b'\n' | b'(' | b'.' | b',')).map_or(0, |at| at + 1)..];
+        word.first().is_some_and(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || !byte.is_ascii())
+    };
+    let after = hit.after();
+    let bracketed = sign == b'(' && after.starts_with(b")");
+    let rest =
+        &after[after.iter().take_while(|byte| matches!(byte, b' ' | b'.' | b',' | b')' | b';' | b'-')).count()..];
+    let word = &rest[..rest.iter().take_while(|byte| !matches!(byte, b' ' | b'\n' | b':')).count()];
+    let reached = word.contains(&b'@')
+        || NO_TOWNS[..15]
+            .iter()
+            .any(|other| word.get(..other.len()).is_some_and(|start| start.eq_ignore_ascii_case(other)));
+    let ends = rest.is_empty() || rest.starts_with(b"\n") || reached;
+    capital && (bracketed || ends && !matches!(sign, b'\n' | b':'))
+}
+
+/// One to four capitalised words stand before a house's number; they are a part of what is found.
+pub fn is_behind_a_name(hit: &mut Hit) -> bool {
+    const NO_STREETS: [&[u8]; 16] = [
+        b"Hospital",
+        b"Servicio",
+        b"Centro",
+        b"Clinica",
+        b"Clinico",
+        b"Universitario",
+        b"Urologia",
+        b"Salud",
+        b"Correos",
+        b"Universidad",
+        b"Facultad",
+        b"General",
+        b"Complejo",
+        b"Unidad",
+        b"Instituto",
+        b"Medica",
+    ];
+    trim(hit);
+    let before = hit.before().trim_ascii_end();
+    let before = before.strip_suffix(b",").unwrap_or(before).trim_ascii_end();
+    let end = hit.start - (hit.before().len() - before.len());
+    let (mut at, mut start, mut words) = (before.len(), before.len(), 0);
+    for word in before.rsplit(|&byte| byte == b' ').take(5) {
+        let from = at - word.len();
+        let particle =
+            [&b"de"[..], b"del", b"la", b"las", b"los", b"el", b"y", b"i", b"d'", b"n*", b"no"].contains(&word);
+        let capital = word.first().is_some_and(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        let plain = word
+            .iter()
+            .all(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii() || matches!(byte, b'-' | b'\'' | b'.'));
+        if word.is_empty()
+            || !plain && !particle
+            || !(particle || capital)
+            || NO_STREETS.contains(&word)
+            || word.ends_with(b".") && word.len() > 4
+        {
+            break;
+        }
+        if capital {
+            (start, words) = (from, words + 1);
+        }
+        at = from.saturating_sub(1);
+    }
+    let found = (1..=4).contains(&words);
+    if found {
+        hit.start = end - (before.len() - start);
+    }
+    found
+}
+
+/// Four digits at least; the postcode of another country may have letters.
+pub fn is_postcode(hit: &mut Hit) -> bool {
+    super::checks::num_digits(hit.piece()) >= 4 || hit.piece().iter().any(u8::is_ascii_alphabetic)
+}
+
+/// Before a postcode stands a sign, a number, a line or a name, not a word of a sentence ("con 25000 Leukozyten").
+pub fn is_beside_a_town(hit: &mut Hit) -> bool {
+    let before = hit.before().trim_ascii_end();
+    let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'/').count();
+    let word = &before[before.len() - letters..];
+    let floor =
+        [&b"s/n"[..], b"izq", b"izqda", b"izquierda", b"dcha", b"derecha", b"bis", b"bajo", b"puerta", b"oficina"];
+    let unit = hit.text[hit.end..].trim_ascii_start();
+    let count = [&b"Leu"[..], b"Pla", b"Thr", b"Ery", b"Cel", b"Neu", b"Pac", b"Uni", b"Ein"]
+        .iter()
+        .any(|word| unit.starts_with(word));
+    let acronym = (3..=5).contains(&word.len()) && word.iter().all(u8::is_ascii_uppercase);
+    let item = hit.before().ends_with(
+        b"
+",
+    ) && unit.starts_with(b",");
+    let number = matches!(hit.before(), [.., b'0'..=b'9', b'-' | b'/' | b'.']);
+    !count
+        && !number
+        && !super::numbers::is_counted(hit)
+        && !acronym
+        && !item
+        && !hit.piece().starts_with(b"00")
+        && (word.len() < 2 || !word[0].is_ascii_lowercase() || floor.contains(&word))
+}
+
+/// A town of at least three letters or "s/n" before it; provinces and departments go from 01 to 98, counts end in zeros.
+pub fn is_behind_a_town(hit: &mut Hit) -> bool {
+    let before = hit.before().trim_ascii_end();
+    let signs = before.iter().rev().take_while(|byte| matches!(byte, b',' | b'.' | b'(' | b')' | b'-' | b' ')).count();
+    let before = &before[..before.len() - signs.min(3)];
+    let letters = before.iter().rev().take_while(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
+    let town = &before[before.len() - letters..];
+    let named =
+        town.len() >= 3 && town[0].is_ascii_uppercase() && town[1..].iter().all(|byte| !byte.is_ascii_uppercase());
+    let digits = &hit.piece()[hit.piece().len() - 5..];
+    (named || before.ends_with(b"s/n") || before.ends_with(b"S/N"))
+        && !matches!(digits, [b'0', b'0', ..] | [b'9', b'9', ..] | [.., b'0', b'0', b'0'])
+}
+
+/// A capitalised word that ends as German streets do stands before the number; it is a part of what is found.
+pub fn is_behind_a_street(hit: &mut Hit) -> bool {
+    const KINDS: [&[u8]; 8] = [b"strasse", b"str.", b"weg", b"platz", b"allee", b"gasse", b"damm", b"ufer"];
+    while hit.text[hit.end - 1] == b' ' {
+        hit.end -= 1;
+    }
+    let before = hit.before().trim_ascii_end();
+    let Some(kind) = KINDS
+        .iter()
+        .find(|kind| before.len() > kind.len() && before[before.len() - kind.len()..].eq_ignore_ascii_case(kind))
+    else {
+        return false;
+    };
+    let word = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'-';
+    let mut length =
+        kind.len() + before[..before.len() - kind.len()].iter().rev().take_while(|&byte| word(byte)).count();
+    if length == kind.len() && before[..before.len() - length].ends_with(b" ") {
+        length += 1 + before[..before.len() - length - 1].iter().rev().take_while(|&byte| word(byte)).count();
+    }
+    let street = &before[before.len() - length..];
+    let named = street.len() > kind.len() + 1 && street[0].is_ascii_uppercase();
+    hit.start -= if named { hit.before().len() - before.len() + length } else { 0 };
+    named
+}
+
+/// 10:20 PM Dr. Who is no street.
+pub fn is_no_form_text(hit: &mut Hit) -> bool {
+    !hit.piece().windows(4).any(|word| matches!(word, b" PM " | b" AM "))
+}
+
+/// A kind that is a word of its own in other senses needs a number behind the name.
+pub fn has_number_or_kind(hit: &mut Hit) -> bool {
+    trim(hit);
+    let piece = hit.piece();
+    let first = piece[0].is_ascii_uppercase() || piece.starts_with(b"c/") || piece.starts_with(b"c\\");
+    let numbered = piece.iter().any(u8::is_ascii_digit) || piece.ends_with(b"s/n") || piece.ends_with(b"S/N");
+    let common = [
+        &b"Via"[..],
+        b"via",
+        b"Pol",
+        b"pol",
+        b"P",
+        b"p",
+        b"Av",
+        b"av",
+        b"AV",
+        b"PL",
+        b"Camino",
+        b"Partida",
+        b"Pl",
+        b"pl",
+    ];
+    let kind = &piece[..piece.iter().take_while(|byte| byte.is_ascii_alphabetic()).count()];
+    first && (numbered || !common.contains(&kind) && kind.len() > 1)
+}
+
+/// BP stands for blood pressure too.
+pub fn is_no_blood_pressure(hit: &mut Hit) -> bool {
+    let blood = hit.piece()[..2].eq_ignore_ascii_case(b"bp") || hit.piece()[..2].eq_ignore_ascii_case(b"b.");
+    let after = hit.after();
+    !blood
+        || matches!(after, [b',' | b'\n' | b' ', ..])
+            && after.get(1..6).is_some_and(|zip| zip.iter().all(u8::is_ascii_digit))
+}

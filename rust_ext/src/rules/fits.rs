@@ -1,0 +1,357 @@
+//! Whether the text behind a field's name is a value of its label, and where the value ends.
+
+use super::Hit;
+use super::checks::{num_digits, num_value};
+use super::dates::is_numeric_date;
+use super::people::is_name;
+
+/// First words of a value that says that there is none, or of a sentence.
+const NO_VALUES: &[&[u8]] = &[
+    b"no",
+    b"none",
+    b"not",
+    b"unknown",
+    b"n",
+    b"na",
+    b"nil",
+    b"same",
+    b"see",
+    b"as",
+    b"pending",
+    b"the",
+    b"to",
+    b"he",
+    b"she",
+    b"we",
+    b"it",
+    b"this",
+    b"that",
+    b"patient",
+    b"is",
+    b"was",
+    b"yes",
+    b"normal",
+    b"negative",
+    b"positive",
+    b"there",
+    b"if",
+    b"unremarkable",
+    b"stable",
+    b"per",
+    b"for",
+    b"with",
+    b"without",
+    b"desconocido",
+    b"desconocida",
+    b"ninguno",
+    b"ninguna",
+    b"sin",
+    b"si",
+    b"se",
+    b"en",
+    b"inconnu",
+    b"inconnue",
+    b"aucun",
+    b"aucune",
+    b"non",
+    b"oui",
+    b"sans",
+    b"idem",
+    b"unbekannt",
+    b"kein",
+    b"keine",
+    b"keiner",
+    b"nein",
+    b"ja",
+    b"ohne",
+    b"nicht",
+    b"siehe",
+    b"k",
+    b"entfallt",
+    b"deferred",
+    b"denies",
+];
+
+/// Words that begin a way to reach somebody, which is no part of a name or an address.
+const REACHED: &[&[u8]] = &[
+    b"tel",
+    b"tfno",
+    b"tlf",
+    b"tlfn",
+    b"tfn",
+    b"telf",
+    b"telefono",
+    b"telefon",
+    b"telephone",
+    b"phone",
+    b"fax",
+    b"email",
+    b"e-mail",
+    b"mail",
+    b"correo",
+    b"courriel",
+    b"mobile",
+    b"movil",
+    b"mobil",
+    b"fon",
+    b"http",
+    b"https",
+    b"www",
+    b"edad",
+    b"sexo",
+    b"nhc",
+    b"cp",
+];
+
+pub fn says_nothing(piece: &[u8]) -> bool {
+    let word = &piece[..piece.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()];
+    NO_VALUES.iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
+/// Cut a value of words where its field ends; whether it is one, of so many words at most.
+pub fn has_words(hit: &mut Hit, most: usize) -> bool {
+    cut_at_end(hit);
+    trim(hit);
+    let piece = hit.piece();
+    let Some(&first) = piece.first() else { return false };
+    let num_words = piece.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).count();
+    let telling = first.is_ascii_uppercase() || !first.is_ascii() || first.is_ascii_digit();
+    // In small letters only where it is all that a line holds.
+    let alone = num_words <= 3
+        && piece.iter().all(|byte| !byte.is_ascii_digit())
+        && matches!(hit.after().first(), None | Some(b'\n' | b'\r' | b'|' | b'<' | b'\t'));
+    let has_letters = piece.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count() >= 2;
+    num_words <= most && (telling || alone) && (has_letters || first.is_ascii_digit()) && !says_nothing(piece)
+}
+
+/// The sentence, two spaces, or the first way to reach somebody.
+fn cut_at_end(hit: &mut Hit) {
+    let piece = hit.piece();
+    let mut start = 0;
+    for at in 0..=piece.len() {
+        if at < piece.len() && piece[at] != b' ' {
+            continue;
+        }
+        let word = &piece[start..at];
+        let bare = word.split(|byte| matches!(byte, b'.' | b':' | b'/' | b'(' | b',')).find(|part| !part.is_empty());
+        let reached = bare.is_some_and(|bare| REACHED.iter().any(|other| bare.eq_ignore_ascii_case(other)));
+        if start > 0 && (reached || word.contains(&b'@')) {
+            hit.end = hit.start + start;
+            return;
+        }
+        let sentence = word.ends_with(b".")
+            && (word.len() > 5 || word[0].is_ascii_digit())
+            && piece.get(at + 1).is_none_or(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        let columns = start > 0 && !word.is_empty() && piece[at..].starts_with(b"  ");
+        if sentence || columns {
+            hit.end = hit.start + at;
+            return;
+        }
+        start = at + 1;
+    }
+}
+
+/// Signs at the end are the field's.
+fn trim(hit: &mut Hit) {
+    while let Some(&last) = hit.piece().last() {
+        let open = last == b')' && !hit.piece().contains(&b'(');
+        if !open
+            && !matches!(
+                last,
+                b' ' | b'.'
+                    | b','
+                    | b';'
+                    | b':'
+                    | b'-'
+                    | b'*'
+                    | b'_'
+                    | b'"'
+                    | b'\''
+                    | b'/'
+                    | b'\r'
+                    | b'('
+                    | b'\n'
+                    | b'='
+                    | b'&'
+                    | 0x1f
+            )
+        {
+            break;
+        }
+        hit.end -= 1;
+    }
+}
+
+/// A name without the titles before it.
+pub fn is_field_name(hit: &mut Hit) -> bool {
+    const TITLES: [&[u8]; 44] = [
+        b"dr",
+        b"dra",
+        b"dres",
+        b"drs",
+        b"ddr",
+        b"prof",
+        b"profa",
+        b"professor",
+        b"professorin",
+        b"professeur",
+        b"univ",
+        b"univ-prof",
+        b"mr",
+        b"mrs",
+        b"ms",
+        b"miss",
+        b"mme",
+        b"mlle",
+        b"mx",
+        b"sr",
+        b"sra",
+        b"srta",
+        b"dn",
+        b"dna",
+        b"don",
+        b"dona",
+        b"doctor",
+        b"doctora",
+        b"docteur",
+        b"madame",
+        b"monsieur",
+        b"mademoiselle",
+        b"herr",
+        b"herrn",
+        b"hr",
+        b"frau",
+        b"senor",
+        b"senora",
+        b"med",
+        b"dent",
+        b"pd",
+        b"oa",
+        b"mag",
+        b"pr",
+    ];
+    // "M. Dupont", "D. Juan": one letter is a title only where it stands first.
+    let mut first = true;
+    loop {
+        let piece = hit.piece();
+        let length = piece.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'-').count();
+        let word = piece[..length].to_ascii_lowercase();
+        let rest = &piece[length..];
+        let signs = rest.iter().take_while(|byte| matches!(byte, b'.' | b':' | b' ' | b'-')).count();
+        let letter = first && matches!(&piece[..length], b"M" | b"D") && rest.starts_with(b". ");
+        if !(letter || TITLES.contains(&&word[..])) || signs == 0 || length + signs >= piece.len() {
+            break;
+        }
+        hit.start += length + signs;
+        first = false;
+    }
+    is_name(hit) && is_no_phrase(hit)
+}
+
+/// A single capitalised word before one in small letters begins a phrase ("Left heart catheterization").
+fn is_no_phrase(hit: &Hit) -> bool {
+    const JOINTS: [&[u8]; 12] = [b"y", b"e", b"and", b"et", b"und", b"or", b"ou", b"o", b"nee", b"geb", b"born", b"c/"];
+    let rest = hit.after().strip_prefix(b" ").unwrap_or_default();
+    let word =
+        &rest[..rest.iter().position(|byte| matches!(byte, b' ' | b'.' | b':' | b',' | b'\n')).unwrap_or(rest.len())];
+    let goes_on = word.first().is_some_and(u8::is_ascii_lowercase) && !JOINTS.contains(&word) && !word.contains(&b'@');
+    let single = !hit.piece().iter().any(|byte| matches!(byte, b' ' | b','));
+    let phrase = single && goes_on;
+    !phrase && !says_nothing(hit.piece())
+}
+
+/// Not 45 %, not 20 to 30, not 1/2.
+pub fn is_age(hit: &mut Hit) -> bool {
+    let value = num_value(&hit.piece()[..hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count()]);
+    value <= 125 && !matches!(hit.after(), [b'%' | b'/' | b'-', ..] | [b' ', b'%', ..] | [b'.' | b',', b'0'..=b'9', ..])
+}
+
+/// Two signs between numbers, or one stroke and a year, or a year.
+pub fn is_some_date(hit: &mut Hit) -> bool {
+    let piece = hit.piece();
+    let groups = piece.split(|byte| !byte.is_ascii_digit()).filter(|group| !group.is_empty()).count();
+    let (digits, stroke) = (num_digits(piece), piece.contains(&b'/'));
+    let dated = match groups {
+        1 => digits == 4 || digits == 8,
+        2 => stroke && (5..=10).contains(&digits),
+        _ => (4..=10).contains(&digits),
+    };
+    dated && !matches!(hit.after(), [b'/' | b'.' | b'-' | b':' | b',', b'0'..=b'9', ..])
+}
+
+/// To the end of the line, and over the lines that go on with it.
+pub fn is_address(hit: &mut Hit) -> bool {
+    let full = hit.end;
+    let first_line = hit.piece().iter().position(|&byte| byte == b'\n').unwrap_or(hit.end - hit.start);
+    hit.end = hit.start + first_line;
+    if !has_words(hit, 16) {
+        return false;
+    }
+    let mut at = hit.start + first_line;
+    for _ in 0..3 {
+        let Some(rest) = hit.text[at..full].strip_prefix(b"\n") else { break };
+        let goes_on = rest.starts_with(b"  ")
+            || hit.text[..at].trim_ascii_end().ends_with(b",")
+            || rest
+                .iter()
+                .take(12)
+                .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-')
+                .filter(|byte| byte.is_ascii_digit())
+                .count()
+                >= 4;
+        let line = &rest[..rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())];
+        if !goes_on || line.trim_ascii().is_empty() || line.len() > 60 {
+            break;
+        }
+        let kept = (hit.start, hit.end);
+        let start = at + 1 + (line.len() - line.trim_ascii_start().len());
+        (hit.start, hit.end) = (start, at + 1 + line.len());
+        let is_part = has_words(hit, 8);
+        (hit.start, hit.end) = (kept.0, if is_part { hit.end } else { kept.1 });
+        if !is_part {
+            break;
+        }
+        at += 1 + line.len();
+    }
+    true
+}
+
+/// Five words at most, in letters of any case.
+pub fn is_profession(hit: &mut Hit) -> bool {
+    cut_at_end(hit);
+    trim(hit);
+    let piece = hit.piece();
+    let num_words = piece.split(|byte| *byte == b' ').count();
+    let letters = piece.iter().filter(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()).count();
+    num_words <= 5 && letters >= 3 && !piece.iter().any(u8::is_ascii_digit) && !says_nothing(piece)
+}
+
+/// Five digits and more that are no date.
+pub fn is_call(hit: &mut Hit) -> bool {
+    (5..=17).contains(&num_digits(hit.piece())) && !is_numeric_date(hit.piece())
+}
+
+/// Three digits and more; a date behind the number is none of it.
+pub fn is_number(hit: &mut Hit) -> bool {
+    // "NHC: nhc-150679"
+    let small = hit.piece().iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    if small > 0 && matches!(hit.piece().get(small), Some(b'-' | b':')) {
+        hit.start += small + 1;
+    }
+    let piece = hit.piece();
+    if let Some(space) = piece.iter().position(|&byte| byte == b' ')
+        && piece[space + 1..].split(|byte| *byte == b' ').any(|part| is_numeric_date(part) || part.contains(&b':'))
+    {
+        hit.end = hit.start + space;
+    }
+    trim(hit);
+    let piece = hit.piece();
+    let digits = num_digits(piece);
+    // 12.5, 3,5-7,5 and 30cm are measured.
+    let measured = digits < 6
+        && (piece
+            .windows(3)
+            .any(|three| three[0].is_ascii_digit() && matches!(three[1], b'.' | b',') && three[2].is_ascii_digit())
+            || piece.last().is_some_and(u8::is_ascii_lowercase));
+    digits >= 3 && !measured && !is_numeric_date(piece)
+}

@@ -1,0 +1,153 @@
+"""Escapes of an export undone, the slow way: one escape at a time, by the words of the definition.
+
+The definition is that of `rust_ext/src/text/escapes.rs`. Each character of the result comes with the bounds, in
+characters, of what it was read from.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+__all__ = ["unescape"]
+
+Read = tuple[str, int] | None
+
+#: Names of HTML that are read: Latin-1, and what word processors write.
+NAMES = {
+    name[:-1]: char for name, char in html.entities.html5.items() if name.endswith(";") and "\xa0" <= char <= "\xff"
+}
+OTHERS = (
+    "amp lt gt quot apos OElig oelig Scaron scaron Yuml ndash mdash lsquo rsquo ldquo rdquo sbquo bdquo hellip euro "
+)
+OTHERS += "bull Zcaron zcaron Ccaron ccaron"
+NAMES |= {name: html.entities.html5[f"{name};"] for name in OTHERS.split()}
+#: One of several names of a character that browsers know; the table has these.
+KNOWN = set(html.entities.entitydefs) | {"apos", "Zcaron", "zcaron", "Ccaron", "ccaron"}
+LOW, UP = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS, DIGITS = LOW + UP, "0123456789"
+
+
+def windows(number: int) -> str | None:
+    """Return the character of a number as HTML and Windows mean it."""
+    if number in (9, 10, 13) or 0x20 <= number <= 0x7E:
+        return chr(number)
+    if 0x80 <= number <= 0x9F:
+        return bytes([number]).decode("cp1252", "ignore") or None
+    return chr(number) if 0xA0 <= number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else None
+
+
+def is_word(char: str) -> bool:
+    """Return whether the bytes of a character count as a word's."""
+    return bool(char) and (char in LETTERS + DIGITS or ord(char) > 127)
+
+
+def unescape(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text without escapes, and the bounds in ``text`` of each of its characters."""
+    out: list[str] = []
+    bounds: list[tuple[int, int]] = []
+    spaces = {place for start, end in runs_apart(text) for place in range(start + 1, end, 2)}
+    at = 0
+    while at < len(text):
+        if at in spaces:
+            at += 1
+            continue
+        read = escape(text, at)
+        char, end = read or (text[at], at + 1)
+        if char:
+            out.append(char)
+            bounds.append((at, end))
+        at = end
+    return "".join(out), bounds
+
+
+def runs_apart(text: str) -> list[tuple[int, int]]:
+    """Return four letters and more with a space between each and the next: a capital, then letters of one case."""
+    runs: list[tuple[int, int]] = []
+    for at, char in enumerate(text):
+        if char not in UP or (at and is_word(text[at - 1])) or (runs and at < runs[-1][1]):
+            continue
+        for rest in (LOW, UP):
+            found = re.match(rf"(?: [{rest}](?![A-Za-z0-9\u0080-\U0010ffff]))+", text[at + 1 :])
+            if found and found.end() // 2 + 1 >= 4 and not is_word(text[at + 1 + found.end() : at + 2 + found.end()]):
+                runs.append((at, at + 1 + found.end()))
+    return runs
+
+
+def escape(text: str, at: int) -> Read:
+    """Return what the escape that begins here stands for ("" for nothing), and where it ends."""
+    match text[at]:
+        case "&":
+            return entity(text, at)
+        case "=":
+            return soft_break(text, at) or pairs(text, at)
+        case "%":
+            return pairs(text, at)
+        case "\\":
+            return backslash(text, at)
+    return None
+
+
+def entity(text: str, at: int) -> Read:
+    found = re.compile(r"&((?:amp;)*)(#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z0-9]+);").match(text, at)
+    if not found or len(found[2].encode()) > 9:
+        return None
+    body = found[2]
+    if body.startswith("#"):
+        hexadecimal = body[1] in "xX"
+        number = int(body[2:], 16) if hexadecimal else int(body[1:])
+        char = windows(number)
+    else:
+        char = NAMES.get(body) if body in KNOWN else None
+    if char is None:
+        # "&amp;" before what is no entity stands for itself.
+        return ("&", at + 5) if found[1] else None
+    return char, found.end()
+
+
+def soft_break(text: str, at: int) -> Read:
+    found = re.compile(r"=\r?\n").match(text, at)
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return ("", found.end()) if found and 60 <= len(line.encode()) <= 80 else None
+
+
+def pairs(text: str, at: int) -> Read:
+    sign = text[at]
+    digits = "0-9A-F" if sign == "=" else "0-9A-Fa-f"
+    one = re.compile(rf"{sign}([{digits}]{{2}})")
+    found = one.match(text, at)
+    if not found:
+        return None
+    first = int(found[1], 16)
+    width = 2 if 0xC2 <= first <= 0xDF else 3 if 0xE0 <= first <= 0xEF else 4 if 0xF0 <= first <= 0xF4 else 1
+    several = re.compile(rf"(?:{sign}[{digits}]{{2}}){{{width}}}").match(text, at)
+    if width > 1 and several:
+        try:
+            return bytes.fromhex(several[0].replace(sign, "")).decode(), several.end()
+        except UnicodeDecodeError:
+            pass
+    before, after = text[at - 1 : at] or " ", text[at + 3 : at + 4] or " "
+    word = before in LETTERS or (at >= 3 and one.match(text, at - 3) is not None)
+    if first >= 0xC0:
+        reads = word and (after in LOW or (before in LOW and after not in LETTERS + DIGITS))
+    else:
+        token = re.split(r"[ \t\n\r\f]", text[:at])[-1]
+        address = "://" in token or token[:4].lower() == "www."
+        reads = sign == "%" and 0x20 <= first < 0x7F and word and after in LETTERS + DIGITS + "%" and not address
+    char = windows(first) if reads else None
+    return (char, at + 3) if char else None
+
+
+def backslash(text: str, at: int) -> Read:
+    if found := re.compile(r"\\'([0-9a-fA-F]{2})").match(text, at):
+        char = windows(int(found[1], 16)) if int(found[1], 16) >= 0x80 else None
+        return (char, found.end()) if char else None
+    if found := re.compile(r"\\u([1-9][0-9]{1,4})\?").match(text, at):
+        char = windows(int(found[1]))
+        return (char, found.end()) if char and char >= "\xa0" else None
+    if found := re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE).match(text, at):
+        return chr(0x10000 + ((int(found[1], 16) - 0xD800) << 10) + int(found[2], 16) - 0xDC00), found.end()
+    if found := re.compile(r"\\u([0-9a-fA-F]{4})").match(text, at):
+        number = int(found[1], 16)
+        return (chr(number), found.end()) if number >= 0xA0 and not 0xD800 <= number <= 0xDFFF else None
+    return None
