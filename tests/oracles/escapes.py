@@ -14,9 +14,8 @@ __all__ = ["unescape"]
 Read = tuple[str, int] | None
 
 #: Names of HTML that are read: Latin-1, and what word processors write.
-NAMES = {
-    name[:-1]: char for name, char in html.entities.html5.items() if name.endswith(";") and "\xa0" <= char <= "\xff"
-}
+LATIN = {name: char for name, char in html.entities.html5.items() if "\xa0" <= char <= "\xff"}
+NAMES = {name[:-1]: char for name, char in LATIN.items() if name.endswith(";")}
 OTHERS = (
     "amp lt gt quot apos OElig oelig Scaron scaron Yuml ndash mdash lsquo rsquo ldquo rdquo sbquo bdquo hellip euro "
 )

@@ -98,14 +98,18 @@ impl Code {
     }
 }
 
+/// Signs between the groups of a number. A comma alone parts thousands, with a space behind it the items of a list; `=` breaks
+/// a line.
 fn joins_groups(gap: &str) -> bool {
-    gap.chars().count() <= 3
-        && gap.chars().all(|c| {
-            matches!(
+    let gap = gap.strip_prefix('=').filter(|rest| rest.starts_with([' ', '\n', '\r'])).unwrap_or(gap);
+    let joins = |c: char| {
+        c.is_ascii_whitespace()
+            || matches!(
                 c,
-                ' ' | '-' | '.' | '/' | '(' | ')' | '_' | '\u{a0}' | '\u{202f}' | '\u{2010}'..='\u{2013}' | '\u{2212}'
+                '-' | '.' | '/' | '(' | ')' | '_' | '\u{a0}' | '\u{202f}' | '\u{2010}'..='\u{2013}' | '\u{2212}'
             )
-        })
+    };
+    gap == "," || gap.chars().count() <= 3 && gap.chars().all(joins)
 }
 
 #[cfg(test)]
@@ -126,6 +130,11 @@ mod tests {
         let table: &[(&str, &str, Option<&str>)] = &[
             ("538-26-7065", "SSN 538267065.", Some("538267065")),
             ("538267065", "SSN 538-26-7065.", Some("538-26-7065")),
+            ("12345678", "MRN 12,345,678.", Some("12,345,678")),
+            ("12345678", "MRN 1234\n5678", Some("1234\n5678")),
+            ("12345678", "MRN 1234-\r\n5678", Some("1234-\r\n5678")),
+            ("12345678", "MRN 1234=\n5678", Some("1234=\n5678")),
+            ("12345678", "1234; 5678", None),
             ("00123456", "MRN 123456", Some("123456")),
             ("123456", "MRN00123456", Some("00123456")),
             ("A1234567", "a-1234567", Some("a-1234567")),
