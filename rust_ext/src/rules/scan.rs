@@ -281,13 +281,14 @@ fn scan_text(
     active: Mask,
     filtered: bool,
 ) -> Vec<Found> {
-    let seen = seen(text.as_bytes());
+    let seen = self::seen(text.as_bytes());
     let unescaped = unescape_seen(text, seen);
     let read = unescaped.as_ref().map_or(text, |unescaped| &unescaped.text);
     let folded = fold_plain(read);
     let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
     // Folding may make a sign of what was none.
-    let others = seen.equals || seen.edge || unescaped.is_some() || folded.is_some();
+    let seen = if unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
+    let others = seen.equals || seen.edge;
     let hits = CACHES.with_borrow_mut(|caches| {
         caches.resize_with(RULES.len(), || None);
         let mut scan = Scan { compiled, caches, text: plain, others, resume: vec![0; RULES.len()], hits: Vec::new() };
