@@ -6,6 +6,7 @@ depend on how the documents were batched.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ ROWS_PER_GROUP = 1 << 20
 
 
 class StoreWriter:
-    """Appends documents to a folder; `close` makes it whole. In a ``with`` block an error leaves files open to none."""
+    """Appends documents to a folder; `close`, or the end of a ``with`` block, makes it whole."""
 
     def __init__(self, folder: Path, vocab_size: int):
         self.folder = Path(folder)
@@ -46,6 +47,9 @@ class StoreWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is None:
             self.close()
+        else:  # the folder is of no use any more; what cannot be written (a full disk) must not hide the error
+            with suppress(OSError, pa.ArrowException):
+                self.close()
 
     def write(self, doc_ids: pa.Array, individual: np.ndarray, tokens: PackedTokens) -> None:
         """Append documents.
