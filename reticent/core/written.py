@@ -1,4 +1,4 @@
-"""Files that are hashed while they are written, so that nobody reads them again for it."""
+"""Files that are hashed while they are written, so that they need not be read again for it."""
 
 from __future__ import annotations
 

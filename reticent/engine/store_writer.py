@@ -6,7 +6,6 @@ depend on how the documents were batched.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -47,9 +46,8 @@ class StoreWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is None:
             self.close()
-        else:  # the folder is of no use any more; what cannot be written (a full disk) must not hide the error
-            with suppress(OSError, pa.ArrowException):
-                self.close()
+        else:
+            self._abandon()
 
     def write(self, doc_ids: pa.Array, individual: np.ndarray, tokens: PackedTokens) -> None:
         """Append documents.
@@ -74,8 +72,16 @@ class StoreWriter:
     def close(self) -> None:
         """Write what is pending; the folder then holds every document."""
         files: list[HashedFile | _BitFile | _TableFile] = [*self._ids.values(), *self._bits.values()]
-        for file in (*files, *self._tables.values()):
-            file.close()
+        try:
+            for file in (*files, *self._tables.values()):
+                file.close()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        for table in self._tables.values():
+            table.abandon()
 
 
 class _BitFile:
@@ -129,3 +135,7 @@ class _TableFile:
     def close(self) -> None:
         self._writer.write_table(pa.concat_tables(self._pending))
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Leave the file as it is: on a full disk pyarrow would try to finish it again, and print that it cannot."""
+        self._writer.is_open = False

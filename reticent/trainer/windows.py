@@ -13,14 +13,16 @@ import queue
 import threading
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from reticent.core.errors import PolicyError
 from reticent.engine.randomness import generator
-from reticent.engine.store import TokenStore
 from reticent.engine.window_kernels import cut_documents
+
+if TYPE_CHECKING:
+    from reticent.engine.store import TokenStore
 
 __all__ = ["Batch", "SpecialIds", "Windows", "cut_windows", "prefetched"]
 

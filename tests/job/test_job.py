@@ -42,6 +42,7 @@ from reticent.trainer.recipes import RECIPES
 
 ENGINE = ("split", "spans", "index", "index-joint")
 TOKENS = ("tokens/toy/train", "tokens/toy/audit")
+SIZES = "text-sizes"
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to the protected tokens; tests work on copies of it."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     recorder = run(values_of(hospital, folder))
-    assert tuple(recorder.made) == (*ENGINE, *TOKENS)
+    assert tuple(recorder.made) == (*ENGINE, SIZES, *TOKENS)
     assert not recorder.up_to_date
     return folder
 
@@ -257,7 +258,7 @@ def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hos
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     recorder = run(values_of(hospital, copy))
     assert recorder.made == []
-    assert tuple(recorder.up_to_date) == (*ENGINE, *TOKENS)
+    assert tuple(recorder.up_to_date) == (*ENGINE, SIZES, *TOKENS)
     after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     assert after == before
 
@@ -348,9 +349,9 @@ def test_labels_found_in_too_few_individuals_are_not_told_apart(
         ({"detect__detectors": ["rules"], "detect__records": None}, ("spans", *TOKENS)),
         ({"index__max_n": 3}, ("index", "index-joint", *TOKENS)),
         ({"index__surface": "casefold"}, ("index", "index-joint", *TOKENS)),
-        ({"split__heldout": 0.5}, ("split", "index", "index-joint", *TOKENS)),
-        ({"seed": 1}, ("split", "index", "index-joint", *TOKENS)),
-        ({"corpus__household_id": None}, (*ENGINE, *TOKENS)),
+        ({"split__heldout": 0.5}, ("split", "index", "index-joint", SIZES, *TOKENS)),
+        ({"seed": 1}, ("split", "index", "index-joint", SIZES, *TOKENS)),
+        ({"corpus__household_id": None}, (*ENGINE, SIZES, *TOKENS)),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -369,7 +370,7 @@ def test_a_changed_setting_runs_again_what_depends_on_it_and_nothing_else(
 @pytest.mark.parametrize(
     ("file", "made"),
     [
-        ("documents/part-00000.parquet", (*ENGINE, *TOKENS)),
+        ("documents/part-00000.parquet", (*ENGINE, SIZES, *TOKENS)),
         ("records.parquet", ("spans", *TOKENS)),
         ("base/tokenizer.json", TOKENS),
     ],
@@ -395,7 +396,7 @@ def test_a_lost_file_is_made_again_and_what_depends_on_it_stays(copy: Path, hosp
     assert content(copy) == before
 
 
-@pytest.mark.parametrize("name", [*ENGINE, *TOKENS])
+@pytest.mark.parametrize("name", [*ENGINE, SIZES, *TOKENS])
 def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
     copy: Path, hospital: Path, name: str
 ) -> None:
@@ -413,6 +414,7 @@ HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
+    "text-sizes": (1, ["text_sizes.parquet: num_bytes, zlib_bytes"]),
     "tokens": (
         3,
         [
@@ -429,12 +431,11 @@ HELD = {
 
 def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finished: Path) -> None:
     found: dict[str, tuple[int, list[str]]] = {}
-    for name in ("split", "spans", "index", "tokens/toy/audit"):
+    for name in ("split", "spans", "index", "text-sizes", "tokens/toy/audit"):
         manifest = read_manifest(finished / name)
         columns = {
             ".parquet": lambda path: pq.read_schema(path).names,
-            ".arrow": lambda path: pa.ipc.open_file(str(path)).schema.names,
-            ".json": lambda path: [],
+            **dict.fromkeys((".json", ".bin", ".bits"), lambda path: []),
         }
         files = [finished / name / file for file in sorted(manifest.files)]
         lines = [": ".join(filter(None, (path.name, ", ".join(columns[path.suffix](path))))) for path in files]
@@ -557,7 +558,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
     recorder = run(values)
     assert recorder.up_to_date == ["split", "spans", "index"]
-    assert recorder.made == ["index-joint", *TOKENS]
+    assert recorder.made == ["index-joint", SIZES, *TOKENS]
     assert content(tmp_path / "run") == content(finished)
 
 
