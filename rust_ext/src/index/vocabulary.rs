@@ -10,6 +10,10 @@
 //! A number goes two ways. A word's id in its dictionary gives its *place* among the sorted surfaces of that dictionary; the
 //! place gives its *number* in the vocabulary ([`Merged`]). The second table is written in ascending order while merging, so
 //! it can go to disk; the first one is known when a dictionary is closed.
+//!
+//! Example: a dictionary met `no` and then `cough`, as ids 0 and 1. Its surfaces in order are `cough` and `no`, so its places
+//! are 1 0. In the vocabulary of all dictionaries `cough` is word 4 and `no` is word 8, so the second table is 4 8. Id 0
+//! has place 1, and so number 8.
 
 mod sorted;
 #[cfg(test)]
@@ -38,6 +42,7 @@ const ASK_EACH: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 /// How many words, and how many bytes they have together.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Size {
+    /// Both together say what the vocabulary takes in memory (`Held` in `limit`): words cannot go to disk.
     pub num: usize,
     pub num_bytes: usize,
 }
@@ -52,12 +57,17 @@ impl Size {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Frequency {
     /// Words that stand there twice or more.
+    /// A word that stands there once has support 1. Where such words are not kept, only these can be in a pair, so no
+    /// word begins more different pairs than this.
     pub num_repeated: usize,
     /// Occurrences of the most frequent one.
+    /// No word begins more pairs than it has occurrences. The smaller of the two bounds one left id's share of a
+    /// partition, which no plan can cut.
     pub most: u64,
 }
 
 impl Frequency {
+    /// Of occurrences that are complete: a word that comes in two parts would count as two.
     pub fn of(occurrences: &[u64]) -> Self {
         let mut frequency = Self::default();
         occurrences.iter().for_each(|&number| frequency.add(number));
@@ -72,6 +82,8 @@ impl Frequency {
 
 /// The first eight bytes, so that numbers compare as the words do. (Zeros fill up a shorter word: words that differ in zeros
 /// alone have equal prefixes, and are compared as words.)
+///
+/// Example: `ab` is 0x6162 and six zero bytes, `abc` is 0x616263 and five. `a` and `a\0` are the same number.
 fn prefix(word: &[u8]) -> u64 {
     let mut first = [0u8; 8];
     let len = word.len().min(8);
@@ -82,6 +94,7 @@ fn prefix(word: &[u8]) -> u64 {
 /// All words in byte order with what was counted of each, and for each dictionary where its words went.
 pub struct Vocabulary {
     /// Each word once. Its place here is its number in the whole index.
+    /// In memory as a whole, whatever the limit: that is why `make_room` is asked.
     pub counted: Counted,
     /// In the order in which the dictionaries were given, by which callers know whose table is whose.
     pub merged: Vec<Merged>,
@@ -90,13 +103,18 @@ pub struct Vocabulary {
 /// A dictionary after the merge: how to find the numbers of its words. Its words and counts are in the vocabulary.
 pub struct Merged {
     /// Word id in the dictionary -> place among its sorted surfaces.
+    /// In memory or on disk, as its dictionary was: closed ones may be many, and their tables would not fit together.
     places: Numbers,
     /// Place -> number in the vocabulary, ascending.
+    /// One entry for each distinct surface of the dictionary, so never longer than `places`.
     global: Numbers,
 }
 
 impl Merged {
     /// Word id in the dictionary -> number in the vocabulary.
+    ///
+    /// The first table becomes the result, so two tables are in memory at most. The caller does this for a closed
+    /// dictionary when its turn has come, and not for all at once.
     pub fn numbers(self) -> Result<Vec<u32>> {
         let (mut numbers, global) = (self.places.into_vec()?, self.global.into_vec()?);
         numbers.iter_mut().for_each(|number| *number = global[*number as usize]);
@@ -111,6 +129,8 @@ impl Vocabulary {
     /// are dropped and the rest is only counted, so that the error can name a limit that would do: it is
     /// `refusal(size and frequency of all)`.
     ///
+    /// After an error there is no vocabulary: the dictionaries are used up, and their pages are back in the store.
+    ///
     /// Cost: w log p comparisons for w words in p dictionaries, most of which are decided by the first eight bytes.
     pub fn merge(
         mut parts: Vec<Sorted>,
@@ -118,12 +138,14 @@ impl Vocabulary {
         mut make_room: impl FnMut(Size) -> Result<bool>,
         refusal: impl FnOnce(Size, Frequency) -> Error,
     ) -> Result<Self> {
-        // The usual case, without a limit: one dictionary is the vocabulary already.
+        // The usual case, without a limit: one dictionary is the vocabulary already. `make_room` is not asked: nothing
+        // grows, as the words are moved. The caller tests a limit against the complete vocabulary in any case.
         match parts.pop() {
             Some(Sorted { names: Names::Memory(counted), places }) if parts.is_empty() => {
                 let global = Numbers::Memory((0..counted.words.len() as u32).collect());
                 return Ok(Self { counted, merged: vec![Merged { places, global }] });
             }
+            // Back to where it was: `merged` must have the order of the parts.
             last => parts.extend(last),
         }
         // Cursors borrow from the sources, so that a word in memory is compared and copied without an allocation of
@@ -132,13 +154,18 @@ impl Vocabulary {
             parts.into_iter().map(|part| Source::of(part, store)).unzip();
         let mut cursors: Vec<Cursor> = sources.iter_mut().map(Cursor::new).collect();
         // One word of each dictionary: the next word of the result is always among these.
+        // It holds no more than one word for each dictionary, so it needs no limit of its own. Each dictionary is in
+        // order, so what it has not shown yet comes after what it shows here.
         let mut heap = BinaryHeap::new();
         for (number, cursor) in cursors.iter_mut().enumerate() {
             heap.extend(cursor.next()?.map(|next| Reverse((next, number))));
         }
+        // `asked` is the number of the word at which room was asked for last; the first words need no question.
         let (mut counted, mut asked, mut has_room) = (Counted::default(), 0, true);
         // The top of the heap is replaced by the next word of the same dictionary: one sift instead of a pop and a push.
         while let Some(mut first) = heap.peek_mut() {
+            // Read through `&`: an entry that is not written stays the top. On `break` below it is still there, and
+            // `size_of_all` relies on that.
             let Reverse((Next { word, whole, subset, .. }, number)) = &*first;
             let number = *number;
             // The bytes were a `str` when they went in.
@@ -155,11 +182,14 @@ impl Vocabulary {
                 asked = last as usize;
                 has_room = make_room(Size::of(&counted.words))?;
                 if !has_room {
+                    // The word at the top has been added, but its cursor has not moved on. Memory is not freed here:
+                    // the heap and the cursors are needed to count the rest.
                     break;
                 }
             }
             match cursors[number].next()? {
                 Some(next) => *first = Reverse((next, number)),
+                // This dictionary is at its end. The others go on without it.
                 None => drop(PeekMut::pop(first)),
             }
         }
@@ -176,11 +206,15 @@ type Waiting<'a> = BinaryHeap<Reverse<(Next<'a>, usize)>>;
 
 /// Size and frequency of the whole vocabulary, of which `counted` has been merged; the words are not kept. The last word of
 /// `counted` is not complete: the dictionary at the top of the heap gave it, and still stands there.
+///
+/// It takes as long as the merge that it stands for. That is the price of an error that names a limit which will do:
+/// to name one that is too small would cost another run over all documents.
 fn size_of_all<'a>(
     mut counted: Counted,
     mut heap: Waiting<'a>,
     mut cursors: Vec<Cursor<'a>>,
 ) -> Result<(Size, Frequency)> {
+    // Not empty: the merge stops after it has added a word, never before.
     let mut size = Size::of(&counted.words);
     // The last word stays: what comes next may be the same word, of another dictionary.
     let mut known = counted.words.get(size.num - 1).as_bytes().to_vec();
@@ -192,6 +226,8 @@ fn size_of_all<'a>(
     drop(counted);
     while let Some(mut first) = heap.peek_mut() {
         let Reverse((Next { word, whole, .. }, number)) = &*first;
+        // Only a word that differs from the one before it is new, as in the merge. Its count is complete when the
+        // next one comes.
         if **word != known[..] {
             size.num += 1;
             size.num_bytes += word.len();
@@ -205,6 +241,7 @@ fn size_of_all<'a>(
             None => drop(PeekMut::pop(first)),
         }
     }
+    // The last word has no next one that would complete it.
     frequency.add(occurrences);
     Ok((size, frequency))
 }
@@ -217,19 +254,25 @@ struct Next<'a> {
     prefix: u64,
     /// Borrowed from a dictionary in memory; owned where it was read from disk.
     word: Cow<'a, [u8]>,
+    /// What this dictionary has counted. Equal words of other dictionaries add theirs.
     whole: Count,
     subset: Count,
 }
 
 /// The words of one dictionary: what a cursor borrows from.
+/// Apart from the cursors because a word in memory is borrowed from here: source and cursor in one value would borrow
+/// from itself.
 enum Source {
     Memory(Counted),
+    /// As `Names::Spooled`. Reading gives pages back, so the disk that the inputs take shrinks while the result
+    /// grows.
     Spooled(Reader<u8>, Reader<u64>, Reader<u32>, bool),
 }
 
 impl Source {
     /// A dictionary to be read, and where the numbers that its words get are to go: on disk if they come from there.
     fn of(part: Sorted, store: &Arc<Store>) -> (Self, Merged) {
+        // What was closed had no room in memory once. Its second table must not take that room back.
         let global = match part.places {
             Numbers::Memory(_) => Numbers::Memory(Vec::new()),
             Numbers::Spooled(_) => Numbers::Spooled(Spool::new(store)),
@@ -246,6 +289,7 @@ impl Source {
 
 /// The words of one dictionary, one after the other.
 enum Cursor<'a> {
+    /// And the place of the next word.
     Memory(&'a Counted, usize),
     Spooled(&'a mut Reader<u8>, &'a mut Reader<u64>, &'a mut Reader<u32>, bool),
 }
@@ -260,6 +304,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The next word, or None at the end, also if asked again. The word of a dictionary on disk is an allocation of
+    /// its own, but it lives in the heap alone: there is one for each such dictionary.
     fn next(&mut self) -> Result<Option<Next<'a>>> {
         let (word, whole, subset) = match self {
             Self::Memory(counted, at) => {
@@ -271,6 +317,7 @@ impl<'a> Cursor<'a> {
                 (Cow::Borrowed(counted.words.get(at).as_bytes()), counted.whole.get(at), counted.subset.get(at))
             }
             Self::Spooled(bytes, occurrences, support, of_subset) => {
+                // Both columns have a number for each word, so they end together; and the bytes end with them.
                 let (Some(occurrences), Some(support)) = (occurrences.take()?, support.take()?) else {
                     return Ok(None);
                 };

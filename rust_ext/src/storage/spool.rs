@@ -13,6 +13,13 @@
 //! open page. So a spool always has a page to write to, and the limit of a store is passed by the open pages alone, whose
 //! number the builder plans for (`index::limit`).
 //!
+//! The limit is looked at once a page, and not once a number: `push` is in the innermost loops of the builder, and
+//! its usual path is a comparison, a write and an addition.
+//!
+//! Example: a store with room for 2 pages, and two spools. Each has its first page, open. When the first spool has
+//! filled its page, no third page is allowed: the page goes to disk, and the spool fills the same memory again. When
+//! the second spool is read to its end, its page goes back, and the first one keeps its next full page in memory.
+//!
 //! Pages of one store have one size in memory, so that any free one will do. On disk they are packed (`spill`).
 
 mod reader;
@@ -34,17 +41,29 @@ use crate::storage::packing::Number;
 /// documents of a page in stretches, at different times and by different threads, each number once: at 0 the page is
 /// needed no more, and is given back.
 struct Sealed {
+    /// Becomes `Gone` at `left == 0`, and is never anything else again.
     page: Page,
+    /// Begins at the length of a page, as no page is sealed before it is full. If callers broke the rule and read a
+    /// number last twice, the page would go too early, and a later reading would find `Gone`: an error, never other
+    /// numbers.
     left: usize,
 }
 
 /// A growing sequence of numbers. Appending is for one owner; ranges can be read by many threads.
+///
+/// A lock of a page is held by one thread for one page at a time, and the locks of the store are taken under it,
+/// never the other way round. So no two threads can wait for each other.
 pub struct Spool<T: Number> {
     /// Keeps the memory of all pages alive.
     store: Arc<Store>,
     /// Number `i` is in page `i / page_len`. A lock for each page: threads that read different pages do not wait.
+    /// The place follows from `i` alone, as every sealed page is full: with pages of 4 KiB, number 2,500 of a
+    /// `Spool<u32>` is number 452 of page 2. Pages that were used up keep their entry, so that the places of the
+    /// others stay as they are.
     sealed: Vec<Mutex<Sealed>>,
     /// None until the first number comes.
+    /// So a spool that stays empty costs no page: on each level there is one for each partition of each share, and
+    /// some may get nothing.
     open: Option<Block>,
     /// Start of the open page as numbers (null where there is none). A copy of what `open` says, so that `push` costs a
     /// comparison and a write.
@@ -52,6 +71,7 @@ pub struct Spool<T: Number> {
     /// How many numbers the open page holds, and how many it has room for: `filled <= room`, and both are 0 without a page.
     filled: usize,
     room: usize,
+    /// Pages are words of 64 bits to the store; only the spool knows what it keeps in them.
     kind: PhantomData<T>,
 }
 
@@ -90,10 +110,13 @@ impl<T: Number> Spool<T> {
         self.len() == 0
     }
 
+    /// Without remainder: a page has a power of two of bytes, and so has a number (`Number`). Spools of one store
+    /// have different ones where their numbers are of different width.
     fn page_len(&self) -> usize {
         self.store.page_bytes() / size_of::<T>()
     }
 
+    /// Append a number. After an error it is not in the spool; those before it are.
     #[inline(always)]
     pub fn push(&mut self, number: T) -> Result<()> {
         if self.filled == self.room {
@@ -106,6 +129,8 @@ impl<T: Number> Spool<T> {
         Ok(())
     }
 
+    /// Append numbers, a page at a time. After an error (a full disk) those that fitted into the open page are in the
+    /// spool: a caller notes the end of a document after this has succeeded, and never before.
     pub fn extend(&mut self, mut numbers: &[T]) -> Result<()> {
         while !numbers.is_empty() {
             if self.filled == self.room {
@@ -123,17 +148,26 @@ impl<T: Number> Spool<T> {
 
     /// Seal the full page, in memory if the limit allows a next one, else on disk. Afterwards the open page is empty. After an
     /// error (a full disk) the spool is as it was, and the number that was to come is not in it.
+    ///
+    /// The pages that came first stay in memory, and those that are sealed while the limit is reached go to disk. To
+    /// write an older one instead would gain nothing: all are still to be read.
     #[cold]
     fn turn_page(&mut self) -> Result<()> {
         let next = match self.open.take() {
+            // The first page is given in any case: else a spool could not begin while others hold all pages. That is
+            // why the limit is passed by open pages.
             None => self.store.take(true),
             Some(full) => {
+                // Asked, and not awaited: no thread ever waits for a page that another one holds, so there is no
+                // deadlock here.
                 let next = self.store.take(false);
                 let (page, next) = match next {
                     Some(next) => (Page::Memory(full), next),
                     None => match self.store.write::<T>(&full) {
                         Ok(place) => (Page::Disk(place), full),
                         Err(error) => {
+                            // `filled == room` and `numbers` were not touched. So the next `push` comes here again,
+                            // and drop gives the page back.
                             self.open = Some(full);
                             return Err(error);
                         }
@@ -143,6 +177,7 @@ impl<T: Number> Spool<T> {
                 Some(next)
             }
         };
+        // No store says no to a page that is needed. An error all the same, as nothing outside tests may panic.
         let next = next.ok_or_else(|| Error::Artifact("no page of memory left".into()))?;
         self.numbers = next.start.as_ptr().cast();
         self.open = Some(next);
@@ -152,10 +187,17 @@ impl<T: Number> Spool<T> {
 
     /// Write full pages to disk until the store holds no more than it may. Through `&self`: others may hold the spool while room
     /// is made. Pages that were used up, or are on disk, stay as they are.
+    ///
+    /// The open page stays, as `numbers` points into it: a store that is to hold nothing still holds one page for
+    /// each spool. After an error the page that could not be written is in memory as before, and readable.
     pub fn evict(&self) -> Result<()> {
         for sealed in &self.sealed {
+            // Locked while it is written: whoever reads this page waits, and finds it in memory or on disk, never in
+            // between.
             let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Page::Memory(block) = &sealed.page {
+                // Asked for each page: what other spools give back meanwhile counts too. Two threads may both see one
+                // page too many and write one each; that costs a write, and no number.
                 if !self.store.is_over() {
                     break;
                 }
@@ -168,9 +210,13 @@ impl<T: Number> Spool<T> {
 
     /// Append the numbers `start..start + len` to `out`. With `last` no thread reads these numbers again, and a page all of whose
     /// numbers were so read is given back. (The open page stays: it counts no readings.)
+    ///
+    /// Threads may read at the same time, but for one page each waits for the one before it, also while that one
+    /// reads the disk. After an error `out` may hold a part of the range, or zeros for it, and callers drop it.
     pub fn read(&self, start: usize, len: usize, out: &mut Vec<T>, last: bool) -> Result<()> {
         let page_len = self.page_len();
         let (mut at, end) = (start, start.saturating_add(len));
+        // Tested before anything is read: `out` is as it was. An overflow of `start + len` is past the end too.
         if end > self.len() {
             return Err(Error::Artifact("past the end of a spool".into()));
         }
@@ -178,11 +224,14 @@ impl<T: Number> Spool<T> {
             let (number, from) = (at / page_len, at % page_len);
             let count = (page_len - from).min(end - at);
             if let (0, Some(next)) = (from, self.sealed.get(number + AHEAD)) {
-                // Who reads a page from its beginning will want the next ones, and reads them in small pieces.
+                // Who reads a page from its beginning will want the next ones, and reads them in small pieces. A walk
+                // from front to back comes to number 0 of each page once, be it with a new document or within one, so
+                // no page is asked for twice. The first `AHEAD` pages of a spool are not asked for, and are waited for.
                 self.store.fetch(&next.lock().unwrap_or_else(PoisonError::into_inner).page);
             }
             match self.sealed.get(number) {
                 Some(sealed) => {
+                    // The lock of the page that was fetched is free again: a thread holds one at a time.
                     let mut sealed = sealed.lock().unwrap_or_else(PoisonError::into_inner);
                     match &sealed.page {
                         Page::Memory(block) => out.extend_from_slice(&numbers_of(block)[from..from + count]),
@@ -193,7 +242,10 @@ impl<T: Number> Spool<T> {
                         }
                         Page::Gone => return Err(Error::Artifact("a page of a spool was used up".into())),
                     }
+                    // After the numbers have come: a reading that failed does not count as one.
                     if last {
+                        // Under the lock, so of several threads that read stretches of this page, exactly one sees it
+                        // come to 0.
                         sealed.left -= count;
                         if sealed.left == 0 {
                             self.store.give_up(std::mem::replace(&mut sealed.page, Page::Gone));
@@ -201,6 +253,7 @@ impl<T: Number> Spool<T> {
                     }
                 }
                 None => {
+                    // No lock: to append takes `&mut self`, which no one can have while this borrows the spool.
                     let open = self.open.as_ref().map_or(&[][..], numbers_of);
                     out.extend_from_slice(&open[from..from + count]);
                 }
@@ -217,7 +270,11 @@ impl<T: Number> Spool<T> {
     }
 
     /// Read it once, from the front, giving its pages back on the way. Without locks: a reader has the pages alone.
+    /// `self` by value says that no other thread holds the spool. What `read` with `last` has used up already is an
+    /// error there.
     pub fn into_reader(mut self) -> Reader<T> {
+        // Pages and open page are moved out, so the drop of `self` at the end finds nothing to give back a second
+        // time.
         let mut pages: Vec<(Page, usize)> = std::mem::take(&mut self.sealed)
             .into_iter()
             .map(|sealed| sealed.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -226,11 +283,14 @@ impl<T: Number> Spool<T> {
         if let Some(open) = self.open.take() {
             pages.push((Page::Memory(open), self.filled));
         }
+        // The next one last, as `Reader::pages` says.
         pages.reverse();
         Reader { store: self.store.clone(), pages, block: None, at: 0, len: 0, kind: PhantomData }
     }
 }
 
+/// Whatever ends a spool, its end or an error, its pages go back, in memory and on disk: a store has no other way to
+/// learn that they are free.
 impl<T: Number> Drop for Spool<T> {
     fn drop(&mut self) {
         for sealed in self.sealed.drain(..) {

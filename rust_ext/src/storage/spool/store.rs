@@ -3,6 +3,8 @@
 //! A page moves between four states: *idle* (in `State::idle`), *held* by one spool or reader, *on disk*, and gone. The store counts
 //! the held ones against its limit. Memory is taken from the system in slabs and never returned to the allocator before the
 //! store is dropped; `release_idle` gives the memory behind idle pages back, and keeps their addresses.
+//!
+//! The lock on `State` is never held while the disk is read or written: for that a thread has its own block and place.
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -17,6 +19,7 @@ use crate::storage::spill::{Place, Spill};
 /// neither `Clone` nor `Copy`. Not a borrow of the slab, as it outlives every lock on the store.
 pub(super) struct Block {
     pub(super) start: NonNull<u64>,
+    /// Words of 64 bits: the length of a page of its store.
     len: usize,
 }
 
@@ -28,14 +31,20 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 /// Blocks are cut from slabs of this size.
+/// A multiple of every size of a page that `page_bytes_of` gives: 512 blocks of 4 KiB, or 8 of 256 KiB, and nothing
+/// left over.
 const SLAB_BYTES: usize = 2 << 20;
 /// While a page is read from the disk, the one so many pages later is asked for: enough that a disk has time to answer.
 pub(super) const AHEAD: usize = 3;
 
 /// Where the pages of many spools live.
 pub struct Store {
+    /// In words of 64 bits, so that a page is aligned for numbers of every width. The same for all pages, for good: a
+    /// block that one spool gives back fits any other.
     page_words: usize,
+    /// None: everything stays in memory. `in_memory` sets no limit, so no page is to be written.
     pub(super) spill: Option<Spill>,
+    /// Never locked by who holds the lock of `spill`; that one is never taken under it.
     pub(super) state: Mutex<State>,
 }
 
@@ -44,8 +53,10 @@ pub(super) struct State {
     /// All memory. Only ever grows, so that blocks stay valid.
     slabs: Vec<Buffer<u64>>,
     /// Blocks without a holder. Their words have no meaning, and the system may have taken them back.
+    /// The one that came last is taken first: it is the most likely to be in a cache of the processor.
     idle: Vec<Block>,
     /// Blocks with a holder.
+    /// They are counted, and not the slabs: what is idle can go back to the system (`release_idle`).
     pub(super) num_pages: usize,
     /// Pages in memory before full ones go to disk. No bound of `num_pages`: the first page of each spool, and the page that a
     /// reader needs, are handed out in any case.
@@ -60,6 +71,8 @@ impl Store {
 
     /// A store that keeps about `max_bytes` in memory and the rest in nameless files of `folder`, packed where that would
     /// be more than twice as much: the system's cache has room for about that.
+    ///
+    /// Example: 512 MiB in memory are 4,096 pages of 128 KiB, and packing begins at 1 GiB on disk.
     pub fn limited(max_bytes: usize, folder: &Path) -> Result<Arc<Self>> {
         Self::with_pages(max_bytes, Self::page_bytes_of(max_bytes), folder)
     }
@@ -74,10 +87,15 @@ impl Store {
         Self { page_words: page_bytes / 8, spill, state: Mutex::new(state) }
     }
 
+    /// A block of a disk, and on most machines a page of the system's memory: `spill` writes whole blocks, and
+    /// `release_idle` gives back whole pages.
     pub const LEAST_PAGE_BYTES: usize = 4 << 10;
 
     /// Bytes of a page of a store that keeps so much in memory: about 4,096 pages, of 4 to 256 KiB. Smaller ones cost a system call
     /// for too few bytes; with larger ones the open pages of many spools would be most of the memory.
+    ///
+    /// A power of two, so that blocks fill slabs and numbers fill pages; rounded up, so there are 2,048 to 4,096
+    /// pages in between.
     pub fn page_bytes_of(max_bytes: usize) -> usize {
         (max_bytes >> 12).next_power_of_two().clamp(Self::LEAST_PAGE_BYTES, 256 << 10)
     }
@@ -101,6 +119,9 @@ impl Store {
     }
 
     /// A page, if the limit allows one more or `needed` says that it must.
+    ///
+    /// Test and count are under one lock, so two threads cannot both get the last page that the limit allows. With
+    /// `needed` the answer is always a page.
     pub(super) fn take(&self, needed: bool) -> Option<Block> {
         let mut state = self.state();
         if !needed && state.num_pages >= state.max_pages {
@@ -108,10 +129,12 @@ impl Store {
         }
         state.num_pages += 1;
         if state.idle.is_empty() {
+            // At least one block, whatever the size of a page: the `pop` below finds one.
             let mut slab = Buffer::new((SLAB_BYTES / 8).max(self.page_words));
             let blocks = slab.chunks_exact_mut(self.page_words);
             let blocks = blocks.map(|words| Block { len: words.len(), start: NonNull::from(words).cast() });
             state.idle.extend(blocks);
+            // The list of slabs may move when it grows; the memory that a slab points to does not.
             state.slabs.push(slab);
         }
         state.idle.pop()
@@ -123,6 +146,8 @@ impl Store {
         state.num_pages > state.max_pages
     }
 
+    /// Its numbers are not wiped; the next holder writes before it reads. It takes the block by value, so no one can
+    /// give it back twice.
     pub(super) fn give_back(&self, block: Block) {
         let mut state = self.state();
         state.num_pages -= 1;
@@ -143,10 +168,13 @@ impl Store {
         }
     }
 
+    /// An error only for a store in memory that was told to hold less (`hold_at_most`): it has nowhere to write to.
     fn spill(&self) -> Result<&Spill> {
         self.spill.as_ref().ok_or_else(|| Error::Artifact("a spool without a file".into()))
     }
 
+    /// The block stays with the caller, who uses it again: after a success as memory without a meaning, after an
+    /// error as the full page that it still is.
     pub(super) fn write<T: Number>(&self, block: &Block) -> Result<Place> {
         Ok(self.spill()?.write(numbers_of::<T>(block))?)
     }
@@ -162,10 +190,12 @@ impl Store {
         }
     }
 
+    /// The page is not needed any more, wherever it is: its memory, or its place on disk, is for the next one.
     pub(super) fn give_up(&self, page: Page) {
         match (page, &self.spill) {
             (Page::Memory(block), _) => self.give_back(block),
             (Page::Disk(place), Some(spill)) => spill.free(place),
+            // A store without files has made no place; a page that is gone was given back when it went.
             (Page::Disk(_), None) | (Page::Gone, _) => {}
         }
     }
@@ -188,5 +218,6 @@ pub(super) fn numbers_of_mut<T: Number>(block: &mut Block) -> &mut [T] {
 pub(super) enum Page {
     Memory(Block),
     Disk(Place),
+    /// Stands where the page was, so that the pages after it keep their numbers.
     Gone,
 }
