@@ -25,6 +25,9 @@
 //! partition. Memory: 4 bytes a word of text, 6 more while a level is counted (10 where its keys are wide), and the tables. With a limit, pages of the streams go to disk,
 //! dictionaries that have grown too large are closed and merged at the end, and the memory that cannot go to disk is held or
 //! refused (`limit`).
+//!
+//! **After an error or a kill** nothing has to be cleaned up. `finish` takes the builder by value, so an error drops all of
+//! it; the files of a store have no name, so the system frees them with the process. There is no half-made index to find.
 
 mod documents;
 mod memory;
@@ -82,6 +85,7 @@ pub struct IndexBuilder {
     /// None: everything stays in memory, and none of it is reckoned.
     limit: Option<Limit>,
     /// Pages of the streams, and of closed dictionaries.
+    /// Shared with the spools, which keep it alive: levels may outlive the builder.
     store: Arc<Store>,
     /// Workers that no call of `add` holds, by side: of the subset (0) and of the other units (1). A worker has documents of
     /// one side alone, so that a count for the whole can be split at one point (`Dictionary::end_subset`).
@@ -140,6 +144,7 @@ impl IndexBuilder {
         // Before anything is counted: an error here leaves the builder as it was.
         let mut taken = (0..texts.len()).filter(|&row| units[row] != LEFT_OUT);
         taken.try_for_each(|row| check_length(texts.get(row), row))?;
+        // Raised before the first word is counted, and lowered after the last: a panic between leaves it raised.
         self.num_unfinished.fetch_add(1, Ordering::Relaxed);
         // One worker of each side for the whole call, taken when the first document of that side comes: a call of
         // members alone leaves the other side without a worker, and without a dictionary to unite.
@@ -193,6 +198,8 @@ impl IndexBuilder {
     /// that comes in several calls, the last of which completes it, is not meant: workers may hold parts of it.
     fn note_arrival(&self, unit: &[u32]) -> bool {
         self.documents_of.get(unit[0] as usize).is_some_and(|(all, came)| {
+            // A number that is wrong is not noticed here but in `finish`, which compares the sums: two calls that each bring as
+            // many documents as the unit should have would both count it.
             came.fetch_add(unit.len() as u32, Ordering::Relaxed);
             *all as usize == unit.len()
         })
@@ -209,7 +216,9 @@ impl IndexBuilder {
         if self.documents_of.iter().any(|(all, came)| *all != came.load(Ordering::Relaxed)) {
             return Err(Error::Policy("a unit has other numbers of documents than documents_per_unit says".into()));
         }
+        // The first phase that reads what all workers wrote, and the one that can refuse a limit before pairs are counted.
         let United { runs, mut numbers, mut counted, working } = self.unite(min_support)?;
+        // Before the first walk, which needs the order. It takes no more than `Held` has reckoned for each document.
         let documents = Documents::new(runs);
         // A share counts words in a table of its own, of 8 bytes a word: an eighth of the memory for all of them.
         let affordable = working.num_bytes / 64 / counted.words.len().max(1);
@@ -278,8 +287,10 @@ impl IndexBuilder {
         }
         // So many at a time as there is memory for their tables, each of which has an entry for every word. Shares
         // hold whole units, so their order does not matter.
+        // An error here or below ends `finish`, and half-added supports go with it.
         for (number, some) in shares.chunks(at_once).enumerate() {
             let found = count_words(num_words, &documents.streams, some, numbers, self.max_n == 1)?;
+            // `found` has one list for each share of this round, in order, so the sum tells the number of the share.
             for (share, support) in (number * at_once..).zip(found) {
                 add(&mut counted.whole.support, &support);
                 if share < num_of_subset {
@@ -309,6 +320,7 @@ impl IndexBuilder {
         // A page is open for each partition of each share, all of them at once. So the memory for pages bounds how
         // finely a level can be cut.
         let max_partitions = max_partitions(*num_bytes, store.page_bytes(), shares.len());
+        // In memory whatever the limit: 4 bytes a kept word, and one pass reads it.
         let mut weights = Spool::from_slice(&weights)?;
         let mut next: Vec<Spool<u32>> = Vec::new();
         for n in 2..=self.max_n {
@@ -323,10 +335,12 @@ impl IndexBuilder {
                 let shares = shares.iter().zip(next).map(|(share, stream)| Stream { share, ids: stream.into_reader() });
                 count_level(shares.collect(), &plan, settings, room, store)?
             };
+            // Before the next level is counted: `add_level` uses the subset's support up, and its pages serve that level.
             if let Some(subset) = &mut subset {
                 subset.add_level(&counted.level, &counted.support_of_subset, store)?;
             }
             index.levels.push(counted.level);
+            // The streams of the level before have given their pages back while they were read.
             (next, weights) = (counted.streams, counted.weights);
             self.release_memory();
         }

@@ -8,6 +8,11 @@
 //! back only when, under that lock, the next partition is not waiting. A thread that lays a partition by looks, under the
 //! same lock, whether the level is there, and if so takes it. So a partition whose turn has come never waits while no
 //! thread holds the level.
+//!
+//! Why nothing waits in a circle: no thread holds two of these locks at once. Why the result does not depend on threads: they
+//! decide who appends, and never what comes after what.
+//!
+//! After an error nothing is repaired. The pass over the partitions ends with it, and all spools give their pages back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +25,7 @@ use crate::storage::spool::{Reader, Spool, Store};
 /// The counts of one partition.
 pub struct Partition {
     /// Ascending, and above those of every partition before.
+    /// `left << 32 | right`, as in the level. Partitions are ranges of left ids: that is why the order holds between them.
     pub keys: Vec<u64>,
     /// By key.
     pub support: Vec<u32>,
@@ -39,6 +45,7 @@ pub struct Joined {
     /// By rank in the level: occurrences of the kept pairs.
     pub weights: Spool<u32>,
     /// By share, then partition. Ranks count from the first kept pair of the partition.
+    /// Empty lists without a next level.
     pub results: Vec<Vec<Reader<u32>>>,
     /// Partition -> rank in the level of its first kept pair. Its length is the number of partitions that were appended.
     pub first_rank: Vec<u32>,
@@ -54,6 +61,7 @@ impl Joined {
         // Before the weights grow: so many kept pairs come before those of this partition. `next` counts these
         // entries, so the turn of the following partition comes with this push; no other thread sees it before the
         // level is given back.
+        // The cast is exact: the test below has let no more than `u32::MAX` weights through.
         self.first_rank.push(self.weights.len() as u32);
         self.level.extend(&partition.keys, &partition.support)?;
         self.support_of_subset.extend(&partition.support_of_subset)?;
@@ -79,6 +87,7 @@ struct LaidBy {
     support_of_subset: Spool<u32>,
     weights: Spool<u32>,
     /// Partitions in the spools that have not been taken up.
+    /// Raised and lowered under the lock of this list, so at 0 no thread is about to read from the spools.
     num_waiting: usize,
 }
 
@@ -88,8 +97,10 @@ struct Waiting {
     /// Whose columns: the thread that takes the partition up is another one, as a rule.
     thread: usize,
     /// Where it begins and ends in the level, in the support of the subset and in the weights.
+    /// Three bounds for four columns: keys and support are equally long.
     starts: [usize; 3],
     ends: [usize; 3],
+    /// On pages of the store already, so they only change hands.
     results: Vec<Spool<u32>>,
 }
 
@@ -158,6 +169,8 @@ pub struct Joining<'a> {
     store: &'a Arc<Store>,
 }
 
+/// A panic goes on in the thread that waits for all partitions, which then has no level. So a poisoned lock guards nothing that
+/// anyone will use.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -213,6 +226,8 @@ impl<'a> Joining<'a> {
     }
 
     /// All of them; an error where one could not be added.
+    /// Only after every `add` has succeeded. A partition that could not be laid by is not missed here, as the level is in its
+    /// place; the error of its `add` is what tells the caller.
     pub fn into_joined(self) -> Result<Joined> {
         let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         queue.joined.ok_or_else(|| Error::Artifact("a partition of a level was lost".into()))

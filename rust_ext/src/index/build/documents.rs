@@ -6,6 +6,10 @@
 //! to be moved but this list of places; the streams stay where they are.
 //!
 //! **Why shares hold whole units.** Then no unit is counted by two threads, and supports of shares add up.
+//!
+//! **What bounds the memory.** 24 bytes a document in the list of its run, and as many in each of the two orders. Two of these
+//! lists are whole at a time, beside them the room to grow of the first or 16 bytes a unit: 72 bytes a document at most, of
+//! which `Held` makes 80.
 
 use rayon::prelude::*;
 
@@ -20,7 +24,10 @@ pub(super) struct Placed {
     /// Compared for being equal, and to sort; a unit's number has no other meaning here.
     pub(super) unit: u32,
     /// The run whose stream the words are in.
+    /// It decides the table that turns ids into numbers, too (`numbers_of`).
     pub(super) run: u32,
+    /// In words from the beginning of the stream. `len` is the same on every level: the stream of level n has a place for each
+    /// word, whether an n-gram begins there or not.
     pub(super) start: u64,
     pub(super) len: u32,
     /// Whether phase 1 has counted its words for support. The same for all documents of a unit.
@@ -29,6 +36,9 @@ pub(super) struct Placed {
 
 /// The table of a run: id in the run's stream -> number of the word. The runs of closed dictionaries, which are the last ones,
 /// share the last table: `unite` has rewritten their streams, as a table for each could not be held.
+///
+/// With two runs in memory and three closed ones there are three tables: runs 0 and 1 have theirs, runs 2, 3 and 4 the last.
+/// A run exists only where there is a table, so the list is not empty here.
 pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
     &numbers[run.min(numbers.len() - 1)]
 }
@@ -36,8 +46,11 @@ pub(super) fn numbers_of(numbers: &[Vec<u32>], run: usize) -> &[u32] {
 /// All documents that were written down.
 pub(super) struct Documents {
     /// By run.
+    /// Shared by all threads, which read ranges of them; nobody writes to them any more.
     pub(super) streams: Vec<Spool<u32>>,
     /// All documents of a unit are neighbours, and the units of the subset come before the others.
+    /// Both are what `shares` cuts by. Never sorted again: on levels above 2 the streams lie in this order.
+    /// 24 bytes each, for all phases that follow: the part of a document that no limit can send to disk.
     order: Vec<Placed>,
     /// How many of the first documents are the subset's.
     num_of_subset: usize,
@@ -65,15 +78,19 @@ impl Documents {
         // Two sorts. The first brings the documents of a unit together. The second orders the units of each side, and any
         // order would do for the counts: that of their first documents reads the streams nearly from front to back, which a disk likes, and
         // the tables of partitions do not care.
+        // Two documents with equal keys have no order among them. At most one of them has words, as the stream goes on behind
+        // it, and an empty document adds nothing wherever it stands.
         order.par_sort_unstable_by_key(|document| (document.unit, document.run, document.start));
         let mut units: Vec<&[Placed]> = order.chunk_by(|a, b| a.unit == b.unit).collect();
         units.par_sort_unstable_by_key(|unit| (sides[unit[0].run as usize], unit[0].run, unit[0].start));
         let order = units.concat();
+        // The side was the first key of the second sort, and is the same for all documents of a unit.
         let num_of_subset = order.partition_point(|document| sides[document.run as usize] == 0);
         Self { streams, order, num_of_subset, num_gone }
     }
 
     /// At most so many shares of either side, and how many of the first are the subset's.
+    /// A share never holds documents of both sides, so what was counted after the first ones is the subset's count.
     pub(super) fn shares(&self, num_shares: usize) -> (Vec<&[Placed]>, usize) {
         let (subset, others) = self.order.split_at(self.num_of_subset);
         let mut shares = split_by_unit(subset, num_shares);
@@ -89,6 +106,7 @@ impl Documents {
         } else {
             (&self.order[..], &self.num_gone[..])
         };
+        // A unit is either written down or gone, never both: it is gone only where one visit had all of its documents.
         let num_units = order.chunk_by(|a, b| a.unit == b.unit).count() as u64;
         gone.iter().fold((num_units, order.len() as u64), |sum, gone| (sum.0 + gone.0, sum.1 + gone.1))
     }
@@ -96,6 +114,10 @@ impl Documents {
 
 /// Cut documents into at most `num_shares` stretches of about as many words, each with whole units. (An empty document counts
 /// as a word, so that a stretch of them ends too.)
+///
+/// In DESIGN.md the units have 7 (c1), 12 (a2 and a1) and 6 words (b1), counted so. For two shares the target is 13: the
+/// first share ends with unit 0, at 19, and b1 is the second. A share may pass the target by one unit less a word: where
+/// one unit has most of the text, one thread has most of the work.
 pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed]> {
     let words = |documents: &[Placed]| documents.iter().map(|document| document.len as usize + 1).sum::<usize>();
     // Words and not documents or units: time and memory of a share go by its words.
@@ -116,6 +138,7 @@ pub(super) fn split_by_unit(order: &[Placed], num_shares: usize) -> Vec<&[Placed
     shares
 }
 
+/// Nothing overflows: a sum is at most the number of units, which are distinct `u32`. An empty list adds nothing.
 pub(super) fn add(support: &mut [u32], more: &[u32]) {
     support.iter_mut().zip(more).for_each(|(support, more)| *support += more);
 }
@@ -140,6 +163,7 @@ pub(super) fn count_words(
         // Last unit that raised the count, plus 1, and the count. Both in one place: a word costs one access to memory.
         let mut counts = vec![(0u32, 0u32); num_words];
         Numbered { share: &share, words: Words { streams, numbers, last } }.documents(|unit, ids| {
+            // 0 is left for "no unit yet". There are fewer than 2^32 units, since `LEFT_OUT` is none.
             let unit = unit + 1;
             for &id in ids {
                 let entry = &mut counts[id as usize];
@@ -149,10 +173,12 @@ pub(super) fn count_words(
             }
             Ok(())
         })?;
+        // The last units mean nothing outside this share.
         Ok(counts.into_iter().map(|entry| entry.1).collect())
     };
     // One share a task. A share at work has a table of all words, so a thread must not begin a second one beside the
     // first.
+    // The caller says how many shares are at work by how many it gives: memory is bounded there and not here.
     shares.par_iter().with_max_len(1).map(count).collect()
 }
 
@@ -161,6 +187,7 @@ pub(super) fn count_words(
 pub(super) struct Words<'a> {
     pub(super) streams: &'a [Spool<u32>],
     pub(super) numbers: &'a [Vec<u32>],
+    /// True for one reader of each document at most: afterwards the pages are gone, and to read them is an error.
     pub(super) last: bool,
 }
 
@@ -173,6 +200,7 @@ pub(super) struct Numbered<'a> {
 impl Share for Numbered<'_> {
     fn documents(self, mut visit: impl FnMut(u32, &[u32]) -> Result<()>) -> Result<()> {
         let Words { streams, numbers, last } = self.words;
+        // Grows to the longest document of the share and is used for all: no allocation a document.
         let mut ids = Vec::new();
         for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
             for document in documents {
@@ -194,6 +222,7 @@ impl Share for Numbered<'_> {
 /// are read once, from the front.
 pub(super) struct Stream<'a> {
     pub(super) share: &'a [Placed],
+    /// As many numbers as the documents of `share` have words. It holds the share's numbers alone, so nobody else waits for it.
     pub(super) ids: Reader<u32>,
 }
 
@@ -203,6 +232,7 @@ impl Share for Stream<'_> {
         for (unit, documents) in self.share.chunk_by(|a, b| a.unit == b.unit).enumerate() {
             for document in documents {
                 ids.clear();
+                // No place is given: the order and the lengths are those with which `scatter` wrote the level before.
                 self.ids.read(document.len as usize, &mut ids)?;
                 visit(unit as u32, &ids)?;
             }

@@ -4,6 +4,9 @@
 //! work cannot. Their size is not known before the documents have come. So the limit is asked at four points: a dictionary is
 //! full (`close`), the vocabulary grows (`make_room`), the vocabulary is complete (`working`), a partition is counted
 //! (`Room`). A limit that cannot be held is refused at the first point that can tell, with the limit that would do.
+//!
+//! After a refusal the builder cannot be finished: documents are lost, or it is used up already. Its spools give their pages
+//! back as they are dropped, and its files have no name, so nothing is left on disk.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -19,6 +22,9 @@ use crate::storage::spool::Store;
 impl IndexBuilder {
     /// Whether a dictionary takes more than its share of an eighth of the limit. An eighth, because a table that has no room
     /// to grow is in memory twice for a moment, and a dictionary that is closed is sorted beside itself.
+    ///
+    /// It is asked after a call and not within one, so a dictionary may be larger by the words of one call. A new worker makes
+    /// the share of all smaller; an older dictionary is held to it when its next call ends.
     pub(super) fn is_full(&self, dictionary: &Dictionary) -> bool {
         let num_workers = self.num_workers.load(Ordering::Relaxed).max(2);
         self.limit.as_ref().is_some_and(|limit| dictionary.num_bytes() > limit.num_bytes / 8 / num_workers)
@@ -30,6 +36,7 @@ impl IndexBuilder {
     /// dictionaries would make the merge impossible: the limit is refused now, and not after all documents were read.
     pub(super) fn close(&self, worker: Worker) -> Result<()> {
         let of_subset = worker.run.of_subset;
+        // Sorted and written before the lock is taken, so that several threads can do it at once.
         let sorted = Sorted::new(worker.dictionary, self.surface).spool(of_subset, &self.store)?;
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         let Size { num, num_bytes } = sorted.size();
@@ -38,10 +45,12 @@ impl IndexBuilder {
         closed.parts.push((sorted, worker.run));
         let bytes_of_open_pages = bytes_of_open_pages(closed.parts.len(), &self.store);
         match &self.limit {
+            // Without `used` nobody knows what the process takes beside this, and nothing is refused.
             Some(limit @ Limit { used: Some(_), .. }) if bytes_of_open_pages > limit.num_bytes / 4 => {
                 // The rest of the documents has as many words as these at most, in proportion: distinct words come ever more
                 // slowly. So this reckons with more than is needed, and the limit that it names will do.
                 let (came, all) = self.num_documents();
+                // A caller that gave no `documents_of` has 0 of 0: the factor is 1, and the error names what is needed so far.
                 let scale = |number: usize| (number as f64 * (all as f64 / came.max(1) as f64).max(1.0)) as usize;
                 let Size { num, num_bytes } = closed.size;
                 let mut held = self.held(Size { num: scale(num), num_bytes: scale(num_bytes) }, all, 0);
@@ -56,15 +65,20 @@ impl IndexBuilder {
 
     /// The pairs of so many words, at most: each word begins one. The most frequent word bounds the pairs that begin alike,
     /// and so do the words that can stand second.
+    ///
+    /// The bound holds for every level. An (n-1)-gram stands in the text no more often than a word of it, and those that may
+    /// follow it differ in their last word alone.
     pub(super) fn pairs(&self, limit: &Limit, num_words: usize, frequency: Frequency) -> Pairs {
         let num = if self.max_n > 1 { num_words } else { 0 };
         let num_sides = if self.subset.is_empty() { 1 } else { 2 };
+        // At most a share for each thread on each side (`Documents::shares`), and each has an open page for each partition.
         let num_shares = num_sides * limit.num_threads;
         let most_of_one = frequency.num_repeated.min(usize::try_from(frequency.most).unwrap_or(usize::MAX));
         Pairs { num, most_of_one, num_shares }
     }
 
     /// Documents that came, and those that will have come in all.
+    /// An estimate while calls of `add` are at work: the two sums are read unit by unit, without a lock.
     pub(super) fn num_documents(&self) -> (usize, usize) {
         let sum = |sum: (usize, usize), (all, came): &(u32, AtomicU32)| {
             (sum.0 + came.load(Ordering::Relaxed) as usize, sum.1 + *all as usize)
@@ -72,6 +86,7 @@ impl IndexBuilder {
         self.documents_of.iter().fold((0, 0), sum)
     }
 
+    /// What cannot go to disk for a vocabulary of this size. In one place, so that all points of asking reckon alike.
     pub(super) fn held(&self, size: Size, num_documents: usize, num_closed: usize) -> Held {
         Held {
             num_words: size.num,
@@ -93,6 +108,7 @@ impl IndexBuilder {
             runs.iter().try_for_each(|run| run.stream.evict())?;
             self.store.release_idle();
         }
+        // Asked even where nothing had to move: the words alone may be more than the limit.
         Ok(limit.holds(held))
     }
 
@@ -105,6 +121,7 @@ impl IndexBuilder {
             return Ok(Working { num_bytes: usize::MAX, store: self.store.clone(), room: Room::unlimited() });
         };
         let pairs = self.pairs(limit, self.num_words.load(Ordering::Relaxed), frequency);
+        // Made now, as it names sizes that only this point knows. `Room` hands it on where a partition proves too large.
         let refusal = limit.refusal(held, pairs);
         if !limit.holds(held) {
             return Err(refusal);
@@ -112,6 +129,8 @@ impl IndexBuilder {
         let num_bytes = limit.rest(held);
         let room = if limit.used.is_some() { Room::within(num_bytes, &refusal) } else { Room::unlimited() };
         let mut store = self.store.clone();
+        // A store that keeps less should have smaller pages. Never larger ones than now: only too large ones are a reason to
+        // change the store.
         let at_most = Store::page_bytes_of(num_bytes / 2).min(store.page_bytes());
         let page_bytes = pairs.page_bytes(num_bytes, at_most, limit.num_threads);
         if limit.used.is_some() && page_bytes < store.page_bytes() {
@@ -119,6 +138,7 @@ impl IndexBuilder {
             store.hold_at_most(0);
             runs.iter().try_for_each(|run| run.stream.evict())?;
             store.release_idle();
+            // What is written to the old store from here on (`renumber`) goes to disk page by page.
             store = Store::with_pages(num_bytes / 2, page_bytes, &limit.folder)?;
         }
         Ok(Working { num_bytes, store, room })
@@ -135,7 +155,9 @@ impl IndexBuilder {
 /// The memory that levels are counted with.
 pub(super) struct Working {
     /// Bytes that a limit leaves.
+    /// The greatest number without a limit. It bounds how many shares count words at once, and how many partitions there are.
     pub(super) num_bytes: usize,
+    /// That of the builder, or one of smaller pages. Levels keep it alive, and so outlive the builder.
     pub(super) store: Arc<Store>,
     /// For the tables of partitions.
     pub(super) room: Room,

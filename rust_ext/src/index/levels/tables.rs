@@ -5,6 +5,13 @@
 //! lies in the order in which pairs first came, which is nearly that in which they come back.
 //!
 //! Support needs no set of owners: entries come in the order of units, so a pair remembers the last unit that raised its count.
+//!
+//! **Memory of a pair.** A table that has grown is at least a quarter full, so a pair has at most 4 slots, and half as many
+//! more while the table grows. With wide keys that is 6 * 16 bytes, then 12 for what is known of it, 16 in the order, 28 in
+//! columns and 4 for the number of its entry: 156 at most, of which `limit` makes 160. Each further entry takes 4 bytes more,
+//! and no partition has many more than `ENTRIES_IN_MIND` of these.
+//!
+//! **After an error** `Tables` is dropped: the room gets back exactly what was taken, and the spools give their pages back.
 
 use std::sync::Arc;
 
@@ -18,7 +25,9 @@ use crate::storage::spool::{Spool, Store};
 #[derive(Clone, Copy)]
 struct Pair {
     /// The unit that raised `support` last; units are numbered from 1 in the partition, over all shares. 0: none yet.
+    /// It cannot run over: a unit is in one share, so there are no more numbers than units.
     last_unit: u32,
+    /// Units so far. Exact only because a unit's entries follow each other: a unit that came back would count again.
     support: u32,
     /// Stays at the greatest u32 where there are more: it is a weight for the next plan, and no result.
     occurrences: u32,
@@ -30,26 +39,33 @@ pub(super) struct Tables<'a, E> {
     /// The memory that all partitions at work share.
     room: &'a Room,
     /// Bytes that were taken of it, and are given back on drop.
+    /// Only grows. It is what `take` granted, not what is in use, so a refused request changes nothing.
     taken: usize,
     /// (key, number of the pair + 1); 0: free. A power of two, at most half full; open addressing with linear probing.
+    /// The number and not the key says that a slot is free: 0 is the key of the first left id with right id 0.
     slots: Vec<(E, u32)>,
     /// By number of the pair.
+    /// As long as the number of taken slots.
     pairs: Vec<Pair>,
     /// Distinct keys and the numbers of their pairs; ascending by key once all entries have been counted.
     order: Vec<(E, u32)>,
     /// Number of the pair of each entry, in the order of entries: the last ones, where `Entries::stored` has the first.
     numbers: Vec<u32>,
     /// Number of the pair -> rank + 1 among the kept pairs of the partition, or 0.
+    /// By number and not by key, as entries know their pair by its number.
     ranks: Vec<u32>,
 }
 
 /// What the pass over a partition's entries leaves beside the tables.
 struct Entries {
     /// Numbers of the pairs of the first entries; those of the rest are in `Tables::numbers`.
+    /// Empty for a partition of the size that is aimed at (`ENTRIES_PER_PARTITION`), which stays in memory whole.
     stored: Spool<u32>,
     /// How many entries the shares have up to and with each.
+    /// One for each share, as a share without entries has an empty list. All 0 without a next level, where nobody reads them.
     ends: Vec<usize>,
     /// Support of the pairs, by number, when the last share of the subset was counted.
+    /// A copy, as the counts go on with the other shares. Shorter than `pairs` where those bring new pairs.
     in_subset: Vec<u32>,
 }
 
@@ -64,6 +80,7 @@ impl<'a, E: Entry> Tables<'a, E> {
         Self {
             room,
             taken: 0,
+            // 8 or 16 KiB, which the nearest cache holds: cheap to clear for a partition of a few pairs.
             slots: vec![(E::default(), 0); 1 << 10],
             pairs: Vec::new(),
             order: Vec::new(),
@@ -75,8 +92,12 @@ impl<'a, E: Entry> Tables<'a, E> {
     /// Take the memory of all tables so far from the room, and, before they are made, that of the columns that the pairs will need:
     /// the order, the keys (8 bytes), support, support in the subset (twice), weights and ranks (4 bytes each). While the
     /// slots grow, the old table of half their length is there too.
+    ///
+    /// The room is one counter for all threads, so whoever asks last is refused, and not who holds most. The error ends the
+    /// level in any case.
     fn take_room(&mut self) -> Result<()> {
         let per_pair = size_of::<Pair>() + size_of::<(E, u32)>() + 7 * size_of::<u32>();
+        // By slots and not by pairs: the table is what has been allocated, however full it is.
         let slots = self.slots.len() * 3 / 2 * size_of::<(E, u32)>();
         let needed = slots + self.pairs.len() * per_pair + self.numbers.capacity() * 4;
         if needed > self.taken {
@@ -87,6 +108,10 @@ impl<'a, E: Entry> Tables<'a, E> {
     }
 
     /// Count the pairs of one partition, given its entries by share (those of the subset first).
+    ///
+    /// The result depends on the entries alone. Numbers of pairs depend on the order of shares, and none of them leaves: keys
+    /// and supports are sorted, and entries get ranks.
+    /// `self` is dropped with the call, and its room with it. The columns go to the level, or to the store, right afterwards.
     pub(super) fn count_partition(
         mut self,
         lists: Vec<Spool<E>>,
@@ -107,6 +132,7 @@ impl<'a, E: Entry> Tables<'a, E> {
             _ => self.order.iter().map(|&(_, pair)| of_subset(pair)).collect(),
         };
         let (keys, support, weights) = self.rank_pairs(plan, number, settings);
+        // After the pairs have ranks, and by then the pages of the entries are free for the results.
         let results = if settings.next { self.rank_entries(counted, store)? } else { Vec::new() };
         Ok(Partition { keys, support, support_of_subset, weights, results })
     }
@@ -135,8 +161,10 @@ impl<'a, E: Entry> Tables<'a, E> {
                     let pair = self.find(key);
                     let found = &mut self.pairs[pair as usize];
                     found.occurrences = found.occurrences.saturating_add(1);
+                    // An addition and no branch: whether a pair repeats within a unit is hard to guess for a processor.
                     found.support += u32::from(found.last_unit != unit);
                     found.last_unit = unit;
+                    // The number and not the rank: ranks are known when all pairs are.
                     if next {
                         self.numbers.push(pair);
                     }
@@ -149,7 +177,9 @@ impl<'a, E: Entry> Tables<'a, E> {
                     self.numbers.clear();
                 }
             }
+            // The stored ones come first, so a sum is the place in the one sequence that both make.
             counted.ends.push(counted.stored.len() + self.numbers.len());
+            // At this one moment the counts are the subset's. Never where there is no subset, as there is one end by now.
             if counted.ends.len() == num_of_subset {
                 counted.in_subset.extend(self.pairs.iter().map(|pair| pair.support));
             }
@@ -159,16 +189,22 @@ impl<'a, E: Entry> Tables<'a, E> {
 
     /// Keys and support of the pairs in order; occurrences of the kept ones. These get their ranks, in the same order, which is
     /// what makes the ids of the next level ascend with the keys of this one.
+    ///
+    /// A key is `(left - first left of the partition) * number of ids + right`. In DESIGN.md, with 5 ids, key 11 of partition 0
+    /// is left 0 + 2 and right 1; in partition 1, which begins with left id 3, key 5 is left 3 + 1 and right 0. `names` makes
+    /// numbers 4 and 2 of the first, and 9 and 1 of the second. They ascend with the ids, so the keys stay sorted.
     fn rank_pairs(&mut self, plan: &Plan, number: usize, settings: Settings) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
         let Settings { min_support, next, .. } = settings;
         let (mut keys, mut support, mut weights) =
             (Vec::with_capacity(self.order.len()), Vec::with_capacity(self.order.len()), Vec::new());
+        // 0 for all, and so for the pairs that are not kept. Without a next level nobody looks.
         self.ranks.resize(self.pairs.len(), 0);
         let first_left = u64::from(plan.first_left[number]);
         for &(key, pair) in &self.order {
             let (left, right) = (first_left + key.key() / plan.num_ids, key.key() % plan.num_ids);
             keys.push(plan.name(left) << 32 | plan.name(right));
             let pair_support = self.pairs[pair as usize].support;
+            // Listed whatever its support: a pair that is not kept is one that identifies.
             support.push(pair_support);
             if next && pair_support >= min_support {
                 // Rank + 1 is the length after the push; 0 is left for pairs that are not kept.
@@ -183,14 +219,18 @@ impl<'a, E: Entry> Tables<'a, E> {
     /// where they stand: 4 bytes in, 4 bytes out.
     fn rank_entries(&mut self, counted: Entries, store: &Arc<Store>) -> Result<Vec<Spool<u32>>> {
         let mut results = Vec::new();
+        // Taken out, so that `numbers` can hold what is read from the store: no third list is needed.
         let mut in_mind = std::mem::take(&mut self.numbers);
         let (num_stored, mut stored) = (counted.stored.len(), counted.stored.into_reader());
         let mut at = 0;
         for end in counted.ends {
+            // A spool for each share, also where it has no entry here: `gather` finds its share by place.
             let mut result = Spool::new(store);
             while at < end {
                 let part = if at < num_stored {
                     self.numbers.clear();
+                    // 16 KiB at a time stay in the cache. A share may end in the store and the next begin there, or one may
+                    // go from the store on into memory; the reader then gives what is left, and the next turn goes on.
                     stored.read((end - at).min(1 << 12), &mut self.numbers)?;
                     &mut self.numbers[..]
                 } else {
@@ -222,15 +262,19 @@ impl<'a, E: Entry> Tables<'a, E> {
             }
             place = (place + 1) & mask;
         }
+        // `last_unit` 0 is no unit's number, so the caller's count makes the support 1.
         self.pairs.push(Pair { last_unit: 0, support: 0, occurrences: 0 });
         self.slots[place] = (key, self.pairs.len() as u32);
         let number = self.pairs.len() as u32 - 1;
+        // After the pair was put in its slot: the place is of no use any more, and the number does not depend on it.
         if self.pairs.len() * 2 > self.slots.len() {
             self.grow();
         }
         number
     }
 
+    /// A place is the first bits of a hash, so in a table of twice the length it is twice the old one, or that plus 1. So
+    /// the new table is written nearly from front to back, as the old one is read: memory is fetched ahead for both.
     #[cold]
     fn grow(&mut self) {
         let new = vec![(E::default(), 0); self.slots.len() * 2];
