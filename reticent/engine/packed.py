@@ -26,7 +26,7 @@ from reticent.core.errors import ArtifactError
 from reticent.engine.packed_kernels import gather_packed, rank_blocks, unpack_flags, unpack_words
 from reticent.engine.schema import DIRECT, INDIRECT, TOKEN_TABLES
 
-__all__ = ["BITS", "IDS", "PackedTokens", "Tables", "open_packed", "read_tables"]
+__all__ = ["BITS", "IDS", "PackedTokens", "Tables", "open_packed"]
 
 #: Files of ids and of bits.
 IDS = ("ids", "ids_high")
@@ -102,18 +102,19 @@ class PackedTokens:
         """Return a column of `TokenStore`, whole."""
         if name == "input_ids" and not self.is_wide:
             return self.ids
-        parts = list(self.blocks(name))
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint8)
+        return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the entries of a column of `TokenStore`, some whole documents at a time, in order."""
+        """Yield the entries of a column of `TokenStore`, whole documents at a time, in order; of none, one block."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
-        while first < num_documents or first == 0:
+        while True:
             full = self.doc_offsets[first] + TOKENS_AT_ONCE
             end = min(max(int(np.searchsorted(self.doc_offsets, full, "right")) - 1, first + 1), num_documents)
             yield self.block(name, first, end)
-            first = max(end, 1)
+            if end == num_documents:
+                return
+            first = end
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
         """Return the entries of a column of the documents from ``first`` to ``end``."""
@@ -148,13 +149,8 @@ def open_packed(folder: Path) -> tuple[PackedTokens, pa.Table]:
     ArtifactError
         A file is missing, cannot be read, or does not fit the others.
     """
-    tables = read_tables(folder)
+    tables = Tables(**{name: _read(folder / f"{name}.parquet", schema) for name, schema in TOKEN_TABLES.items()})
     return PackedTokens(folder, tables), tables.documents
-
-
-def read_tables(folder: Path) -> Tables:
-    """Read the short tables of a folder; `ArtifactError` where one is none of ours."""
-    return Tables(**{name: _read(folder / f"{name}.parquet", schema) for name, schema in TOKEN_TABLES.items()})
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
