@@ -363,7 +363,7 @@ class Auditor:
             membership=attacked.membership,
             best_attack=attacked.best_attack,
             blind=attacked.blind,
-            blind_fresh=attacked.blind_fresh,
+            blind_holdout=attacked.blind_holdout,
             low_cost=low_cost_membership(
                 self.words, self.true, predicted_types, self.word_member, shares=self.config.graph_shares, **options
             ),

@@ -249,7 +249,7 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Peak; falls linearly to 0 (default: 0.0001).")] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume/--fresh", help="Go on with a training that was interrupted, or begin it anew."),
+        typer.Option("--resume/--restart", help="Go on with a training that was interrupted, or begin it anew."),
     ] = True,
     verify: Annotated[
         Path | None,
@@ -288,7 +288,7 @@ def train(
     changes = [f"train.num_epochs={epochs}"] if epochs is not None else []
     changes += [f"train.learning_rate={learning_rate}"] if learning_rate is not None else []
     job = job_of(read_job(run_folder), [*changes, *(settings or [])])
-    _execute(job, "train", quiet, as_json, fresh=not resume)
+    _execute(job, "train", quiet, as_json, restart=not resume)
 
 
 def audit(run_folder: RunFolder, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
@@ -327,11 +327,11 @@ def budget(
     print_budget(read_budget(file), file, as_json)
 
 
-def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, fresh: bool = False) -> None:
+def _execute(job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False) -> None:
     from reticent.job.run import Run
     from reticent.trainer.distributed import launched
 
-    run = Run(job, new_progress(quiet or not launched().is_main), fresh=fresh)
+    run = Run(job, new_progress(quiet or not launched().is_main), restart=restart)
     run.execute(until)
     if not launched().is_main:
         return

@@ -51,7 +51,7 @@ class SplitConfig(Section):
     heldout: float = Field(default=0.4, gt=0, lt=1)
     reference: float = Field(default=0.0, ge=0, lt=1)
     by: Literal["auto", "individual", "household"] = "auto"
-    fresh: float = Field(
+    user_inference_holdout: float = Field(
         default=0.0,
         ge=0,
         lt=1,
@@ -60,12 +60,19 @@ class SplitConfig(Section):
     )
     seed: Annotated[int, of_job("seed")] = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_old_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "fresh" in values:
+            raise ValueError("fresh has a new name: write user_inference_holdout instead")
+        return values
+
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without ``fresh`` where there is none: results that were made before there was this option stay current."""
+        """Leave out a ``user_inference_holdout`` of 0: results from before there was this option stay up to date."""
         values: dict[str, Any] = dump(self)
-        if not self.fresh:
-            values.pop("fresh", None)
+        if not self.user_inference_holdout:
+            values.pop("user_inference_holdout", None)
         return values
 
     @model_validator(mode="after")

@@ -157,7 +157,8 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
 
     ids = corpus.scan()
     _, owners = sorted_codes(ids.column("individual_id"))
-    # Under a name of its own: the hash of an id that is also an individual's has decided that one's side.
+    # Each id is hashed with a prefix: the hash of an id that is also an individual's has decided that one's side. The
+    # prefix is that of earlier versions, whose draws stay.
     names = pc.binary_join_element_wise("fresh", ids.column("doc_id").combine_chunks().cast(pa.string()), "\n")
     num_documents = np.bincount(owners)
     num_held_back = np.clip(np.floor(share * num_documents + 0.5), 1, num_documents - 1).astype(np.int64)
@@ -166,7 +167,9 @@ def draw_user_inference_holdout(corpus: Corpus, share: float, seed: int = 0) -> 
     rank[order] = np.arange(len(owners)) - np.repeat(np.cumsum(num_documents) - num_documents, num_documents)
     is_held_back = rank < num_held_back[owners]
     if not is_held_back.any():
-        raise CorpusError("split.fresh: no individual has two documents, one to train on and one to hold back")
+        raise CorpusError(
+            "split.user_inference_holdout: no individual has two documents, one to train on and one to hold back"
+        )
     return is_held_back
 
 

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["TEXT_SIZES", "audit_config", "needs_text_sizes", "open_auditor", "own_tokens"]
 
-#: Attacks that need tokens of their own, and the names of these.
-OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "fresh"}
+#: Attack that needs tokens of its own -> their folder, which is also the keyword of `Auditor` for them.
+OWN_TOKENS = {"lowercase": "lowercase", USER_INFERENCE: "user_inference_holdout"}
 #: Artefact of the compressed sizes of the texts of the audit.
 TEXT_SIZES = "text-sizes"
-#: Tokens that the audit calls otherwise than their folder.
-KEYWORDS = {"fresh": "user_inference_holdout"}
 
 
 def own_tokens(run: Run) -> list[str]:
@@ -45,9 +43,7 @@ def open_auditor(run: Run, model: str) -> Auditor:
 
     audit_store = open_tokens(run.folder / f"tokens/{model}/audit")
     members = run.individuals.mask(MEMBERS)[audit_store.individual]
-    own: dict[str, Any] = {
-        KEYWORDS.get(name, name): open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)
-    }
+    own: dict[str, Any] = {name: open_tokens(run.folder / f"tokens/{model}/{name}") for name in own_tokens(run)}
     if needs_text_sizes(run):
         own["zlib_bytes"] = read_zlib_bytes(run.folder / TEXT_SIZES)
     return Auditor(

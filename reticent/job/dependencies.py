@@ -38,7 +38,7 @@ def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     assert settings is not None  # the job was checked
     own_copies = dedup.scope == "individual" and settings.unit == "individual"
     unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
-    if run.job.split.fresh and settings.unit != "individual":
-        unaccounted += ("the draw of fresh documents",)  # it goes by how many documents an individual has
+    if run.job.split.user_inference_holdout and settings.unit != "individual":
+        unaccounted += ("the draw of the user-inference holdout",)  # it goes by how many documents an individual has
     file = str(settings.budget_file or run.folder / BUDGET_FILE)
     return settings.replace(budget_file=file, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)

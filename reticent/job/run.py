@@ -3,8 +3,8 @@
 The job of the last run is kept as ``job.json``; an earlier one stays until the first result of the new one stands.
 Which documents a stage sees is decided here alone: ``whole_corpus`` holds the given documents without those of
 individuals who withdrew, ``deduplicated`` those without the copies that deduplication leaves out, ``remaining`` those
-without the ``fresh_documents`` that only one attack sees, ``documents`` the same with canaries planted, ``corpus``
-those without the ones in quarantine.
+without the ``user_inference_holdout`` that only one attack sees, ``documents`` the same with canaries planted,
+``corpus`` those without the ones in quarantine.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Run:
     job : Job
     progress : Progress, optional
         Where stages say what they do; silent by default.
-    fresh : bool
+    restart : bool
         Begin unfinished trainings anew instead of going on with them.
     """
 
-    def __init__(self, job: Job, progress: Progress | None = None, *, fresh: bool = False):
+    def __init__(self, job: Job, progress: Progress | None = None, *, restart: bool = False):
         self.job = job
-        self.fresh = fresh
+        self.restart = restart
         self.folder = Path(job.out)
         self.progress = progress or Progress(quiet=True)
         self._opened: dict[str, Any] = {}
@@ -105,11 +105,11 @@ class Run:
 
     @property
     def remaining(self) -> Any:
-        """The same less the fresh documents, where the job holds some back: what everything after the split sees."""
-        return self._parted[0] if self.job.split.fresh else self.deduplicated
+        """The same without the holdout of user inference, if there is one: all stages after the split see these."""
+        return self._parted[0] if self.job.split.user_inference_holdout else self.deduplicated
 
     @property
-    def fresh_documents(self) -> Any:
+    def user_inference_holdout(self) -> Any:
         """The documents that are held back from everything but the attack user_inference; the job must want some."""
         return self._parted[1]
 
@@ -119,8 +119,8 @@ class Run:
             from reticent.engine.split import draw_user_inference_holdout
 
             corpus = self.deduplicated
-            fresh = draw_user_inference_holdout(corpus, self.job.split.fresh, self.job.seed)
-            self._opened["parted"] = tuple(corpus.without(rows.nonzero()[0]) for rows in (fresh, ~fresh))
+            held_back = draw_user_inference_holdout(corpus, self.job.split.user_inference_holdout, self.job.seed)
+            self._opened["parted"] = tuple(corpus.without(rows.nonzero()[0]) for rows in (held_back, ~held_back))
         return self._opened["parted"]
 
     @property

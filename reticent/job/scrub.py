@@ -69,7 +69,9 @@ def scrub_documents(
     from reticent.job.run import Run
 
     out = Path(out)
-    if job.split.fresh or job.canaries is not None:  # documents as they were given: none held back, nothing planted
+    if (
+        job.split.user_inference_holdout or job.canaries is not None
+    ):  # documents as they were given: none held back, nothing planted
         job, in_run_folder = job.changed(split=SplitConfig(), canaries=None, audit=AuditConfig(), gate=()), False
     run = Run(job, progress)
     place = os.path.realpath(out)

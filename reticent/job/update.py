@@ -63,7 +63,7 @@ def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence
     ------
     PolicyError
         Nothing is to change, ``out`` is the run itself, its index cannot be updated, or it has canaries or
-        fresh documents.
+        a holdout of user inference.
     ArtifactError
         The indexes are missing, or are not those of the run's documents as they are now.
     CorpusError
@@ -81,8 +81,10 @@ def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence
         )
     if job.canaries is not None:
         raise PolicyError(f"{before.folder}: canaries stand in its documents and would be others; run the job anew")
-    if job.split.fresh:
-        raise PolicyError(f"{before.folder}: other documents would be held back (split.fresh); run the job anew")
+    if job.split.user_inference_holdout:
+        raise PolicyError(
+            f"{before.folder}: other documents would be held back (split.user_inference_holdout); run the job anew"
+        )
     _require_current(before)
     values = job.model_dump()
     sources = [job.corpus.source] if isinstance(job.corpus.source, str) else job.corpus.source

@@ -120,7 +120,7 @@ def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
     if differs:
         raise ArtifactError(
             f"{path}: the state of another training ({', '.join(sorted(differs))} differ); go on with what it was "
-            "begun with, choose another folder, or begin anew (resume=False, --fresh)"
+            "begun with, choose another folder, or begin anew (resume=False, --restart)"
         )
     return state
 

@@ -123,9 +123,12 @@ def test_an_option_that_a_run_would_ignore_is_refused(
         (("dedup", "RUN"), ("protect.n=2", "seed=3", "train.num_epochs=1")),
         (("scrub", "RUN", "--out", "OUT"), ("seed=3", "gate=[]", "audit.small_cell=9")),
         (("detect", "SOURCE"), ("train.num_epochs=1", "index.max_n=2")),
-        (("scrub", "SOURCE", "--out", "OUT"), ("split.fresh=0.5", "canaries.num=3", "model=[]")),
+        (("scrub", "SOURCE", "--out", "OUT"), ("split.user_inference_holdout=0.5", "canaries.num=3", "model=[]")),
         (("guard", "build", "RUN", "--out", "OUT"), ("protect.k=3", "seed=1")),
-        (("classify", "SOURCE", "--model", "x", "--label", "y"), ("train.num_epochs=2", "split.fresh=0.5", "gate=[]")),
+        (
+            ("classify", "SOURCE", "--model", "x", "--label", "y"),
+            ("train.num_epochs=2", "split.user_inference_holdout=0.5", "gate=[]"),
+        ),
         (("guard", "check", "GUARD"), ("corpus.source=x", "seed=1")),
     ],
 )
@@ -146,7 +149,7 @@ def test_a_setting_that_a_command_does_not_look_at_is_refused(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("more", [("--set", "train.num_epochs=1"), ("--epochs", 3), ("--fresh",)])
+@pytest.mark.parametrize("more", [("--set", "train.num_epochs=1"), ("--epochs", 3), ("--restart",)])
 def test_a_proof_of_a_ledger_takes_no_setting(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], more: tuple[object, ...]
 ) -> None:

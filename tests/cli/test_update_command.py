@@ -167,9 +167,9 @@ def test_an_index_that_was_not_built_for_it(monday: Path, tmp_path: Path, capfd:
 
 
 def test_a_run_that_holds_documents_back(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options = ("--updatable", "--set", "split.fresh=0.5", "-q")
+    options = ("--updatable", "--set", "split.user_inference_holdout=0.5", "-q")
     assert command("index", monday.parent / "notes", "--out", tmp_path / "run", *options) == 0
-    assert "split.fresh" in refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
+    assert "split.user_inference_holdout" in refused(capfd, tmp_path, tmp_path / "run", "--add", monday.parent / "new")
 
 
 def test_an_individual_who_is_not_in_the_run(monday: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

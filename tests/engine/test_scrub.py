@@ -243,7 +243,11 @@ def test_run_folder_gives_its_spans_and_columns(synth: Path, tmp_path: Path) -> 
 def test_planted_or_held_back_documents_of_a_job_change_nothing_that_is_scrubbed(synth: Path, tmp_path: Path) -> None:
     job, more = tmp_path / "job.toml", '[detect]\ndetectors = ["gold"]\n'
     corpus = f'[corpus]\nsource = "{synth}"\nspans = "spans"\nhousehold_id = "household_id"\nlabel = "label"\n'
-    for name, own in (("plain", ""), ("planted", "[canaries]\nnum = 4\n"), ("held-back", "[split]\nfresh = 0.5\n")):
+    for name, own in (
+        ("plain", ""),
+        ("planted", "[canaries]\nnum = 4\n"),
+        ("held-back", "[split]\nuser_inference_holdout = 0.5\n"),
+    ):
         run = tmp_path / name
         job.write_text(f'out = "{run}"\n' + corpus + more + own)
         for number in range(2):  # where the run folder has nothing, and where it has what the job trains on

@@ -104,10 +104,10 @@ def test_a_recipe_that_the_job_no_longer_has_leaves_nothing_unfinished(mine: Val
     assert unfinished(Path(mine["out"])) == []
 
 
-def test_fresh_begins_an_unfinished_training_anew(mine: Values) -> None:
+def test_a_restart_begins_an_unfinished_training_anew(mine: Values) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(mine, 2, control_c)
-    assert train(mine, fresh=True).steps[0] == 1
+    assert train(mine, restart=True).steps[0] == 1
 
 
 def test_a_training_that_saved_nothing_leaves_nothing(mine: Values) -> None:

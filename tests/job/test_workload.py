@@ -61,7 +61,7 @@ def job_values(folder: Path, out: str, **more: Any) -> Values:
 
 
 ASKED: dict[str, dict[str, Any]] = {
-    "split": {"heldout": 0.5, "fresh": 0.3},
+    "split": {"heldout": 0.5, "user_inference_holdout": 0.3},
     "audit": {
         "num_bootstrap": 100,
         "attacks": ["loss", "lowercase", "user_inference"],
@@ -105,12 +105,12 @@ def test_parts_of_a_step_follow_each_other_without_a_gap() -> None:
 @pytest.mark.parametrize("objective", ["clm", "mlm"])
 def test_work_of_scoring_is_what_the_settings_ask_for(run: Run, objective: str) -> None:
     model = next(model for model in run.job.model if model.name == objective)
-    variants = ("audit", "lowercase", "fresh")
-    audit, lower, fresh = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
+    variants = ("audit", "lowercase", "user_inference_holdout")
+    audit, lower, holdout = (read_manifest(run.folder / f"tokens/{objective}/{variant}").counts for variant in variants)
     found = scoring_work(run, Measurement(model)).parts
     folds = {"clm": 1, "mlm": audit_config(run).folds}[objective]
     expected = {"documents": audit["tokens"] * folds, "lowercase": lower["tokens"] * folds}
-    expected["fresh"] = fresh["tokens"] * folds
+    expected["user_inference_holdout"] = holdout["tokens"] * folds
     if objective == "mlm":
         expected["all occurrences"] = audit["tokens"] * folds
     else:
@@ -194,7 +194,10 @@ def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
 def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: str) -> None:
     """All but what takes the categories of words, which a job alone knows."""
     (base, measurement) = measurements_of(run.job, next(model for model in run.job.model if model.name == objective))
-    stores = {name: open_tokens(run.folder / f"tokens/{objective}/{name}") for name in ("train", "audit", "fresh")}
+    stores = {
+        name: open_tokens(run.folder / f"tokens/{objective}/{name}")
+        for name in ("train", "audit", "user_inference_holdout")
+    }
     path = run.checkpoints(measurement.model, measurement.recipe, None)[measurement.epoch]
     found = audit_models(
         train_store=stores["train"],
@@ -204,7 +207,7 @@ def test_a_job_measures_of_a_model_what_audit_models_does(run: Run, objective: s
         bases={objective: Path(run.base_of(measurement.model))},
         config=audit_config(run).replace(inversion=None),
         lowercase_store=open_tokens(run.folder / f"tokens/{objective}/lowercase"),
-        user_inference_holdout=stores["fresh"],
+        user_inference_holdout=stores["user_inference_holdout"],
         zlib_bytes=read_zlib_bytes(run.folder / TEXT_SIZES) if needs_text_sizes(run) else None,
     )
     for mine, theirs in zip((base, measurement), to_json(found.models), strict=True):

@@ -69,7 +69,7 @@ class ModelEvidence:
     membership: Annotated[dict[str, MeasuredAttack], PARTS] = field(default_factory=dict)
     best_attack: Annotated[BestAttack | None, PARTS] = optional()
     blind: Annotated[Blind | None, PARTS] = optional()
-    blind_fresh: Annotated[Blind | None, PARTS] = optional()
+    blind_holdout: Annotated[Blind | None, PARTS] = optional()
     low_cost: Annotated[LowCost | None, PARTS] = optional()
     all_occurrences: Annotated[AllOccurrences | None, PARTS] = optional()
     generated: Annotated[Generated | None, PARTS] = optional()
@@ -86,11 +86,11 @@ class ModelEvidence:
         if best and raw.best_attack and raw.best_attack.intervals is not None:
             kept = {name: ends for name, ends in raw.best_attack.intervals.items() if name in attacks}
             best = replace(best, intervals=kept)
-        blind, of_fresh = (
+        blind, of_holdout = (
             own if measured and are_enough(measured, cell) else None
-            for own, measured in ((self.blind, raw.blind), (self.blind_fresh, raw.blind_fresh))
+            for own, measured in ((self.blind, raw.blind), (self.blind_holdout, raw.blind_holdout))
         )
-        return replace(self, membership=attacks, best_attack=best, blind=blind, blind_fresh=of_fresh)
+        return replace(self, membership=attacks, best_attack=best, blind=blind, blind_holdout=of_holdout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ PUBLISHED_SETTINGS: Mapping[str, frozenset[str]] = {
     for section, names in {
         "": "dedup split detect index protect model recipes train audit canaries extraction gate probe",
         "dedup": "mode scope threshold shingle_words passage_words",
-        "split": "heldout reference by fresh user_inference_holdout",
+        "split": "heldout reference by user_inference_holdout",
         "detect": "detectors on_error propagate gold rules records gazetteer spacy transformers presidio eds",
         "detect.gold": "labels",
         "detect.rules": "labels num_threads",

@@ -44,7 +44,7 @@ class Membership:
     membership: dict[str, MeasuredAttack]
     best_attack: BestAttack | None
     blind: Blind | None
-    blind_fresh: Blind | None
+    blind_holdout: Blind | None
 
 
 class MembershipAudit:

@@ -110,7 +110,7 @@ def _invalid(name: str, measured: MeasuredAttack, base: ModelEvidence | None) ->
     if base is None:
         return
     # Of the documents that the attack looks at.
-    blind = base.blind_fresh if name == USER_INFERENCE else base.blind
+    blind = base.blind_holdout if name == USER_INFERENCE else base.blind
     if blind is not None and not holds_chance(blind.auc):
         yield "the two sides are distinguishable by words alone, without any model"
     control = measured.control or _area(base, name)  # shadows attack the base with the model, not by itself

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseModelScores", "load_candidates"]
 
-DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "fresh.parquet", "candidates.npz"
+DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "holdout.parquet", "candidates.npz"
 
 
 @dataclass(frozen=True, slots=True)

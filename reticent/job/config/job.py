@@ -110,10 +110,10 @@ class Job(Section):
                     raise ValueError(
                         f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
                     )
-        if "user_inference" in self.audit.attacks and not self.split.fresh:
+        if "user_inference" in self.audit.attacks and not self.split.user_inference_holdout:
             raise ValueError(
                 "audit.attacks: user_inference asks of documents that are held back from training; "
-                "it needs split.fresh over 0"
+                "it needs split.user_inference_holdout over 0"
             )
         if self.audit.shadow is not None:
             unknown = set(self.audit.shadow.recipes) - {recipe for model in self.model for recipe in model.recipes}

@@ -51,7 +51,7 @@ def protect_steps(run: Run) -> Iterator[Step]:
         for variant in _variants(run, model):
             yield Step.of(_artefact(run, model, variant, tokenizer), partial(_build, run, model, variant, tokenizer))
         if USER_INFERENCE in run.job.audit.attacks:
-            yield _fresh_step(run, model, tokenizer)
+            yield _holdout_step(run, model, tokenizer)
 
 
 def digest_of(tokenizer: str) -> str:
@@ -145,20 +145,21 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
         )
 
 
-def _fresh_step(run: Run, model: ModelSection, tokenizer: str) -> Step:
+def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:
     config = {"splits": [MEMBERS, HELDOUT], "tokenizer": digest_of(tokenizer)}
-    inputs = {"corpus": run.fresh_documents.fingerprint(), "split": run.fingerprints.of("split")}
+    inputs = {"corpus": run.user_inference_holdout.fingerprint(), "split": run.fingerprints.of("split")}
     return Step.of(
-        Artefact(f"tokens/{model.name}/fresh", "tokens", config, inputs), partial(_build_fresh, run, tokenizer)
+        Artefact(f"tokens/{model.name}/user_inference_holdout", "tokens", config, inputs),
+        partial(_build_holdout, run, tokenizer),
     )
 
 
-def _build_fresh(run: Run, tokenizer: str, folder: Path, counts: dict[str, Any]) -> None:
-    """Fresh documents of both sides -> tokens without flags: nothing is trained on them, and all are asked for."""
+def _build_holdout(run: Run, tokenizer: str, folder: Path, counts: dict[str, Any]) -> None:
+    """Held-back documents of both sides -> tokens without flags: nothing is trained on them, and all are asked for."""
     from reticent.engine.tokens import write_tokens
 
-    corpus = run.fresh_documents
-    with run.progress.task("tokens of fresh documents", corpus.num_documents, "documents") as advance:
+    corpus = run.user_inference_holdout
+    with run.progress.task("tokens of held-back documents", corpus.num_documents, "documents") as advance:
         counts.update(
             write_tokens(
                 folder,

@@ -157,7 +157,7 @@ def shadow_steps(run: Run) -> Iterator[Step]:
         yield Step.of(
             shadow.artefact(),
             partial(_build, shadow, auditor_of),
-            resume=not run.fresh,
+            resume=not run.restart,
             alone=True,
             work=partial(shadow_work, run, shadow),
         )

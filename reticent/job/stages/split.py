@@ -40,8 +40,8 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     for name in (MEMBERS, HELDOUT, REFERENCE):
         counts[name] = int(individuals.mask(name).sum())
     counts["documents"] = run.deduplicated.num_documents
-    if settings.fresh:
-        counts["fresh"] = run.fresh_documents.num_documents
+    if settings.user_inference_holdout:
+        counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
     tell_recovered(run, counts)
     counts.update(run.whole_corpus.reading.skipped(), reading=run.whole_corpus.reading.counts())
     _warn_of_owners(run)

@@ -33,7 +33,7 @@ def train_steps(run: Run) -> Iterator[Step]:
         yield Step.of(
             Artefact(training.name, "models", settings, inputs),
             partial(_build, run, training, settings["seed"]),
-            resume=not run.fresh,
+            resume=not run.restart,
             prepare=partial(_make_room, run, training),
             work=partial(training_work, run, training),
         )

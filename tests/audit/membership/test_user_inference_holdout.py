@@ -1,4 +1,4 @@
-"""Fresh documents: drawn alike on both sides, kept from everything but one attack, which asks for the person."""
+"""The holdout of user inference is drawn alike on both sides, and only one attack, on individuals, sees it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def documents_of(*numbers: int) -> list[Document]:
 
 
 def drawn(folder: Path, documents: list[Document], share: float, seed: int = 0) -> set[str]:
-    fresh = draw_user_inference_holdout(corpus(folder, documents), share, seed)
-    return {doc_id for (doc_id, _), is_fresh in zip(documents, fresh, strict=True) if is_fresh}
+    holdout = draw_user_inference_holdout(corpus(folder, documents), share, seed)
+    return {doc_id for (doc_id, _), held_back in zip(documents, holdout, strict=True) if held_back}
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def drawn(folder: Path, documents: list[Document], share: float, seed: int = 0) 
         (0.99, [0, 1, 2, 4, 9]),
     ],
 )
-def test_everybody_with_several_documents_has_some_fresh_and_some_that_stay(
+def test_each_individual_with_several_documents_has_some_held_back_and_some_that_stay(
     tmp_path: Path, share: float, expected: list[int]
 ) -> None:
-    fresh = drawn(tmp_path, documents_of(1, 2, 3, 5, 10), share)
-    assert [sum(doc_id.startswith(f"{person}-") for doc_id in fresh) for person in range(5)] == expected
+    holdout = drawn(tmp_path, documents_of(1, 2, 3, 5, 10), share)
+    assert [sum(doc_id.startswith(f"{person}-") for doc_id in holdout) for person in range(5)] == expected
 
 
-def test_fresh_documents_of_known_ids_never_change(tmp_path: Path) -> None:
+def test_held_back_documents_of_known_ids_never_change(tmp_path: Path) -> None:
     """Documents held back years ago must be held back again: these are the law for seed 0."""
     law = {"0-2", "1-2", "2-0", "3-2", "4-0", "5-2"}
     assert drawn(tmp_path, documents_of(3, 3, 3, 3, 3, 3), 0.2) == law
@@ -94,23 +94,23 @@ def test_fresh_documents_of_known_ids_never_change(tmp_path: Path) -> None:
     st.floats(0.01, 0.99),
     st.randoms(use_true_random=False),
 )
-def test_who_comes_or_goes_changes_nobody_elses_fresh_documents(
+def test_who_comes_or_goes_changes_no_others_holdout(
     tmp_path_factory: pytest.TempPathFactory, here: list[int], come: list[int], share: float, draw: random.Random
 ) -> None:
-    folder = tmp_path_factory.mktemp("fresh")
+    folder = tmp_path_factory.mktemp("holdout")
     known = documents_of(2, *here)
     everybody = documents_of(2, *here, *come)
     draw.shuffle(everybody)
-    fresh = drawn(folder, everybody, share)
-    assert fresh & {doc_id for doc_id, _ in known} == drawn(folder, known, share)
+    holdout = drawn(folder, everybody, share)
+    assert holdout & {doc_id for doc_id, _ in known} == drawn(folder, known, share)
 
 
-def test_every_document_of_an_individual_is_as_often_the_fresh_one(tmp_path: Path) -> None:
+def test_every_document_of_an_individual_is_as_often_held_back(tmp_path: Path) -> None:
     """Also that whose id is the individual's: its hash decided the side, and must not decide this too."""
     documents = [(f"p{n}{suffix}", f"p{n}") for n in range(600) for suffix in ("", "-b", "-c")]
-    fresh = drawn(tmp_path, documents, 0.3)
-    counts = [sum(doc_id.endswith(suffix) for doc_id in fresh) for suffix in ("-b", "-c")]
-    assert len(fresh) == 600
+    holdout = drawn(tmp_path, documents, 0.3)
+    counts = [sum(doc_id.endswith(suffix) for doc_id in holdout) for suffix in ("-b", "-c")]
+    assert len(holdout) == 600
     for count in (*counts, 600 - sum(counts)):
         assert 150 < count < 250  # 200 expected, standard deviation 11.5
 
@@ -123,7 +123,7 @@ def test_a_corpus_of_one_document_each_has_none_to_hold_back(tmp_path: Path) -> 
 # ----------------------------------------------------------------------------------------------------------- the attack
 
 
-def test_the_score_of_a_person_is_the_mean_gain_over_their_fresh_documents() -> None:
+def test_the_score_of_a_person_is_the_mean_gain_over_their_held_back_documents() -> None:
     target = scores_of([-1.0, -2.0], [-3.0], [-4.0])
     base = scores_of([-2.0, -2.0], [-5.0], [-3.5])
     codes, scores = individual_scores(user_inference_score(target, base), np.array([4, 4, 2]))
@@ -161,7 +161,7 @@ def test_documents_drawn_alike_on_both_sides_distinguish_no_individual_where_all
     assert areas[1].high < 0.45
 
 
-def fresh_store(doc_ids: list[str], individuals: list[int]) -> Any:
+def holdout_store(doc_ids: list[str], individuals: list[int]) -> Any:
     store = make_store(*([(5 + n, 0, 0)] for n in range(len(doc_ids))), individual=individuals)
     return type(store)(
         store.input_ids, store.word_ids, store.flags, store.ngram_starts, store.doc_offsets, store.individual,
@@ -169,17 +169,19 @@ def fresh_store(doc_ids: list[str], individuals: list[int]) -> Any:
     )  # fmt: skip
 
 
-def test_who_is_left_with_fresh_documents_only_is_not_asked_for() -> None:
-    audit = fresh_store(["a", "b", "c"], [1, 1, 2])
-    fresh = UserInferenceHoldout.beside(audit, np.array([True, True, False]), fresh_store(["x", "y", "z"], [2, 1, 9]))
-    assert fresh.store.doc_ids.to_pylist() == ["x", "y"]
-    assert fresh.members.tolist() == [False, True]
+def test_who_is_left_with_held_back_documents_only_is_not_asked_for() -> None:
+    audit = holdout_store(["a", "b", "c"], [1, 1, 2])
+    holdout = UserInferenceHoldout.beside(
+        audit, np.array([True, True, False]), holdout_store(["x", "y", "z"], [2, 1, 9])
+    )
+    assert holdout.store.doc_ids.to_pylist() == ["x", "y"]
+    assert holdout.members.tolist() == [False, True]
 
 
-def test_a_document_that_was_trained_on_is_no_fresh_one() -> None:
-    audit = fresh_store(["a", "b"], [1, 2])
+def test_a_document_that_was_trained_on_is_not_in_the_holdout() -> None:
+    audit = holdout_store(["a", "b"], [1, 2])
     with pytest.raises(ArtifactError, match="1 documents of the holdout are documents of the audit"):
-        UserInferenceHoldout.beside(audit, np.array([True, False]), fresh_store(["x", "a"], [1, 1]))
+        UserInferenceHoldout.beside(audit, np.array([True, False]), holdout_store(["x", "a"], [1, 1]))
     with pytest.raises(ArtifactError, match="user_inference needs"):
         UserInferenceHoldout.beside(audit, np.array([True, False]), None)
 
@@ -190,7 +192,7 @@ def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verd
     blind, quiet = ({"auc": {"value": at + 0.1, "low": at, "high": at + 0.2}} for at in (low, 0.4))
     about = {"objective": "clm", "epoch": 1}
     measured = {"auc": auc, "num_members": 9, "num_nonmembers": 9}
-    base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_fresh": blind}
+    base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_holdout": blind}
     attacked = {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}
     found = judged([filled(ModelEvidence, base), filled(ModelEvidence, attacked)])[1]
     assert found.membership[USER_INFERENCE].verdict == verdict
@@ -231,7 +233,7 @@ def job_values(folder: Path, out: str, **more: Any) -> Values:
     return {
         "out": str(folder / out),
         "corpus": {"source": str(folder / "documents")},
-        "split": {"heldout": 0.5, "fresh": 0.2},
+        "split": {"heldout": 0.5, "user_inference_holdout": 0.2},
         "detect": {"detectors": ["rules"]},
         "model": [{"name": "toy", "base": str(folder / "base"), "objective": "clm", "recipes": ["clm"]}],
         "train": {"num_epochs": 20, "window_length": 96, "batch_size": 8, "device": "cpu", "learning_rate": 0.01},
@@ -242,7 +244,7 @@ def job_values(folder: Path, out: str, **more: Any) -> Values:
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("fresh")
+    folder = tmp_path_factory.mktemp("holdout")
     write_people(folder)
     return folder
 
@@ -259,17 +261,17 @@ def stores(run: Run) -> Iterator[tuple[str, set[str]]]:
         yield path.name, set(open_tokens(path).doc_ids.to_pylist())
 
 
-def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(people: Path) -> None:
+def test_no_held_back_document_is_anywhere_but_in_the_tokens_of_its_attack(people: Path) -> None:
     canaries = {"num": 2, "arms": ["protected"], "num_references": 4}
     values = job_values(people, "with-shadows", canaries=canaries)
     values["train"]["num_epochs"] = 1
     values["audit"]["shadow"] = {"recipes": ["clm"], "num_shadows": 4}
     done = Run(parse_job(values))
     done.execute("audit")
-    held_back = set(done.fresh_documents.scan().column("doc_id").to_pylist())
+    held_back = set(done.user_inference_holdout.scan().column("doc_id").to_pylist())
     assert len(held_back) == PEOPLE
     found = dict(stores(done))
-    assert found.pop("fresh") == held_back
+    assert found.pop("user_inference_holdout") == held_back
     assert {"train", "audit"} < set(found)
     assert len(found) == 6  # and the four shadows'
     for doc_ids in found.values():
@@ -281,7 +283,7 @@ def test_no_fresh_document_is_anywhere_but_in_the_tokens_of_its_attack(people: P
             map(only_in, found[tokens])
         )
     assert not held_back.intersection(done.documents.scan().column("doc_id").to_pylist())  # where canaries are
-    assert read_manifest(done.folder / "split").counts["fresh"] == PEOPLE
+    assert read_manifest(done.folder / "split").counts["user_inference_holdout"] == PEOPLE
 
 
 def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: Run) -> None:
@@ -291,14 +293,17 @@ def test_the_attack_finds_who_took_part_in_documents_the_model_never_saw(done: R
     assert found["auc"]["low"] > 0.5
     assert found["num_members"] + found["num_nonmembers"] == PEOPLE
     assert found["documents"]["num_documents"] == PEOPLE
-    assert base["blind_fresh"]["num_members"] == found["num_members"]
+    assert base["blind_holdout"]["num_members"] == found["num_members"]
     report = (done.folder / "report" / "report.html").read_text()
     assert "<dt>user_inference</dt><dd>User inference (Kandpal et al. 2024): of documents that were held back" in report
     assert "The words of the documents that were held back" in report
-    assert json.loads((done.folder / "report" / "report.json").read_text())["settings"]["split"]["fresh"] == 0.2
+    assert (
+        json.loads((done.folder / "report" / "report.json").read_text())["settings"]["split"]["user_inference_holdout"]
+        == 0.2
+    )
 
 
-def test_a_scrubbed_copy_has_the_fresh_documents_too(done: Run, tmp_path: Path) -> None:
+def test_a_scrubbed_copy_has_the_held_back_documents_too(done: Run, tmp_path: Path) -> None:
     counts = scrub_documents(
         done.job, tmp_path / "out", ScrubConfig(style="x"), in_run_folder=True, progress=Progress(quiet=True)
     )
@@ -306,17 +311,24 @@ def test_a_scrubbed_copy_has_the_fresh_documents_too(done: Run, tmp_path: Path) 
     assert done.corpus.num_documents == 2 * PEOPLE
 
 
-def test_a_job_without_fresh_documents_is_written_down_as_before(tmp_path: Path) -> None:
+def test_a_job_without_a_holdout_is_written_down_as_before(tmp_path: Path) -> None:
     values = job_values(tmp_path, "run")
     values["audit"]["attacks"] = ["loss"]
-    assert parse_job(values).model_dump()["split"] == {"heldout": 0.5, "reference": 0.0, "by": "auto", "fresh": 0.2}
-    values["split"]["fresh"] = 0
+    assert parse_job(values).model_dump()["split"] == {
+        "heldout": 0.5,
+        "reference": 0.0,
+        "by": "auto",
+        "user_inference_holdout": 0.2,
+    }
+    values["split"]["user_inference_holdout"] = 0
     job = parse_job(values)
     assert job.model_dump()["split"] == {"heldout": 0.5, "reference": 0.0, "by": "auto"}
     assert parse_job(json.loads(job.model_dump_json())) == job
 
 
-@pytest.mark.parametrize(("unit", "unaccounted"), [("individual", ()), ("record", ("the draw of fresh documents",))])
+@pytest.mark.parametrize(
+    ("unit", "unaccounted"), [("individual", ()), ("record", ("the draw of the user-inference holdout",))]
+)
 def test_a_guarantee_per_record_ends_where_documents_decide_which_others_are_trained_on(
     people: Path, unit: str, unaccounted: tuple[str, ...]
 ) -> None:
@@ -329,9 +341,10 @@ def test_a_guarantee_per_record_ends_where_documents_decide_which_others_are_tra
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ({}, r"user_inference .* needs split\.fresh over 0"),
-        ({"fresh": 1.0}, r"split\.fresh"),
-        ({"fresh": -0.1}, r"split\.fresh"),
+        ({}, r"user_inference .* needs split\.user_inference_holdout over 0"),
+        ({"user_inference_holdout": 1.0}, r"split\.user_inference_holdout"),
+        ({"user_inference_holdout": -0.1}, r"split\.user_inference_holdout"),
+        ({"fresh": 0.2}, r"split: fresh has a new name: write user_inference_holdout"),
     ],
 )
 def test_the_attack_without_documents_to_ask_of_is_refused(tmp_path: Path, split: Values, message: str) -> None:
