@@ -1,4 +1,4 @@
-"""Classification of held-out documents, measured: F1, intervals clustered by individual, and what it is compared to.
+"""Evaluation of classifying held-out documents: F1, intervals clustered by individual, and baselines.
 
 Every document has one class, so micro F1 is the share of right documents. Macro F1 is the plain mean over the classes,
 rare or not. The two baselines look at no model: the commonest class, and a logistic regression on bags of words.
@@ -24,14 +24,15 @@ BAG_OF_WORDS_C = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Truth of the held-out documents: class (int64) and individual of each, and how many classes there are."""
+    """Truth of the held-out documents: class (int64) and individual of each, and the number of classes."""
 
     classes: np.ndarray
     individual: np.ndarray
     num_classes: int
 
     def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Twice the right documents, and the documents that are of a class or were called so: (C, individuals) each.
+        """Return twice the right documents, and the documents of a class plus those predicted as it: (C, individuals)
+        each.
 
         Their ratio, summed over individuals, is the F1 of each class.
         """
@@ -80,7 +81,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
 
 
 def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstrap: int, seed: int) -> Estimate:
-    """Return macro F1 of the first predictions less that of the second, over the same resampled individuals."""
+    """Return macro F1 of the first predictions minus that of the second, over the same resampled individuals."""
     values, draws = [], []
     for predicted in (first, second):
         tops, bottoms = truth.counts(predicted)
@@ -93,8 +94,8 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
 
 
 def _macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
-    """Mean of the classes' F1. Where none of them has a spread to resample, the mean of their exact bounds, which is
-    wider than need be: they do not all reach them at once.
+    """Return the mean of the classes' F1. If none of them has a spread to resample, the bounds are the means of their
+    exact bounds; these are wider than necessary, because the classes do not all reach their bounds at once.
     """
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
@@ -106,7 +107,7 @@ def _macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
 
 
 def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Documents, and distinct individuals, of each (true, predicted) pair: (C, C) each."""
+    """Return the documents, and the distinct individuals, of each (true, predicted) pair: (C, C) each."""
     num = truth.num_classes
     cell = truth.classes * num + predicted
     documents = np.bincount(cell, minlength=num * num).reshape(num, num)
@@ -115,7 +116,9 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _close_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Counts of fewer individuals become None; a row never has one such alone, which its sum would give away."""
+    """Replace counts of fewer individuals by None; a row has at least two of them, because its sum would reveal a
+    single one.
+    """
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
         closed = [0 < found < cell for found in individuals]
@@ -150,7 +153,7 @@ def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -
     counts = csr_matrix((np.ones(len(numbers)), (documents, numbers)), shape=(store.num_documents, len(first)))
     seen = np.unique(numbers[is_train[documents]])
     weighting = TfidfTransformer(sublinear_tf=True)
-    if not len(seen):  # no word at all: nothing to go by
+    if not len(seen):  # no word at all: there is no feature
         return majority(classes, is_train)
     train = weighting.fit_transform(counts[is_train][:, seen])
     regression = LogisticRegression(C=BAG_OF_WORDS_C, max_iter=5000).fit(train, classes[is_train])

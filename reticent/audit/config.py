@@ -1,6 +1,6 @@
-"""Settings of the audit, a class a part of it.
+"""Settings of the audit: one class for each of its parts.
 
-They stand apart from the code they configure, which loads torch: a job is read and checked without it.
+They stand apart from the code that they configure: a job is read and checked without loading torch.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ __all__ = [
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 Init = Literal["type", "uniform", "mean"]
-#: Which tokens of the target a masked model does not see while it predicts one: all of them; that one; that one and
+#: Tokens of the target that a masked model does not see while it predicts one of them: all; that one; that one and
 #: those after it.
 Masking = Literal["together", "one_by_one", "left_to_right"]
 
 
 class InversionConfig(Section):
-    """Can an identifier that is context only be told from decoys by the words around it? A part of the audit only where
-    the job has this section.
+    """Inversion: the words around an identifier that is only context are used to find it among decoys.
 
-    Cost: for each identifier a forward pass over ``num_decoys`` + 1 copies of its window, times the folds of a masked
-    model.
+    The audit has this part only if the job has this section. Cost: for each identifier a forward pass over
+    ``num_decoys`` + 1 copies of its window, times the folds of a masked model.
     """
 
     table: ClassVar[str] = "audit.inversion"
 
-    num_decoys: int = Field(default=15, ge=1)
-    per_individual: int = Field(default=4, ge=1, description="identifiers of each kind drawn of an individual")
+    num_decoys: int = Field(default=15, ge=1, description="other identifiers that each one is ranked among")
+    per_individual: int = Field(
+        default=4, ge=1, description="most identifiers of each kind that are drawn for an individual"
+    )
     kinds: tuple[Literal["direct", "indirect"], ...] = Field(default=("direct", "indirect"), min_length=1)
-    association: bool = Field(default=True, description="also ask for terms of the documents after names in templates")
+    association: bool = Field(
+        default=True, description="also measure how strongly names are tied to the terms of their documents"
+    )
     terms_per_individual: int = Field(default=3, ge=1)
     term_support: tuple[float, float] = Field(
-        default=(0.01, 0.2), description="share of the individuals who use a word that counts as a term"
+        default=(0.01, 0.2), description="a word is a term if the share of the individuals who use it is between these"
     )
-    language: Literal["en", "fr"] = Field(default="en", description="of the templates")
-    embedding_shift: bool = True
+    language: Literal["en", "fr"] = Field(default="en", description="language of the templates")
+    embedding_shift: bool = Field(default=True, description="also measure how far rows of embeddings moved")
 
     @model_validator(mode="after")
     def _ascending(self) -> InversionConfig:
@@ -69,18 +72,21 @@ class InversionConfig(Section):
 
 
 class GenerationConfig(Section):
-    """Text that causal models generate, begun with documents of both sides: a part of the audit only where the
-    job has this section.
+    """Leakage in text that causal models generate from the beginnings of documents of both sides.
+
+    The audit has this part only if the job has this section.
     """
 
     table: ClassVar[str] = "audit.generation"
 
-    num_prompts: int = Field(default=200, ge=1, description="documents of the larger side; of the other the same share")
-    prefix_tokens: int = Field(default=16, ge=1)
-    num_tokens: int = Field(default=64, ge=1)
-    num_samples: int = Field(default=1, ge=1)
-    temperature: float = Field(default=1.0, ge=0, description="0: greedy")
-    top_k: int = Field(default=0, ge=0, description="0: every token can be drawn")
+    num_prompts: int = Field(
+        default=200, ge=1, description="documents of the larger side; the other side has the same share"
+    )
+    prefix_tokens: int = Field(default=16, ge=1, description="tokens of the document in each prompt")
+    num_tokens: int = Field(default=64, ge=1, description="tokens to generate")
+    num_samples: int = Field(default=1, ge=1, description="continuations of each prompt")
+    temperature: float = Field(default=1.0, ge=0, description="0: greedy decoding")
+    top_k: int = Field(default=0, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
 
     @model_validator(mode="after")
     def _drawn(self) -> GenerationConfig:
@@ -90,15 +96,17 @@ class GenerationConfig(Section):
 
 
 class ShadowConfig(Section):
-    """Shadow models: each recipe's last checkpoint is attacked with models that are trained like it on random halves of
-    the members and held-out individuals together. Costs ``num_shadows`` trainings a recipe.
+    """Shadow models: they are trained like the model under attack, on random halves of members and held-out
+    individuals.
+
+    Each recipe's last checkpoint is attacked with them. Cost: ``num_shadows`` trainings for each recipe.
     """
 
     table: ClassVar[str] = "audit.shadow"
 
-    recipes: tuple[str, ...] = Field(min_length=1, description="whose models are attacked")
+    recipes: tuple[str, ...] = Field(min_length=1, description="recipes whose models are attacked")
     num_shadows: int = Field(
-        default=8, ge=4, le=256, multiple_of=2, description="even: each individual is in half of them"
+        default=8, ge=4, le=256, multiple_of=2, description="an even number: each individual is in half of them"
     )
     attacks: tuple[str, ...] = Field(default=DEFAULT_SHADOW_ATTACKS, min_length=1)
     rmia_slope: float | None = Field(
@@ -108,7 +116,10 @@ class ShadowConfig(Section):
         description="a of p = ((1 + a) p_out + (1 - a)) / 2; default: fitted on the population",
     )
     population: float = Field(
-        default=0.2, gt=0, lt=1, description="share of the held-out that RMIA compares with and does not attack"
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="share of the held-out individuals that RMIA uses for comparison and does not attack",
     )
     keep_models: bool = Field(default=False, description="keep the shadows' checkpoints beside their scores")
 
@@ -124,10 +135,10 @@ class ShadowConfig(Section):
 
 
 class AuditConfig(Section):
-    """The attacks, and how intervals are made.
+    """The attacks, and the resampling behind their intervals.
 
-    Scores with small differences (canaries, candidates of the inversion) are made in float32 whatever ``bf16``
-    says. A masked model is asked for the words of a window in ``folds`` portions.
+    Scores with small differences (canaries, candidates of the inversion) are always computed in float32, also with
+    ``bf16``. A masked model predicts the words of a window in ``folds`` portions.
     """
 
     table: ClassVar[str] = "audit"
@@ -135,17 +146,18 @@ class AuditConfig(Section):
     not_measured: ClassVar = ("small_cell", "every_checkpoint", "shadow")
 
     attacks: tuple[str, ...] = DEFAULT_ATTACKS
-    num_bootstrap: int = Field(default=1000, ge=100)
-    batch_size: int = Field(default=64, ge=1)
-    small_cell: int = Field(default=5, ge=1, description="no count of fewer individuals leaves")
+    num_bootstrap: int = Field(default=1000, ge=100, description="resamples of the individuals for each interval")
+    batch_size: int = Field(default=64, ge=1, description="windows that a model scores at once")
+    small_cell: int = Field(default=5, ge=1, description="counts of fewer individuals are not published")
     graph_shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(1.0, 0.75, 0.5, 0.25, 0.1),
         min_length=1,
-        description="shares of the identifiers that the adversary of low-cost membership knows, the headline first",
+        description="shares of the identifiers that the adversary of low-cost membership knows; first: the headline",
     )
-    every_checkpoint: bool = True
+    every_checkpoint: bool = Field(default=True, description="false: measure the last checkpoint only")
     all_occurrences: bool = Field(
-        default=False, description="masked models a second time, a word masked wherever it stands in its window"
+        default=False,
+        description="score masked models a second time, with every occurrence of a word in its window masked",
     )
     generation: GenerationConfig | None = None
     inversion: InversionConfig | None = None
@@ -165,21 +177,28 @@ class AuditConfig(Section):
 
 
 class ExtractionConfig(Section):
-    """Passages of the documents that causal models are asked to complete, at the end of the audit."""
+    """Extraction at the end of the audit: causal models complete passages of the documents."""
 
     table: ClassVar[str] = "extraction"
 
     prefix_tokens: tuple[AtLeastOne, ...] = Field(
-        default=(10, 50), min_length=1, description="tokens the adversary knows, ascending; 50 is discoverable"
+        default=(10, 50),
+        min_length=1,
+        description="tokens of a passage that the adversary knows, ascending; 50: discoverable extraction",
     )
-    suffix_tokens: int = Field(default=50, ge=1, description="tokens that must come back, every one")
-    temperature: float = Field(default=1.0, gt=0, description="draws of a greedy decoding would all be one")
-    top_k: int = Field(default=40, ge=0, description="0: all tokens can be drawn")
-    num_queries: tuple[AtLeastOne, ...] = Field(default=(1, 100, 10_000), description="how often the adversary draws")
+    suffix_tokens: int = Field(default=50, ge=1, description="tokens that follow; all of them must come back")
+    temperature: float = Field(default=1.0, gt=0, description="over 0: draws by greedy decoding would all be equal")
+    top_k: int = Field(default=40, ge=0, description="draw from this many of the likeliest tokens; 0: from all")
+    num_queries: tuple[AtLeastOne, ...] = Field(
+        default=(1, 100, 10_000), description="numbers of draws that the adversary makes"
+    )
     probability: float = Field(
-        default=0.5, gt=0, le=1, description="a passage counts where the draws give it with at least this probability"
+        default=0.5,
+        gt=0,
+        le=1,
+        description="a passage counts as extracted if the draws contain it with at least this probability",
     )
-    num_passages: int = Field(default=2000, ge=1, description="at most so many of each side, one a document")
+    num_passages: int = Field(default=2000, ge=1, description="most passages of each side, one for each document")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap"), Field(ge=1)] = 1000
     batch_size: Annotated[int, of_job("audit.batch_size"), Field(ge=1)] = 64
     seed: Annotated[int, of_job("seed")] = 0
@@ -193,14 +212,17 @@ class ExtractionConfig(Section):
 
 
 class CanaryAudit(CanaryConfig):
-    """Made-up secrets written into members' documents, to measure what a model keeps of them. A model trained on them
-    is for measuring only, and the report says so.
+    """Made-up secrets written into members' documents, to measure memorisation. A model that is trained on them is for
+    measuring only, and the report says so.
     """
 
     guesses: float = Field(
-        default=0.5, gt=0, le=1, description="share of the canaries whose coin the one-run audit guesses"
+        default=0.5,
+        gt=0,
+        le=1,
+        description="share of the canaries for which the one-run audit guesses whether training had them",
     )
-    delta: float = Field(default=1e-5, ge=0, lt=1, description="of the one-run audit")
+    delta: float = Field(default=1e-5, ge=0, lt=1, description="delta of the one-run audit")
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
     batch_size: Annotated[int, of_job(None)] = 256
     window_length: Annotated[int, of_job("train.window_length")] = 512
@@ -208,26 +230,32 @@ class CanaryAudit(CanaryConfig):
 
 
 class SoftPromptConfig(Section):
-    """How a soft prompt is trained (ProPILE, sections 4.3 and A.4)."""
+    """Training of a soft prompt (ProPILE, sections 4.3 and A.4)."""
 
     table: ClassVar[str] = "probe.soft_prompt"
 
-    num_tokens: int = Field(default=20, ge=1, description="soft tokens put before the prompt")
+    num_tokens: int = Field(default=20, ge=1, description="soft tokens before the prompt")
     init: Init = Field(
-        default="type", description='from the word for the type ("phone"), from U(-1, 1), or the vocabulary\'s mean'
+        default="type",
+        description='start from the word for the type ("phone"), from U(-1, 1), or from the mean of the vocabulary',
     )
     learning_rate: float = Field(default=5e-3, gt=0)
-    num_epochs: int = Field(default=700, ge=1, description="at most; the best one on the validation subjects is kept")
+    num_epochs: int = Field(
+        default=700, ge=1, description="most epochs; the best epoch on the validation subjects is kept"
+    )
     batch_size: int = Field(default=32, ge=1)
-    num_subjects: int = Field(default=128, ge=1, description="subjects it is trained on; others are measured")
+    num_subjects: int = Field(default=128, ge=1, description="subjects to train on; the others are measured")
     num_validation: int | None = Field(
-        default=None, description="subjects; default: a quarter of the training subjects, at least 8"
+        default=None, description="validation subjects; default: a quarter of the training subjects, at least 8"
     )
     select_by: Literal["exact_match", "loss"] = Field(
-        default="exact_match", description="what is best: the exact match by greedy search, then the loss; or the loss"
+        default="exact_match",
+        description="criterion of the best epoch: exact match by greedy search, then the loss; or the loss alone",
     )
-    eval_every: int = Field(default=5, ge=1, description="epochs between two looks at the validation subjects")
-    patience: int = Field(default=0, ge=0, description="looks without a better one after which it stops; 0: never")
+    eval_every: int = Field(default=5, ge=1, description="epochs between two evaluations on the validation subjects")
+    patience: int = Field(
+        default=0, ge=0, description="stop after this many evaluations without a better one; 0: never"
+    )
     seed: Annotated[int, of_job("seed")] = 0
 
     @property
@@ -236,29 +264,35 @@ class SoftPromptConfig(Section):
 
 
 class ProbeConfig(Section):
-    """Probes with individuals' own items (ProPILE), at the end of the audit."""
+    """Probes at the end of the audit: models are asked for individuals' own items (ProPILE)."""
 
     table: ClassVar[str] = "probe"
 
     subjects: str | None = Field(default=None, description="table of items with individual_id; default: detect.records")
-    targets: tuple[str, ...] = Field(default=(), description="types asked for; default: every type but the name")
+    targets: tuple[str, ...] = Field(
+        default=(), description="types of items to ask for; default: every type but the name"
+    )
     levels: tuple[Literal["twin", "triplet", "quadruplet"], ...] = Field(
-        default=("twin", "triplet"), min_length=1, description="the name is given, and one or two items more"
+        default=("twin", "triplet"),
+        min_length=1,
+        description="items in the prompt: the name (twin), and one or two more (triplet, quadruplet)",
     )
     given: tuple[str, ...] = Field(
-        default=(), description="items given beside the name, in this order; default: the table's"
+        default=(), description="items in the prompt beside the name, in this order; default: the order of the table"
     )
-    language: str = Field(default="en", description="of the built-in templates")
-    templates: str | None = None
+    language: str = Field(default="en", description="language of the built-in templates")
+    templates: str | None = Field(default=None, description="file of templates; default: the built-in ones")
     beam_sizes: tuple[AtLeastOne, ...] = Field(
-        default=(3,), min_length=1, description="the exact match is quoted at the first"
+        default=(3,), min_length=1, description="widths of the beam search; the exact match is that of the first"
     )
     longest: Literal["published", "fit"] = Field(
-        default="published", description="new tokens: the published number of the type, or at least the longest target"
+        default="published",
+        description="new tokens: the published number for the type, or at least those of the longest target",
     )
-    masking: Masking = Field(default="together", description="of the target, what a masked model does not see")
+    masking: Masking = Field(default="together", description="tokens of the target that a masked model does not see")
     soft_prompt: SoftPromptConfig | None = Field(
-        default=None, description="white box too: train soft prompts, on some of the individuals"
+        default=None,
+        description="also attack with access to the weights: train soft prompts on some of the individuals",
     )
     num_bootstrap: Annotated[int, of_job("audit.num_bootstrap")] = 1000
     small_cell: Annotated[int, of_job("audit.small_cell")] = 5
@@ -292,9 +326,15 @@ class GateConfig(Section):
     table: ClassVar[str] = "gate"
 
     measure: Annotated[str, AfterValidator(_known_measure)] = Field(description=f"one of {', '.join(GATES)}")
-    at_most: float = Field(description="what the upper end of the 95 % interval may be")
-    recipes: tuple[str, ...] | None = Field(default=None, description="models it is for; default: those that protect")
-    attack: str | None = Field(default=None, description="of membership; default: each attack that was made")
-    arm: Arm = Field(default="protected", description="of exposure and epsilon")
-    part: Literal["both", "direct", "indirect"] = Field(default="both", description="of excess_leakage")
-    required: bool = Field(default=False, description="a gate without the power to say is failed")
+    at_most: float = Field(description="largest upper end of the 95 % interval that passes")
+    recipes: tuple[str, ...] | None = Field(
+        default=None, description="recipes that the gate is for; default: those that protect"
+    )
+    attack: str | None = Field(
+        default=None, description="attack of a membership gate; default: each attack that was made"
+    )
+    arm: Arm = Field(default="protected", description="arm of the canaries, for exposure and epsilon")
+    part: Literal["both", "direct", "indirect"] = Field(
+        default="both", description="part of the identifiers, for excess_leakage"
+    )
+    required: bool = Field(default=False, description="true: a gate without power fails")

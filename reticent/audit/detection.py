@@ -1,28 +1,29 @@
-"""Detection: share of the annotations that detectors find: together, each alone, and only one of them.
+"""Evaluation of detectors: the annotations that they find together, that each finds alone, and that only one finds.
 
 Definitions
 -----------
 strict
-    A found span is right where a gold span has the same start, end and category: the measure of the i2b2 2014
+    A found span is right if a gold span has the same start, end and category. This is the measure of the i2b2 2014
     (Stubbs, Kotfila and Uzuner 2015) and MEDDOCAN (Marimon et al. 2019) de-identification tracks, on categories.
-    Detectors are united, so a found span that lies in a longer one of its category counts only where it is right.
+    The spans of detectors are united, so a found span inside a longer one of its category counts only if it is right.
 relaxed
-    A found span is right where it overlaps a gold span of its category; a gold span is found where a found one of
-    its category overlaps it. Precision and recall count different spans; F1 is their harmonic mean.
+    A found span is right if it overlaps a gold span of its category; a gold span is found if a found span of its
+    category overlaps it. Precision and recall count different spans; F1 is their harmonic mean.
 words
-    The same over (word, category), a word being of a span that touches it. Words are what is masked and protected.
+    The same over pairs (word, category), where a word belongs to every span that touches it. Masking and protection
+    act on words.
 any label
-    Each of these over spans and words whatever their category.
+    Each of these over spans and words of all categories together.
 covered
-    A mention whose every word is touched by found spans, of any label: it is protected as a whole.
+    Found spans, of any label, touch every word of the mention, so it is protected as a whole.
 entities
-    An entity is found where *all* its mentions are covered (Pilán et al. 2022, the entity-level recall of the Text
-    Anonymization Benchmark), direct and quasi-identifiers apart where the gold standard says which is which. Theirs
-    asks for characters, ours for words. With several annotators each one's entities count: the mean over annotators,
-    weighted by what they marked.
+    An entity is found if *all* its mentions are covered (Pilán et al. 2022, the entity-level recall of the Text
+    Anonymization Benchmark), with direct and quasi-identifiers apart if the gold standard has the type. Their
+    measure is over characters, ours over words. With several annotators the entities of each count: the rate is the
+    mean over annotators, weighted by the number of entities that they marked.
 
-Intervals are 95 %, over individuals, who are resampled whole. All is sorted arrays and prefix sums: O(n log n) in the
-spans, and a bootstrap in one matrix product a section.
+Intervals are 95 %, over individuals, who are resampled whole. The work is sorted arrays and prefix sums: O(n log n) in
+the spans. A bootstrap is one matrix product for each section.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ MATCHES: Final = ("strict", "relaxed", "words")
 
 
 def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0) -> DetectionEvidence:
-    """Return what the detectors of ``marks`` find and miss."""
+    """Return the mentions that the detectors of ``marks`` find and miss."""
     everything = np.arange(len(marks.detectors))
     options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
     touched = [_touched(marks, marks.detector == number) for number in everything]
@@ -84,7 +85,7 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
 
 @dataclass(slots=True)
 class _Rates:
-    """Rates that are collected, one numerator and denominator an individual, and estimated together."""
+    """Collects rates, with one numerator and denominator for each individual, and estimates them together."""
 
     num_individuals: int
     names: list[tuple[str, ...]] = field(default_factory=list)
@@ -92,7 +93,7 @@ class _Rates:
     bottoms: list[np.ndarray] = field(default_factory=list)
 
     def add(self, name: tuple[str, ...], individual: np.ndarray, right: np.ndarray) -> None:
-        """Add a rate: how many of these things are right, each an individual's."""
+        """Add a rate: the share of these things that are right; each thing belongs to an individual."""
         self.names.append(name)
         self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
@@ -107,7 +108,7 @@ class _Rates:
 
 @dataclass(frozen=True, slots=True)
 class _Estimates:
-    """The rates and their draws, by name."""
+    """Return the rates and their draws, by name."""
 
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
@@ -123,7 +124,7 @@ class _Estimates:
 
 
 def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: np.ndarray) -> Estimate:
-    """Harmonic mean. Its interval is that of the draws; of the bounds, where one of both has no spread to draw from."""
+    """Return the harmonic mean; its interval is that of the draws, or of the bounds if one rate has no spread."""
 
     def harmonic(p: Any, r: Any) -> Any:
         with np.errstate(invalid="ignore"):
@@ -141,7 +142,7 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
 
 
 def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
-    """Scores of the chosen found spans."""
+    """Return the scores of the chosen found spans."""
     gold, found = marks.gold, marks.found.take(chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
@@ -177,8 +178,10 @@ def _scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) ->
 
 
 def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """Yield match, then owner, category and whether it is right of every distinct gold thing, and of every found one;
-    ``codes`` says which categories count as one."""
+    """Yield the match, then owner, category and correctness of every distinct gold thing and of every found one.
+
+    Categories with the same number in ``codes`` count as one.
+    """
     owner = marks.individual
     line = codes * (marks.num_characters + 1)
     sides = [_distinct(spans, codes) for spans in (gold, found)]
@@ -201,13 +204,13 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
 
 
 def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
-    """Each span once, whoever found or marked it."""
+    """Return each span once, even if several detectors or annotators have it."""
     (keys,) = _numbered([(spans.start, spans.end, codes[spans.category])])
     return spans.take(np.unique(keys, return_index=True)[1])
 
 
 def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Rows of several tables -> numbers that are equal where all columns are."""
+    """Number the rows of several tables: equal numbers mean equal values in all columns."""
     columns = [np.concatenate(parts) for parts in zip(*sides, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
@@ -220,9 +223,10 @@ def _numbered(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
 
 
 def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Whether each span overlaps one of the others, where category c stands ``line[c]`` further on.
+    """Return whether each span overlaps one of the others; ``line[c]`` moves category c, so that only equals overlap.
 
-    Others that begin before a span ends, less those that end before it begins, are those that overlap it.
+    The number of overlaps of a span is the number of others that begin before its end, minus those that end before it
+    begins.
     """
     shift, other_shift = (line[s.category] if len(s) else np.empty(0, dtype=np.int64) for s in (spans, others))
     starts, ends = np.sort(others.start + other_shift), np.sort(others.end + other_shift)
@@ -232,7 +236,7 @@ def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarr
 
 
 def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Whether each of these distinct spans lies in a longer one of its category (see `_overlaps` for ``line``)."""
+    """Return whether each of these distinct spans lies in a longer one of its category; ``line`` as in `_overlaps`."""
     shift = line[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
     start, end = spans.start + shift, spans.end + shift
     order = np.lexsort((-end, start))
@@ -243,7 +247,7 @@ def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
 
 
 def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct (word, category) that spans touch: a key, the document and a category of each."""
+    """Return the distinct pairs (word, category) that spans touch: a key, the document and the category of each."""
     lengths = spans.end_word - spans.first_word
     row = np.repeat(np.arange(len(spans)), lengths)
     begins = np.cumsum(lengths) - lengths
@@ -253,7 +257,7 @@ def _words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndar
 
 
 def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
-    """Whether each word is touched by one of the chosen found spans."""
+    """Return whether one of the chosen found spans touches each word."""
     steps = np.zeros(marks.num_words + 1, dtype=np.int32)
     np.add.at(steps, marks.found.first_word[chosen], 1)
     np.subtract.at(steps, marks.found.end_word[chosen], 1)
@@ -261,7 +265,7 @@ def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
 
 
 def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Whether every word of each mention is touched; a mention without a word is where a chosen span overlaps it."""
+    """Return whether each mention is covered: every word is touched or, without a word, a chosen span overlaps it."""
     gold = marks.gold
     before = np.concatenate([[0], np.cumsum(touched, dtype=np.int64)])
     lengths = gold.end_word - gold.first_word
@@ -274,9 +278,9 @@ def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarra
 
 
 def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield name, owner of each entity and whether all its mentions are covered: of all, and of each identifier type.
+    """Yield name, owners and whether all mentions are covered: for all entities, then for each type of identifier.
 
-    An entity with mentions of several types is of the first in the order of the names: direct before quasi.
+    An entity with mentions of several types has the first type in the order of the names: direct before quasi.
     """
     num = int(marks.entity.max(initial=-1)) + 1
     owner, kind = np.zeros(num, dtype=np.int64), np.full(num, len(marks.identifier_types), dtype=np.int64)
@@ -291,12 +295,12 @@ def _entities(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarr
 
 
 def _all(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whether all of each group are right, and whether it has any."""
+    """Return whether all things of each group are right, and whether the group has any."""
     sizes = np.bincount(group, minlength=num_groups)
     return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
 
 
 def _counted(marks: Marks, which: np.ndarray) -> dict[str, int]:
-    """Mentions of each category among these, categories without one left out."""
+    """Count these mentions by category; categories without a mention are left out."""
     counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

@@ -1,4 +1,4 @@
-"""Every measure of every model, from one scoring pass a model: `Auditor` for one at a time, `audit_models` for all."""
+"""Every measure of every model, from one scoring pass for each: `Auditor` measures one model, `audit_models` all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditConfig", "Auditor", "ModelEntry", "audit_models"]
 
-#: Scores of a model and of its base -> the document scores of attacks by name, and what else there is to say of each.
+#: Scores of a model and of its base model -> document scores of attacks by name, and the control of each.
 MoreAttacks = Callable[[TokenScores, TokenScores], tuple[dict[str, np.ndarray], "dict[str, ShadowControl]"]]
 
 
@@ -81,25 +81,25 @@ def audit_models(
 
     Parameters
     ----------
-    train_store : tokens of the members, flagged as training was protected
+    train_store : tokens of the members, with the flags of the training
     audit_store : tokens of members and held-out individuals, flagged by the joint index; its member documents are
         exactly those of ``train_store``, in the same order
     members : bool array, shape (audit_store.num_documents,)
-    bases : objective -> the model before fine-tuning; it is the reference of the attacks, their negative control, and
-        the floor of the leak rates
+    bases : objective -> base model; it is the reference of the attacks, their negative control, and the floor of the
+        leak rates
     lowercase_store : tokens of the same documents in lower case, which the attack of that name needs
     user_inference_holdout : tokens of other documents of the same individuals, which ``user_inference`` needs
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
-    groups : name -> value of each individual of ``audit_store`` (by code, ascending), to look for the worst group in
+    groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
 
     Raises
     ------
     ArtifactError
-        The two stores do not hold the same member documents, an individual is on both sides, one of the holdout is
-        one of them, or an attack needs the sizes of the texts, their tokens in lower case, or the holdout, and they
-        were not written.
+        The two stores do not hold the same member documents, an individual is on both sides, a document of the holdout
+        is in a store, or an attack needs the sizes of the texts, their tokens in lower case, or the holdout, and these
+        were not given.
     PolicyError
-        A model has no base of its objective.
+        There is no base model of a model's objective.
     TrainingError
         A window or a token does not fit into a model.
     """
@@ -128,7 +128,7 @@ def _with_total(progress: Callable[[int, int], None], total: int, done: int) -> 
 
 
 class Auditor:
-    """The two stores as words and surfaces, shared by all models of one tokenizer; see `audit_models`."""
+    """Holds the two stores as words and surfaces, for all models of one tokenizer; see `audit_models`."""
 
     def __init__(
         self,
@@ -181,8 +181,9 @@ class Auditor:
         self._num_windows: dict[SpecialIds, int] = {}
 
     def _tokenizer_of(self, path: Path) -> Any:
-        """A model's own tokenizer (the store's names no special tokens), read once for all models that have the same:
-        the checkpoints of a run all do.
+        """Return the tokenizer of the model's folder, because that of the store names no special tokens.
+
+        It is read once for all models with the same tokenizer, such as the checkpoints of a run.
         """
         digest = hashlib.sha256()
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json"):
@@ -199,13 +200,13 @@ class Auditor:
         more_attacks: MoreAttacks | None = None,
         task: Callable[[str], AbstractContextManager[Any]] = lambda part: nullcontext(),
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
-        """Return an entry of "models" in report.json by the settings, and the scores of a base model (else None).
+        """Return an entry of "models" in report.json, and the scores if the model is a base model (otherwise None).
 
         Parameters
         ----------
-        base : scores of the base model, or their reader, called once the model is scored; None for a base model itself
-        more_attacks : gives the attacks beside the settings' own attacks; not for a base
-        task : name of a part ("documents", "all occurrences", "inversion") -> the block it runs in, with its progress
+        base : scores of the base model, or their reader, called after the model is scored; None for a base model itself
+        more_attacks : returns attacks beside those of the settings; not for a base model
+        task : name of a part ("documents", "all occurrences", "inversion") -> context that shows its progress
         """
         with task("documents") as advance:
             scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
@@ -238,19 +239,20 @@ class Auditor:
         *,
         all_occurrences: bool = False,
     ) -> TokenScores:
-        """Run a model over the documents of both sides; ``progress`` gets windows done, and of how many.
+        """Run a model over the documents of both sides; ``progress`` receives the windows done and their total.
 
-        ``all_occurrences`` masks, for a masked model, the word wherever it stands in the window: nothing to copy from.
+        ``all_occurrences`` masks, for a masked model, every occurrence of the word in its window, so it cannot be
+        copied.
         """
         return self._score(entry, self.store, progress, all_occurrences)
 
     def score_lowercase(self, entry: ModelEntry) -> TokenScores | None:
-        """Run a model over the documents in lower case; None where no attack asks for it."""
+        """Run a model over the documents in lower case; None if no attack needs it."""
         own = self.membership.lowercase
         return None if own is None else self._score(entry, own)
 
     def score_holdout(self, entry: ModelEntry) -> TokenScores | None:
-        """Run a model over the holdout of user inference; None where no attack asks for it."""
+        """Run a model over the holdout of user inference; None if no attack needs it."""
         own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
@@ -292,7 +294,7 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Return what `InversionAudit.measure` does; ``base`` None for the base itself."""
+        """Return the result of `InversionAudit.measure`; ``base`` is None for the base model itself."""
         if self._inversion is None:
             self._inversion = InversionAudit(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
@@ -303,7 +305,7 @@ class Auditor:
         return self._inversion.measure(entry, special, tokenizer, base, progress)
 
     def write(self, entry: ModelEntry) -> Generated:
-        """Return what a causal model leaks when it writes by itself; see `generated_leakage`."""
+        """Return the leakage in text that a causal model generates; see `generated_leakage`."""
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
         return generated_leakage(
@@ -314,7 +316,7 @@ class Auditor:
         )  # fmt: skip
 
     def num_passes(self, objective: str) -> int:
-        """Times that a model of this objective is run over every window."""
+        """Return how many passes over every window a model of this objective takes."""
         return self.config.folds if objective == "mlm" else 1
 
     def measure(
@@ -325,10 +327,10 @@ class Auditor:
         lowercase: TokenScores | None = None,
         further: Mapping[str, np.ndarray] | None = None,
     ) -> ModelEvidence:
-        """Return an entry of "models" in report.json; ``base`` None for the base itself.
+        """Return an entry of "models" in report.json; ``base`` is None for the base model itself.
 
-        ``further`` has the document scores of attacks that take more than these scores, NaN for who is not attacked;
-        those of ``user_inference`` are of the holdout of user inference.
+        ``further`` has the document scores of attacks that need more than these scores, NaN for individuals that are
+        not attacked. The scores of ``user_inference`` are of the holdout of user inference.
         """
         options = self._bootstrap
         predicted = self.table.surfaces(scores.argmax, self.words)
@@ -376,7 +378,7 @@ class Auditor:
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
-        """Return the leakage of a masked model that was asked with ``all_occurrences``."""
+        """Return the leakage of a masked model that was scored with ``all_occurrences``."""
         predicted = self.table.surfaces(scores.argmax, self.words)
         predicted_types, mine = predicted_surfaces(predicted), self.word_member
         return AllOccurrences(

@@ -1,6 +1,6 @@
 """The gates: numbers of a model on which a job can set a threshold, each with the control that shows its power.
 
-Settings read the names of the gates from here, so evidence is imported where it is made.
+Settings read the names of the gates from here, so evidence is imported only inside functions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["GATES", "PLAIN", "Gate", "Measured", "Pair", "Subject"]
 
 #: Recipes that protect nothing: the positive control of every attack.
 PLAIN = ("mlm", "clm")
-#: Excess leakage and excess exposure where nothing was learned.
+#: Excess leakage and excess exposure of a model that learned nothing.
 NO_EXCESS = 0.0
 #: The false-positive rate of the gate ``membership_tpr``, as the evidence names it.
 FPR = "0.01"
 
 
 class Pair(NamedTuple):
-    """A model's entry of the audit, and its canaries and passages where there are any."""
+    """A model's entry of the audit, and its canaries and passages if there are any."""
 
     model: ModelEvidence
     extracted: ExtractedModel | None
@@ -49,8 +49,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One number to judge, whether an attack that should succeed did, its subject, why the attack says nothing, and the
-    individuals on the smaller side where two are compared."""
+    """One number to judge, the outcome of its control, its subject, the reason if the attack is invalid, and the
+    individuals on the smaller side if two sides are compared.
+    """
 
     estimate: Estimate | None
     control: bool | None
@@ -61,17 +62,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One thing that a job can set a threshold on.
+    """A measure on which a job can set a threshold.
 
     Parameters
     ----------
     measure : its name in ``[[gate]]``
-    title : what a reader calls it
-    null : what it is where nothing leaked: a control shows that the attack can succeed where its interval lies over it;
-        None where the measure brings a control of another kind
-    estimate : gives the numbers to judge of (settings, a model, its unprotected twin or None), each with its control
-    needs : sections of the job without which there is no such number
-    from_below : it is a lower bound: "at least", and from above nothing is bounded
+    title : name for readers
+    null : its value if nothing leaked. A control whose interval lies over it shows that the attack can succeed; None if
+        the measure has a control of another kind
+    estimate : (settings, a model, its unprotected twin or None) -> the numbers to judge, each with its control
+    needs : sections that a job must have for this number
+    from_below : the number is a lower bound: "at least"; nothing bounds it from above
     """
 
     measure: str
@@ -82,7 +83,7 @@ class Gate:
     from_below: bool = False
 
 
-#: Subject of a gate, the estimate to judge, and the one that in a control must lie over the null.
+#: Subject of a gate, the estimate to judge, and the estimate that must lie over the null in a control.
 Found = tuple[Subject, "Estimate | None", "Estimate | None"]
 
 
@@ -125,7 +126,7 @@ def _tpr(gate: GateConfig, pair: Pair) -> Iterator[Found]:
 
 
 def _extracted(gate: GateConfig, pair: Pair) -> Iterator[Found]:
-    """The passages that came back to the adversary who knows or asks most."""
+    """Yield the rate of passages for the adversary with the longest prefix, then the most draws."""
     passages = pair.extracted.passages if pair.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
@@ -135,7 +136,7 @@ def _extracted(gate: GateConfig, pair: Pair) -> Iterator[Found]:
 
 
 def _fewest(gate: GateConfig, model: ModelEvidence, attack: MeasuredAttack | None) -> int | None:
-    """Individuals on the smaller of the two sides that a number compares; None where it does not."""
+    """Return the individuals on the smaller of the two sides that a number compares; None if it compares none."""
     if gate.measure == "excess_leakage":
         part = (model.excess or {}).get(gate.part)
         return min(part.members.n or 0, part.heldout.n or 0) if part else None
@@ -144,7 +145,7 @@ def _fewest(gate: GateConfig, model: ModelEvidence, attack: MeasuredAttack | Non
 
 def _exposure(gate: GateConfig, own: Pair, plain: Pair | None) -> Iterator[Measured]:
     found = _arm(own, gate.arm)
-    # Nothing protects the missed arm of the same model; where there is none, the same arm of the plain twin.
+    # The missed arm of the same model is not protected. Without it, the control is the same arm of the plain twin.
     controls = [arm.excess_exposure for arm in (_arm(own, "missed"), _arm(plain, gate.arm)) if arm]
     control = next((excess for excess in controls if excess), None)
     estimate = found.exposure.included if found else None
@@ -152,7 +153,7 @@ def _exposure(gate: GateConfig, own: Pair, plain: Pair | None) -> Iterator[Measu
 
 
 def _epsilon(gate: GateConfig, own: Pair, _: Pair | None) -> Iterator[Measured]:
-    """A lower bound: it can show a failure; it passes only where it could have shown one."""
+    """Judge a lower bound: it can show a failure, and passes only if it could have shown one."""
     from reticent.audit.stats.estimate import Estimate
 
     arm, estimate = _arm(own, gate.arm), None
@@ -168,14 +169,14 @@ def _arm(pair: Pair | None, name: str) -> CanaryArm | None:
 
 
 def _above(estimate: Estimate | None, nothing: float) -> bool | None:
-    """Whether an interval lies above what there would be if nothing had leaked; None without an interval."""
+    """Return whether an interval lies above the value of a model that leaks nothing; None without an interval."""
     if estimate is None or estimate.value is None or estimate.low is None:
         return None
     return estimate.low > nothing
 
 
 _CANARIES, _EXTRACTION = frozenset({"canaries"}), frozenset({"extraction"})
-#: Every gate by its measure; adding a row here is adding a gate everywhere.
+#: Every gate by its measure. A new gate is a new row here, and nothing else.
 GATES: Mapping[str, Gate] = MappingProxyType(
     {
         gate.measure: gate

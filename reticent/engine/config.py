@@ -1,6 +1,6 @@
-"""Settings of the engine's components but for reading and detecting, which have theirs in their own folders.
+"""Settings of the engine's components. Those of reading and detecting stand in their own folders.
 
-They stand apart from the code they configure: a job is read and checked before any of it is loaded.
+They stand apart from the code that they configure: a job is read and checked before that code is loaded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reticent.engine.schema import MAX_K, MAX_N
 
 __all__ = ["Arm", "CanaryConfig", "DedupConfig", "IndexConfig", "SplitConfig", "Surface"]
 
-#: Which spellings count as one word. A coarser surface raises supports, so it protects less.
+#: Spellings that count as one word. A coarser surface raises supports, so it protects less.
 Surface = Literal["exact", "casefold", "fold"]
 Arm = Literal["protected", "missed", "context", "ngram"]
 
@@ -36,8 +36,8 @@ class DedupConfig(Section):
     threshold: float = Field(
         default=0.8, gt=0, le=1, description="Jaccard similarity from which two documents are near duplicates"
     )
-    shingle_words: int = Field(default=5, ge=1)
-    passage_words: int = Field(default=50, ge=1, description="of the shortest passage that counts as shared")
+    shingle_words: int = Field(default=5, ge=1, description="words of a shingle, the unit of the Jaccard similarity")
+    passage_words: int = Field(default=50, ge=1, description="words of the shortest passage that counts as shared")
     k: Annotated[int, of_job("protect.k"), Field(ge=2, le=MAX_K)] = 2
     surface: Annotated[str, of_job("index.surface")] = "exact"
     num_threads: Annotated[int, of_job("num_threads")] = 0
@@ -48,8 +48,8 @@ class SplitConfig(Section):
 
     table: ClassVar[str] = "split"
 
-    heldout: float = Field(default=0.4, gt=0, lt=1)
-    reference: float = Field(default=0.0, ge=0, lt=1)
+    heldout: float = Field(default=0.4, gt=0, lt=1, description="share whom the audit compares members with")
+    reference: float = Field(default=0.0, ge=0, lt=1, description="share whose documents pre-train a small base model")
     by: Literal["auto", "individual", "household"] = "auto"
     user_inference_holdout: float = Field(
         default=0.0,
@@ -83,12 +83,12 @@ class SplitConfig(Section):
 
 
 class IndexConfig(Section):
-    """How n-grams are counted.
+    """Settings of counting n-grams.
 
-    Under ``min_support`` n-grams are not extended: 2 serves every k from 2 to 255. ``num_threads`` 0 means
-    ``RAYON_NUM_THREADS``, or every core. ``memory_limit`` is of the process in bytes, with what it uses already; what
-    does not fit is written to nameless files in ``spill_folder`` (None: the system's, which may be memory), which the
-    system frees whatever ends the process. The result depends on none of these three.
+    An n-gram with less support than ``min_support`` is not extended: 2 serves every k from 2 to 255. ``num_threads`` 0
+    means ``RAYON_NUM_THREADS``, or every core. ``memory_limit`` is of the whole process, in bytes. Counts that do not
+    fit are written to nameless files in ``spill_folder`` (None: the system's temporary folder, which may be memory);
+    the system frees them however the process ends. The result depends on none of these three.
     """
 
     table: ClassVar[str] = "index"
@@ -96,7 +96,8 @@ class IndexConfig(Section):
     max_n: int = Field(default=1, ge=1, le=MAX_N, description="longest n-gram")
     surface: Surface = "exact"
     updatable: bool = Field(
-        default=False, description="keep every n-gram, also what one individual alone uses: `reticent update` needs it"
+        default=False,
+        description="keep every n-gram, also those that one individual alone uses: `reticent update` needs them",
     )
     min_support: Annotated[int, of_job(None), Field(ge=1, le=MAX_K)] = 2
     num_threads: Annotated[int, of_job("num_threads")] = 0
@@ -105,7 +106,7 @@ class IndexConfig(Section):
 
     @property
     def least_support(self) -> int:
-        """Support under which n-grams are not extended; 1 keeps everything, which updating and merging need."""
+        """Support under which n-grams are not extended; 1 keeps every n-gram, as updating and merging need."""
         return 1 if self.updatable else self.min_support
 
 
@@ -114,20 +115,22 @@ class CanaryConfig(Section):
 
     table: ClassVar[str] = "canaries"
 
-    num: int = Field(default=25, ge=1, description="of each arm; a fair coin leaves out half of them")
+    num: int = Field(default=25, ge=1, description="canaries of each arm; a fair coin leaves out half of them")
     arms: tuple[Arm, ...] = Field(default=("protected", "missed", "context", "ngram"), min_length=1)
-    repetitions: int = Field(default=1, ge=1, description="times each is written into its individual's documents")
+    repetitions: int = Field(
+        default=1, ge=1, description="times that each canary is written into its individual's documents"
+    )
     num_references: int = Field(
         default=256, ge=2, description="other secrets to rank each among: exposure is at most log2 of it"
     )
-    seed: int | None = Field(default=None, ge=0, lt=2**63, description="default: the job's")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="default: the seed of the job")
     k: Annotated[int, of_job("protect.k"), Field(ge=2, le=MAX_K)] = 2
     job_seed: Annotated[int, of_job("seed")] = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> CanaryConfig:
         if len(set(self.arms)) != len(self.arms):
-            raise ValueError("arms: an arm stands twice")
+            raise ValueError("arms: an arm is listed twice")
         return self
 
     @property
@@ -137,5 +140,5 @@ class CanaryConfig(Section):
 
     @property
     def num_individuals(self) -> int:
-        """Individuals (households) that the canaries need if every coin says yes: each has one canary at most."""
+        """Individuals (households) that the canaries need if no coin leaves one out: each has one canary at most."""
         return sum(self.num * (self.k if arm == "missed" else 1) for arm in self.arms)

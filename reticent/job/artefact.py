@@ -1,8 +1,8 @@
 """An artefact is a value; a step makes one or several of them in one pass.
 
-The plan of a job is a sequence of steps (:mod:`reticent.job.pipeline`). A step says the name of each result, what it
-depends on, and how it is made. Running, the status, the expected end and the deletion of stale results are loops over
-that one plan: none of them knows what a stage does.
+The plan of a job is a sequence of steps (:mod:`reticent.job.pipeline`). A step says the name of each result, its
+settings and inputs, and how it is made. Running, the status, the expected end and the deletion of stale results are
+loops over that one plan: none of them knows the work of a stage.
 """
 
 from __future__ import annotations
@@ -91,12 +91,14 @@ class Step:
         Takes the writers of the stale outputs alone, and uses each once.
     resume : bool, optional
         As in :func:`reticent.core.artifact.write_artifact`. A step that may be resumed is built by all processes
-        together where torchrun started several: the first decides and writes, the others help. Not so ``alone``.
+        together where torchrun started several: the first decides and writes, the others help.
+    alone : bool
+        Only the first process builds the step, even where it may be resumed.
     prepare : callable, optional
-        Called before the outputs are compared with what the folder holds; never when a plan is only looked at.
+        Called before the outputs are compared with the content of the folder; not called when a plan is only read.
     work : callable, optional
-        Returns what the expected end counts; only of steps that are part of the experiment. `ArtifactError` where the
-        tokens that it counts are not there yet.
+        Returns the work that the expected end counts; None for steps that are not part of the experiment. It raises
+        `ArtifactError` if the tokens that it counts do not exist yet.
     """
 
     outputs: tuple[Artefact, ...]

@@ -1,4 +1,4 @@
-"""The auditor of a model's tokens, and the settings of an audit, as a job has them."""
+"""The auditor of a model's tokens and the settings of an audit, as a job defines them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def audit_config(run: Run) -> AuditConfig:
 
 
 def open_auditor(run: Run, model: str) -> Auditor:
-    """Return what scores and attacks the checkpoints of a model, by its name; opens the tokens of the audit."""
+    """Return the auditor of a model, by its name: it scores and attacks checkpoints. Opens the tokens of the audit."""
     from reticent.audit.evaluate import Auditor
     from reticent.engine.store import open_tokens
     from reticent.engine.text_sizes import read_zlib_bytes

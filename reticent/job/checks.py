@@ -13,7 +13,7 @@ __all__ = ["check_classification", "check_run", "require_models"]
 
 
 def check_run(run: Run, *, counts: bool, models: bool, classifies: bool, audits: bool) -> None:
-    """Check what the stages of a run need: of those that count n-grams, need models, classify, and audit.
+    """Check the requirements of a run's stages: of those that count n-grams, need models, classify, and audit.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check_classification(run: Run) -> None:
 
 
 def require_models(run: Run) -> None:
-    """Raise `PolicyError` for a job that ends at the index: what comes after works on a model's tokens."""
+    """Raise `PolicyError` for a job without models: every stage after the index works on a model's tokens."""
     if not run.job.model:
         raise PolicyError("the job names no model; add a [[model]] section, or --model NAME=PATH and --recipe")
 
@@ -76,7 +76,7 @@ def _require_extras(run: Run) -> None:
 
 
 def _require_devices(run: Run) -> None:
-    """Raise `PolicyError` for a device that is not there, before anything is spent on what comes before it."""
+    """Raise `PolicyError` for a device that is not there, before any time is spent on earlier stages."""
     devices = {run.job.train.device, *(run.job.training(model).device for model in run.job.model)}
     from reticent.core.device import check_device, pick_device
 
@@ -88,7 +88,7 @@ def _require_devices(run: Run) -> None:
 
 
 def _require_bases(run: Run) -> None:
-    """Raise `ArtifactError` for a base model that is not there, before hours are spent on what comes before it."""
+    """Raise `ArtifactError` for a base model that is not there, before hours are spent on earlier stages."""
     for model in run.job.model:
         if model.base is not None:
             from reticent.trainer.base_files import check_base
@@ -97,7 +97,7 @@ def _require_bases(run: Run) -> None:
 
 
 def _require_audit(run: Run) -> None:
-    """Raise `PolicyError` for what the audit would find out after the training: a misspelt attack, say."""
+    """Raise `PolicyError` for faults that the audit would find only after the training, such as a misspelt attack."""
     from reticent.job.probes import check_probes
 
     run.job.audit.check_complete()

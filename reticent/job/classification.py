@@ -1,7 +1,7 @@
 """`reticent classify`: labels of documents, their tokens and checkpoints -> F1 on held-out individuals.
 
-Joins the floors: the engine reads labels and tokens, the trainer trains the classifier, the audit measures it beside
-what it must be compared to: the commonest class, a bag of words, and the same classifier on the base model.
+This module joins the floors: the engine reads labels and tokens, the trainer trains the classifier, and the audit
+measures it beside its baselines: the commonest class, a bag of words, and the same classifier on the base model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PAPER_EPOCHS = (8, 64)
 
 
 def read_labels(corpus: Corpus, job: Job) -> pa.Table:
-    """Return doc_id and label of every document, checked as far as that goes before anything is trained.
+    """Return doc_id and label of every document, checked as far as possible before anything is trained.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
     """Return the labelled documents of a run in a model's tokens: members to train on, held-out ones to measure on.
 
-    Labels are those of the source: a copy with canaries in it has the columns that the corpus maps, and no more.
+    Labels are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
     from reticent.engine.store import open_tokens
 
@@ -84,7 +84,7 @@ def labelled_documents(run: Run, model: ModelSection) -> LabelledTokens:
 class _Stage:
     """Classifiers on the checkpoints of a training, or (None) on the base: one artefact.
 
-    The classifier's own seed is the job's throughout: seeds differ in the training alone, on the same individuals.
+    The classifier's own seed is always the job's: seeds differ in the training alone, on the same individuals.
     """
 
     model: ModelSection
@@ -105,7 +105,7 @@ class _Stage:
         return f"classifying from {self.training.title if self.training else f'base of {self.model.name}'}"
 
     def epochs(self, job: Job) -> list[int]:
-        """Epochs of the checkpoints to start from; of the base 0."""
+        """Epochs of the checkpoints to start from; 0 is the base model."""
         if self.training is None:
             return [0]
         return _starts(job.training(self.model).epochs_kept(), job.classifying(), f"{self.model.name}/{self.recipe}")
@@ -135,7 +135,7 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """The base and every training of each model, by recipe and seed."""
+    """Return the base model and every training of each model, by recipe and seed."""
     found = []
     for model in run.job.model:
         own = (_Stage(model, training) for training in trainings_by_recipe(run.job, model))
@@ -150,9 +150,11 @@ def check_starts(run: Run) -> None:
 
 
 def classify_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for the base and for every training of each model, where the job asks for it. The artefact of the
-    base has also the rows that need no model. Each is ``classification.json``, and the classifiers if the job keeps
-    them.
+    """Yield a step for the base model and for every training of each model, if the job has a section for it.
+
+    The artefact of the base model also has the rows that need no model. Each artefact is ``classification.json``, and
+    the classifiers if the job keeps them.
+
     """
     if run.job.classify is None:
         return
@@ -185,7 +187,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 
 
 def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Report steps as those of part ``number`` of ``count`` equal parts."""
+    """Report the steps of part ``number`` of ``count`` equal parts as steps of the whole."""
 
     def tell(said: StepReport) -> None:
         size = said["num_steps"]
@@ -195,8 +197,8 @@ def _part_of(advance: Callable[..., None], number: int, count: int) -> Callable[
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
-    """Return the results of a run's stage for each model, the rows of its base and baselines first, then by
-    recipe, seed (where the job has several) and epoch.
+    """Return the results of the stage for each model: the rows of its base model and baselines first, then those by
+    recipe, seed (if the job has several) and epoch.
     """
     results: dict[str, ClassificationEvidence] = {}
     for stage in _stages(run):
@@ -212,7 +214,7 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
 
 
 def _starts(kept: Sequence[int], settings: ClassifyConfig, name: str) -> list[int]:
-    """Epochs, of those whose checkpoints are kept, to start from."""
+    """Return the epochs to start from, out of those whose checkpoints are kept."""
     wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
         wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]

@@ -36,12 +36,13 @@ def classify_documents(
 ) -> ClassificationEvidence:
     """Classify documents that no run knows, from any model folders.
 
-    Individuals are split by the job's shares and seed: one who was a member of a run with the same is one here.
+    Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
+    here.
 
     Parameters
     ----------
     out : Path, optional
-        Folder of the result, an artefact, with the classifiers if the job keeps them; without it nothing is kept.
+        Folder of the result, an artefact, with the classifiers if the job keeps them. By default nothing is kept.
     """
     from reticent.core.artifact import write_artifact
     from reticent.core.device import check_device
@@ -81,7 +82,7 @@ def classify_documents(
 def _tokenised(
     corpus: Corpus, individuals: Any, folders: Sequence[Path], progress: Progress
 ) -> Iterator[tuple[Path, TokenStore]]:
-    """Each model folder with the tokens of its tokenizer, which are gone when the last was looked at."""
+    """Yield each model folder with the tokens of its tokenizer. The tokens are deleted after the last folder."""
     from reticent.engine.store import open_tokens
     from reticent.engine.tokens import write_tokens
     from reticent.trainer.tokenizer_of_model import tokenizer_json_of

@@ -1,8 +1,8 @@
-"""How many tokens pass through a model in each part of an audit: what the expected end of an experiment is told from.
+"""The cost model: how many tokens pass through a model in each part of an audit. The expected end is computed from it.
 
-Counted from the settings and from what the manifests say of the tokens; no document is read and nothing is drawn. Where
-a part draws what it asks for, this is the most that it can be. Speeds are measured in the same counts, so that one that
-is too high makes the speed too high and leaves the time of the next model as it is.
+The counts follow from the settings and from the manifests of the tokens; no document is read and nothing is drawn. If a
+part draws its questions at random, its count is the largest possible one. Speeds are measured in the same counts: a
+count that is too high makes the speed too high by the same factor, and the expected time of the next model stays right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "work_of_measurement",
 ]
 
-#: Words of a template of association, with the name and the term; and templates of a language.
+#: Words of a template of association, with the name and the term; number of templates of a language.
 WORDS_OF_A_TEMPLATE, NUM_TEMPLATES = 8, 3
 
 
@@ -46,7 +46,7 @@ class Workload:
         return sum(self.parts.values())
 
     def portion(self, *names: str) -> tuple[float, float]:
-        """Return between which shares of the step these neighbouring parts run.
+        """Return the shares of the step at which these neighbouring parts begin and end.
 
         >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
         (0.375, 0.5)
@@ -92,10 +92,10 @@ def work_of_extraction(run: Run, measurement: Measurement) -> Work:
 
 
 def scoring_work(run: Run, measurement: Measurement) -> Workload:
-    """Return what it takes to measure one model; `ArtifactError` where its tokens are not there.
+    """Return the work of measuring one model; `ArtifactError` where its tokens are not there.
 
-    Masked models read a window once for each fold of the words that they are asked for. Embedding shift and what is
-    computed of the scores take no model.
+    A masked model reads a window once for each fold of the words that it has to predict. Embedding shift and
+    all that is computed from scores need no model.
     """
     settings, model = run.job.audit, measurement.model
     masked = model.objective == "mlm"
@@ -116,7 +116,7 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """A window a target and candidate, and a sentence a term, candidate and template."""
+    """Count a window for each target and candidate, and a sentence for each term, candidate and template."""
     from reticent.core.artifact import read_manifest
 
     sides = read_manifest(run.folder / "split").counts
@@ -131,8 +131,8 @@ def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) 
 
 
 def extraction_work(run: Run, model: ModelSection) -> float:
-    """Return what it takes to ask one model for canaries and passages; what greedy decoding of canaries takes beside
-    scoring them among their references is left out.
+    """Return the work of asking one model for canaries and passages. The scoring of canaries among their references is
+    counted, their greedy decoding is not.
     """
     audit, masked, job = _counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0

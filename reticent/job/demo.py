@@ -1,4 +1,4 @@
-"""The demo: the whole job on a hospital that does not exist, at a size two CPU cores finish in minutes.
+"""The demo: the whole job on a hospital that does not exist, at a size that two CPU cores finish in minutes.
 
 The stand-in foundation models are a small BERT and a small GPT-2, pre-trained here on generated public text, so
 that the demo needs no network. Nothing else differs from a real run: the same job, the same stages.
@@ -23,7 +23,7 @@ PUBLIC_DOCUMENTS = 3000
 
 
 def demo_job(out: Path, seed: int) -> dict[str, Any]:
-    """Return the demo's job as nested dictionaries (what a job file would hold)."""
+    """Return the demo's job as nested dictionaries, in the form of a job file."""
     hospital = out / "hospital"
     foundation = {"text": str(hospital / "public"), "vocab_size": 3000}
     return {

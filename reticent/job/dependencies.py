@@ -18,8 +18,8 @@ def training_dependencies(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings and inputs of a training; ``tokens`` names others than the members'.
 
-    The seed is of the training alone: the order of the windows, the masks, the new weights of the model. Split, index
-    and protection stay those of the job's seed, so that seeds differ in the training alone, on the same members. A
+    The seed is that of the training alone: it decides the order of the windows, the masks and the new weights of the
+    model. Split, index and protection follow the job's seed, so trainings with several seeds have the same members. A
     recipe that does not look at the flags does not depend on them.
     """
     recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
@@ -39,6 +39,7 @@ def privacy_of(run: Run, model: ModelSection) -> PrivacyConfig:
     own_copies = dedup.scope == "individual" and settings.unit == "individual"
     unaccounted: tuple[str, ...] = () if dedup.mode == "off" or own_copies else ("deduplication",)
     if run.job.split.user_inference_holdout and settings.unit != "individual":
-        unaccounted += ("the draw of the user-inference holdout",)  # it goes by how many documents an individual has
+        # It depends on how many documents an individual has.
+        unaccounted += ("the draw of the user-inference holdout",)
     file = str(settings.budget_file or run.folder / BUDGET_FILE)
     return settings.replace(budget_file=file, corpus=run.whole_corpus.fingerprint(), unaccounted=unaccounted)

@@ -1,6 +1,6 @@
-"""`reticent detect`: find identifiers in documents, or in those of a run or a job, count them, and measure the finding.
+"""`reticent detect`: find identifiers in documents, or in those of a run or a job, count and evaluate them.
 
-Joins the floors: the engine detects, the audit compares with annotations.
+This module joins the floors: the engine detects, the audit compares with annotations.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["count_spans", "detect_documents"]
 
 
 def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> DetectedSpans:
-    """Run a job's detectors; returns counts of what each finds and, if asked, how that compares with its gold spans.
+    """Run a job's detectors; return their counts and, if asked, the comparison of their spans with the gold spans.
 
     Parameters
     ----------
     keep : bool
-        Whether the spans stay, in ``spans/`` of the job's run folder; if not, they are never beside the documents.
+        Keep the spans in ``spans/`` of the job's run folder. If false, they are never written beside the documents.
     evaluate : bool
-        Measure against ``corpus.spans``. The detector gold is not measured against itself.
+        Compare with ``corpus.spans``. The detector gold is not compared with itself.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
         raise PolicyError("nothing to evaluate against: give the column of gold spans (--spans, corpus.spans)")

@@ -1,10 +1,10 @@
 """The expected end of an experiment: its trainings, classifications and scorings, and how long the rest will take.
 
-The expected end is made of what was measured on the same model, and is None until every sort of work that is left was:
-an estimate without a measurement is worse than none. Work is counted in tokens that pass through a model, so that the
-speed is one of tokens a second. Speeds of earlier runs are read from ``.timings.jsonl`` of the run folder, where every
-artefact leaves how long it took; this process's own come first. That file is no result: results are the same bytes
-however long they took.
+The expected end is computed from speeds that were measured on the same model. It is None until every sort of work that
+is left was measured: an estimate without a measurement is worse than none. Work is counted in tokens that pass through
+a model, so the speed is in tokens a second. Speeds of earlier runs are read from ``.timings.jsonl`` of the run folder,
+which has the seconds of every artefact; speeds of this process come first. That file is no result: results are the same
+bytes however long they took.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from reticent.job.artefact import Work
 __all__ = ["Plan", "Timings"]
 
 TIMINGS = ".timings.jsonl"
-#: A running step tells its own speed once this share of it has been seen, and this many seconds.
+#: A running step has a speed of its own once this share of it is done, after at least this many seconds.
 ENOUGH = 0.02
 ENOUGH_SECONDS = 3.0
 
 
 class Timings:
-    """How long each artefact of a run folder took, over all its runs: a line of JSON each, private."""
+    """The seconds of each artefact of a run folder, over all its runs: a private file with a line of JSON each."""
 
     def __init__(self, folder: Path):
         self._path = folder / TIMINGS
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return name -> the last entry; a line that cannot be read is none."""
+        """Return name -> its last entry; a line that cannot be read is skipped."""
         found: dict[str, dict[str, Any]] = {}
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -60,7 +60,7 @@ class Timings:
 
 
 class Plan:
-    """Steps in the order they run; `start`, `advance` and `finish` follow them, `skip` is for what is up to date.
+    """The steps in the order they run; `start`, `advance` and `finish` follow them, `skip` is for steps up to date.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Plan:
         for name, entry in (earlier or {}).items():
             if name in self.steps and entry["work"]:
                 self._count(self._earlier, self.steps[name], entry["work"], entry["seconds"])
-        #: Share at the first report of the running step, and when that was; None before it.
+        #: Share at the first report of the running step, and the time of that report; None before it.
         self._seen: float | None = None
         self._seen_at = self._started = self._began = self._share = 0.0
 
@@ -97,13 +97,13 @@ class Plan:
             total[1] += seconds
 
     def start(self, name: str) -> None:
-        """Begin a step; a name that is no step of the plan is left alone."""
+        """Begin a step; a name that is no step of the plan is ignored."""
         self.running = self.steps.get(name)
         self.done.discard(name)
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Say how far the running step is, from 0 to 1; the first report also says where a resumed one began."""
+        """Set how far the running step is, from 0 to 1. The first report also says where a resumed step began."""
         if self.running is None:
             return
         if self._seen is None:
@@ -125,12 +125,12 @@ class Plan:
         self.running = None
 
     def skip(self, name: str) -> None:
-        """Count a step as done that was found to be up to date."""
+        """Count a step as done because it is up to date."""
         if name in self.steps:
             self.done.add(name)
 
     def speed(self, step: Work) -> float | None:
-        """Tokens a second of a step like this one; None until one was measured."""
+        """Return the tokens a second of a step like this one; None until one was measured."""
         if step is self.running and (own := self._own_speed()):
             return own
         for measured in (self._measured, self._earlier):
@@ -142,7 +142,7 @@ class Plan:
         return None
 
     def _own_speed(self) -> float | None:
-        """Speed of the running step, once enough of it was seen."""
+        """Return the speed of the running step, once enough of it is done."""
         assert self.running is not None
         if self._seen is None:
             return None
@@ -182,7 +182,7 @@ class Plan:
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
     def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return how long it takes yet, and notes to choose from by the room there is, the longest first."""
+        """Return the time left, and notes from the longest to the shortest, to choose from by the width of the line."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)

@@ -1,7 +1,7 @@
 """The experiment of [@boutet2025] as a job file: every recipe, five lengths of training, three seeds, at four sizes.
 
-The file written is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
-differ in the models and in how long it takes; ``small`` and ``base`` have the published settings.
+The file is a job like any other, with a comment for each choice, to be read and changed before it runs. Sizes
+differ in the models and in the time they take; ``small`` and ``base`` have the published settings.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from reticent.trainer.recipes import RECIPES
 
 __all__ = ["SIZES", "Size", "experiment_job"]
 
-#: Where `reticent synth` puts the hospital of a job that names no documents.
+#: Folder of the hospital that `reticent synth` makes for a job that names no documents.
 HOSPITAL = "hospital"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large an experiment is.
+    """The size of an experiment.
 
     Attributes
     ----------
     bases : objective -> hub name of the foundation model; empty where a small one is pre-trained first
-    foundation : settings of those that are
+    foundation : settings of that pre-training
     recipes : stems of the recipes to compare; None: all
     synth : options of `reticent synth` for a hospital of this size
     """
@@ -47,7 +47,7 @@ class Size:
 
 SIZES: Mapping[str, Size] = {
     "toy": Size(
-        about="a minute on 2 CPU cores: whether it all works; the models learn nothing",
+        about="a minute on 2 CPU cores: it shows that everything works; the models learn nothing",
         synth="--individuals 24 --words-per-document 60 --public-documents 60 --language en",
         device="cpu", window_length=96, learning_rate=2e-3, epochs=(1, 2), seeds=(0, 1), num_bootstrap=100,
         recipes=("{}", "{}a", "pp{}"),
@@ -90,7 +90,7 @@ def experiment_job(
     Raises
     ------
     PolicyError
-        The size is unknown, or what is given makes no valid job.
+        The size is unknown, or the arguments make no valid job.
     """
     from reticent.core.errors import PolicyError
     from reticent.core.json_toml import parse_toml
@@ -126,10 +126,10 @@ def _opening(size: str, chosen: Size, out: str, generated: bool) -> list[str]:
         "#",
         *(["# The documents are a hospital that does not exist. Generate it first:", "#"] if generated else []),
         *hospital,
-        "# Then, and again whenever it was stopped; what is done is not done again:",
+        "# Then run the job, and again whenever it was stopped; results that exist are not made again:",
         "#",
         "#     reticent run job.toml",
-        f"#     reticent status {out}      # what is done, what is left, and when it will end",
+        f"#     reticent status {out}      # results that exist, results to come, and the expected end",
         "",
         f"out = {_toml(out)}       # results; private, and as sensitive as the documents",
         "seed = 0          # of the split and of the audit; trainings have seeds of their own, below",
@@ -155,10 +155,10 @@ def _documents(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, referenc
 def _protection() -> list[str]:
     return [
         "[index]",
-        "max_n = 3         # n-grams are counted up to this length: the report says what longer ones give away",
+        "max_n = 3         # n-grams are counted up to this length: the report has the leakage of longer ones too",
         "",
         "[protect]",
-        "k = 2             # an indirect identifier is what fewer than k individuals use",
+        "k = 2             # an indirect identifier is a word that fewer than k individuals use",
         "n = 1             # single words, as in most of their figures; up to max_n",
         'policy = "all"',
         "",
@@ -198,7 +198,7 @@ def _training(size: Size) -> list[str]:
     steps = "falls linearly to 0" + ("" if size.bases else "; small models take larger steps")
     return [
         "[train]",
-        "# Each recipe once a seed: the order of the documents and the masks change, who is a member does not.",
+        "# Each recipe is trained once a seed: the order of the documents and the masks change, the members do not.",
         f"seeds = {list(size.seeds)}",
         "# The attacks: leaks and utility against the length of training.",
         f"num_epochs = {size.epochs[-1]}",
@@ -217,13 +217,13 @@ def _training(size: Size) -> list[str]:
 
 
 def _fields(section: Mapping[str, Any], about: Mapping[str, str]) -> list[str]:
-    """Lines of one table; what is None is left to its default."""
+    """Return the lines of one table; a key with the value None is left out and has its default."""
     lines = [(name, f"{name} = {_toml(value)}") for name, value in section.items() if value is not None]
     return [f"{line}  # {about[name]}" if name in about else line for name, line in lines]
 
 
 def _toml(value: Any) -> str:
-    """A TOML value: JSON's strings, numbers and lists are TOML too."""
+    """Return a TOML value: JSON's strings, numbers and lists are TOML too."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, Sequence) and not isinstance(value, str):

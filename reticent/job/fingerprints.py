@@ -1,8 +1,8 @@
-"""Fingerprints of what a run is made from: each is computed once, however many stages ask.
+"""Fingerprints of the inputs and results of a run: each is computed once, however many stages need it.
 
-A plan that is only looked at (:meth:`Fingerprints.for_a_look`) believes the manifests of results and reads none of
-their bytes. A result that is not there, or is stale, has the fingerprint `TO_DO`: nothing that follows from it is
-up to date then.
+A plan that is only looked at (:meth:`Fingerprints.for_a_look`) trusts the manifests of results and reads none of
+their bytes. A result that is missing or stale has the fingerprint `TO_DO`: then no result that follows from it is up to
+date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Fingerprints:
     folder : Path
         The run folder.
     looking : bool
-        Believe manifests instead of reading bytes.
+        Trust manifests instead of reading bytes.
     """
 
     def __init__(self, folder: Path, *, looking: bool = False):
@@ -34,7 +34,7 @@ class Fingerprints:
         self._texts: dict[str, str] = {}
 
     def for_a_look(self) -> Fingerprints:
-        """Return a copy that believes manifests; what was computed already is kept."""
+        """Return a copy that trusts manifests; fingerprints that were computed already are kept."""
         copy = Fingerprints(self.folder, looking=True)
         copy._known = dict(self._known)
         copy._texts = dict(self._texts)
@@ -60,7 +60,7 @@ class Fingerprints:
         from reticent.engine.store import open_tokens
 
         if name not in self._texts:
-            whole = self.of(name)  # the bytes are those that were written
+            whole = self.of(name)  # it is of the bytes as they were written
             text = TO_DO if whole == TO_DO else open_tokens(self.folder / name).text_fingerprint()
             self._texts[name] = text
         return self._texts[name]

@@ -1,4 +1,4 @@
-"""The gates of a job: written down before anything is trained, judged when the evidence is there."""
+"""The gates of a job: they are written down before anything is trained, and judged when the evidence is there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["gate_settings", "gate_step", "judge_again", "judge_gates"]
 
 
 def gate_settings(run: Run) -> dict[str, Any]:
-    """Return the gates of a job, as they are written down."""
+    """Return the gates of a job in the form of their artefact."""
     return {"gates": [gate.model_dump() for gate in run.job.gate]}
 
 
@@ -34,7 +34,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the verdict of the job's gates, without one where it has no gate."""
+    """Return the evidence with the verdict of the job's gates, or without a verdict if the job has no gate."""
     from reticent.audit.verdict import verdict
     from reticent.core.artifact import read_manifest
 
@@ -46,7 +46,7 @@ def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def judge_again(run: Run) -> None:
-    """Put the verdict of the job's gates into a finished audit that has that of others; nothing is measured again."""
+    """Replace the verdict in a finished audit by that of the job's gates; nothing is measured again."""
     from reticent.core.artifact import require_kind
     from reticent.job.maker import make
 

@@ -1,4 +1,4 @@
-"""Making a step of the plan: only its stale outputs, each whole or not at all; and telling which are stale."""
+"""Making a step of the plan: only its stale outputs, each whole or not at all; and the states of artefacts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["is_up_to_date", "look_at", "make"]
 def make(run: Run, step: Step) -> None:
     """Build the outputs of a step that are not there with their settings and inputs; the bytes of others are checked.
 
-    Where torchrun started several processes, the first decides. The others take part in steps that may be resumed,
-    and pass over all else.
+    Where torchrun started several processes, the first decides. The others take part in the steps that may be
+    resumed, and skip all others.
     """
     from reticent.core.artifact import is_up_to_date as is_whole
     from reticent.core.artifact import read_manifest
@@ -69,7 +69,7 @@ def _written(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Outp
 
 @contextmanager
 def _helping(run: Run, artefact: Artefact) -> Iterator[Output]:
-    """The output as a process that helps sees it: the main one opens and ends it."""
+    """The output as a helping process sees it: the main process opens and ends it."""
     yield Output(_unfinished(run, artefact), {})
 
 
@@ -80,8 +80,8 @@ def _unfinished(run: Run, artefact: Artefact) -> Path:
 
 
 def is_up_to_date(run: Run, artefact: Artefact) -> bool:
-    """Whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read every
-    byte. `make` does before it believes it.
+    """Return whether an artefact was made with these settings and inputs, by its manifest alone: a plan must not read
+    every byte. `make` reads the bytes before it trusts the manifest.
     """
     from reticent.core.artifact import require_kind
     from reticent.core.errors import ArtifactError

@@ -1,4 +1,4 @@
-"""The plan of a job: which steps follow each other. Running a job and looking at it are loops over that plan.
+"""The plan of a job: the order of its steps. Running a job and showing its status are loops over that plan.
 
     dedup -> split -> detect -> index -> foundation -> protect -> train -> classify -> audit -> report
 
@@ -50,7 +50,7 @@ class Stage:
     steps : callable
         Yields the steps of a run.
     within : str
-        The stage that a user names, where this is a part of it.
+        The stage that a user names, if this stage is a part of it.
     """
 
     name: str
@@ -90,7 +90,7 @@ def stages_until(until: str) -> list[Stage]:
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     """Run every stage up to and including ``until``; returns the run folder.
 
-    With ``alone`` only deduplication goes before it: what looks at documents one by one needs no split, unless
+    With ``alone`` only deduplication runs before it: a stage that looks at documents one by one needs no split, unless
     canaries are planted in some of them.
     """
     if until not in STAGES:
@@ -121,7 +121,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
 
 
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
-    """Make the steps of these stages; from the first one of an experiment on, its expected end is shown."""
+    """Make the steps of these stages; the expected end is shown from the first stage of an experiment on."""
     stages = list(stages)
     with ExitStack() as stack:
         is_shown = False
@@ -137,7 +137,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
 
 
 def report_again(run: Run) -> None:
-    """Judge the gates of the job by a finished audit, and write its report; nothing is measured."""
+    """Judge the gates of the job by a finished audit, and write the report; nothing is measured."""
     judge_again(run)
     for step in report_steps(run):
         make(run, step)
@@ -158,8 +158,8 @@ def _train(run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One step of a plan that is only looked at: its stage, and the state of each output by name. A stage of which
-    nothing can be said before an earlier one is done has no step.
+    """One step of a plan that is only read: its stage, and the state of each output by name. A stage has no step here
+    if its steps depend on an earlier stage that is not done.
     """
 
     stage: Stage
@@ -179,7 +179,7 @@ def look_at_all(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Look]:
             for step in stage.steps(run):
                 told = True
                 yield Look(stage, step, {output.name: look_at(run, output) for output in step.outputs})
-        except (ReticentError, OSError):  # of what is not there
+        except (ReticentError, OSError):  # its inputs do not exist yet
             if not told:
                 yield Look(stage, None, {})
 

@@ -1,7 +1,7 @@
-"""The probes of a job: its members' items, asked of every model's last checkpoint and of its base.
+"""The probes of a job: its members' items, asked of every model's last checkpoint and of its base model.
 
-The items come from the job's table of records (or the one ``[probe]`` names). Held-out individuals are asked the same
-questions: right answers on held-out individuals are skill, and stand beside those on members.
+The items come from the job's table of records (or the one ``[probe]`` names). The same questions are asked
+about held-out individuals: right answers about them are skill, and stand beside those about members.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def table_of(job: Job) -> Path:
 
 
 def probe_inputs(run: Run) -> dict[str, str]:
-    """Fingerprints of what the probes of a job read, empty where it asks for none."""
+    """Return the fingerprints of the inputs of a job's probes; empty if it has none."""
     if run.job.probe is None:
         return {}
     files = {"probe:subjects": table_of(run.job), "probe:templates": run.job.probe.templates}
@@ -42,7 +42,7 @@ def probe_inputs(run: Run) -> dict[str, str]:
 
 
 def check_probes(job: Job) -> None:
-    """Raise `PolicyError` or `CorpusError` for probes that ask nothing, before the trainings they come after."""
+    """Raise `PolicyError` or `CorpusError` for probes without a question to ask, before any model is trained."""
     from reticent.audit.propile.prompts import require_questions
 
     subjects, templates = _read(job)
@@ -83,7 +83,7 @@ def run_probes(run: Run) -> ProbeEvidence:
         str(table_of(job)),
         lambda n: f"row {subjects.rows[n] + 1}",
     )
-    # Who has a record and no document is on no side.
+    # An individual with a record and no document is on no side.
     codes = pc.fill_null(pc.index_in(ids, value_set=known), -1).to_numpy()
     models = []
     for model in job.model:

@@ -1,7 +1,7 @@
-"""A run: a job and its folder, what is opened from it, and the documents that each stage sees.
+"""A run: a job and its folder, the results that it has opened, and the documents that each stage sees.
 
 The job of the last run is kept as ``job.json``; an earlier one stays until the first result of the new one stands.
-Which documents a stage sees is decided here alone: ``whole_corpus`` holds the given documents without those of
+The documents of each stage are decided here alone: ``whole_corpus`` holds the given documents without those of
 individuals who withdrew, ``deduplicated`` those without the copies that deduplication leaves out, ``remaining`` those
 without the ``user_inference_holdout`` that only one attack sees, ``documents`` the same with canaries planted,
 ``corpus`` those without the ones in quarantine.
@@ -36,7 +36,7 @@ class Run:
     ----------
     job : Job
     progress : Progress, optional
-        Where stages say what they do; silent by default.
+        Receives the messages and the progress of the stages; silent by default.
     restart : bool
         Begin unfinished trainings anew instead of going on with them.
     """
@@ -60,7 +60,7 @@ class Run:
         return execute(self, until, alone=alone)
 
     def for_a_look(self) -> Run:
-        """Return this run as one that is only looked at: silent, and believing manifests."""
+        """Return this run as one that is only read: it is silent and trusts manifests."""
         look = Run(self.job, Progress(quiet=True))
         look._opened = dict(self._opened)
         look.fingerprints = self.fingerprints.for_a_look()
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def whole_corpus(self) -> Any:
-        """The documents as they were given, less those of individuals who have withdrawn; opened once."""
+        """The documents as they were given, without those of individuals who have withdrawn; opened once."""
         if "whole_corpus" not in self._opened:
             from reticent.engine.corpus import open_configured
 
@@ -83,7 +83,7 @@ class Run:
         return self._opened["whole_corpus"]
 
     def _tell_reading(self, corpus: Corpus) -> None:
-        """Say what is passed over, and once documents were read what was found out and left out."""
+        """Count the files that are skipped and, once documents were read, the documents that were left out."""
         found = corpus.reading.found
         if notice := found.notice():
             (self.progress.warn_once if found.surprising else self.progress.say_once)(notice)
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def deduplicated(self) -> Any:
-        """The documents less the copies that deduplication leaves out: whose individuals are split."""
+        """The documents without the copies that deduplication leaves out; the split is over their individuals."""
         if "deduplicated" not in self._opened:
             corpus = self.whole_corpus
             if self.job.dedup.mode != "off":
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def user_inference_holdout(self) -> Any:
-        """The documents that are held back from everything but the attack user_inference; the job must want some."""
+        """The documents that only the attack user_inference sees; the job must have a share for it."""
         return self._parted[1]
 
     @property
@@ -125,7 +125,7 @@ class Run:
 
     @property
     def documents(self) -> Any:
-        """The same, with canaries where the job plants some: what detectors see."""
+        """The same, with canaries if the job plants some; detectors see these."""
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def corpus(self) -> Any:
-        """The documents without those in quarantine: what every stage after ``detect`` sees."""
+        """The documents without those in quarantine; every stage after ``detect`` sees these."""
         if "corpus" not in self._opened:
             from reticent.engine.detect import quarantined_rows
 
@@ -161,7 +161,7 @@ class Run:
         return self.job.protect
 
     def checkpoints(self, model: ModelSection, recipe: str, seed: int | None = None) -> dict[int, Path]:
-        """Epoch -> model folder, of one training; of the first seed's where the job has seeds and none is said."""
+        """Return epoch -> model folder of one training; by default that of the first seed."""
         seeds = self.job.training(model).seeds
         training = Training(model, recipe, seeds[0] if seed is None and seeds else seed)
         folder = self.folder / training.name
@@ -196,7 +196,7 @@ class Run:
 
     @property
     def evidence(self) -> AuditEvidence:
-        """The finished audit, before publication; read anew each time."""
+        """The finished audit before publication; it is read from its file each time."""
         from reticent.audit.evidence.audit import AuditEvidence
         from reticent.audit.evidence.json_form import from_json
         from reticent.core.artifact import require_kind
@@ -206,14 +206,14 @@ class Run:
         return from_json(AuditEvidence, read_json(self.folder / "audit" / "audit.json"), "audit")
 
     def invalidate(self, *names: str) -> None:
-        """Forget what was opened under these names: what it was made from has changed."""
+        """Forget the opened results with these names, because their inputs have changed."""
         for name in names:
             self._opened.pop(name, None)
 
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Make the run folder, private, and mark a new one with the resolved job; a foreign folder is refused."""
+        """Make the private run folder, with the resolved job if it is new; a folder of something else is refused."""
         from reticent.core.artifact import make_private_folder
         from reticent.core.errors import ArtifactError
         from reticent.core.manifest import JOB
@@ -227,8 +227,8 @@ class Run:
                 self.keep_job()
 
     def keep_job(self) -> None:
-        """Make this job the run folder's own. An earlier job stays until the first result of this one stands, so that
-        one that fails at its start leaves no settings to the commands after it.
+        """Write this job into the run folder. An earlier job stays until the first result of this one is there, so a
+        job that fails at its start leaves no settings to later commands.
         """
         from reticent.core.artifact import write_private
         from reticent.core.manifest import JOB
@@ -255,7 +255,7 @@ class Run:
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
     def recover(self) -> None:
-        """Wipe what an interrupted run left, once and before anything can fail."""
+        """Delete the remains of an interrupted run, once and before anything can fail."""
         from reticent.core.artifact import recover_folder
 
         if not self._recovered:
@@ -263,7 +263,7 @@ class Run:
         self._recovered = True
 
     def warn_of_memory(self, name: str) -> None:
-        """Say which stage took more than the memory limit, and again where a later one takes yet more."""
+        """Warn if a stage took more than the memory limit, and again if a later one takes still more."""
         from reticent.core.memory import peak_bytes
 
         limit = self.job.memory_limit

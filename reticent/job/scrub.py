@@ -1,6 +1,6 @@
 """The command `reticent scrub`: documents of a job in, the same documents without direct identifiers out.
 
-It stands apart from the chain of stages: what is made leaves for others, and nothing of a job is made from it.
+It is no stage: its result goes to others, and no stage uses it.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def scrub_documents(
 ) -> dict[str, Any]:
     """Write the scrubbed documents of a job to the artefact ``out``; returns its counts.
 
-    Copies that the job's deduplication leaves out and documents in quarantine are not among them; canaries of the job
-    do not stand in them, and documents that it holds back from training do.
+    The result has no copies that the job's deduplication leaves out, no documents in quarantine and no canaries. It
+    has the documents that the job holds back from training.
 
     Parameters
     ----------
     in_run_folder : bool
-        The spans of the run folder ``job.out`` are taken, and brought up to date first. Otherwise, or where the job
-        trains on other documents than it was given, its detectors run in a folder inside the unfinished artefact, and
-        their spans, which tell where the identifiers were, are deleted.
+        Use the spans of the run folder ``job.out``, which are brought up to date first. Otherwise, or if the
+        job trains on other documents than it was given, its detectors run in a folder inside the unfinished artefact.
+        Their spans, which show where the identifiers were, are deleted.
     key : 32 bytes, optional
-        By default a new one, thrown away unless ``keep_key`` writes it to ``out/scrub.key``.
+        Default: a new one, which is not kept unless ``keep_key`` writes it to ``out/scrub.key``.
     overwrite : bool
-        Replace scrubbed documents that are in ``out``. A key that was kept there is taken again and stays.
+        Replace scrubbed documents that are in ``out``. A key that was kept there is used again and stays.
     renew_key : bool
         With ``overwrite``: the key that was kept there may be lost.
 
@@ -108,14 +108,14 @@ def scrub_documents(
 
 
 def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:
-    """Settings for the manifest."""
+    """Return the settings for the manifest."""
     settings = {
         "style": config.style,
         "draw": config.draw,
         "shift_days": config.dates.shift_days,
         "date_order": config.dates.order,
         "new_ids": config.new_ids,
-        # Without the detectors' options, which may hold names (patterns) and paths: this folder is handed on.
+        # The detectors' options are left out: they may hold names (patterns) and paths, and this folder goes to others.
         "detect": job.detect.model_dump(mode="json", include={"detectors", "on_error", "propagate"}),
     }
     if job.dedup.mode != "off":
@@ -129,7 +129,7 @@ def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool)
     from reticent.core.errors import ArtifactError
     from reticent.engine.scrub import read_key
 
-    with suppress(ArtifactError):  # what is there may be damaged
+    with suppress(ArtifactError):  # the folder may be damaged
         read_manifest(out)
     if not (out / MANIFEST).exists():
         return None

@@ -1,8 +1,8 @@
-"""Status of a job: artefacts done and left, and the time they will take. Reads only; the job may be running.
+"""Status of a job: artefacts done and left, and the time they will take. It only reads; the job may be running.
 
-The plan is gone through as in a run, but nothing is made: an artefact is done if its manifest has the settings and
-inputs it would be made with. An artefact that follows from one not done is not done either. Bytes of results are not
-read again; those of the documents and of a base model are, once.
+It goes through the plan as a run does, but makes nothing: an artefact is done if its manifest has the settings and
+inputs that a run would make it with. An artefact that follows from one not done is not done either. Bytes of results
+are not read again; those of the documents and of a base model are, once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["job_status"]
 
 
 def job_status(run: Run) -> dict[str, Any]:
-    """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were held to their text
-    have a "text_check" besides.
+    """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were checked against
+    their text also have a "text_check".
 
-    A state is "done", "to do", "begun" where a training goes on from a state that it saved, or, where something of the
-    name is there that the job would make anew, "out of date". ``plan`` counts trainings, classifications and scorings;
-    its ``remaining_seconds`` is None while some of the work that is left is of a speed that was not measured.
+    A state is "done", "to do", "begun" (a training goes on from a saved state) or "out of date" (an artefact of that
+    name exists, and the job would make it anew). ``plan`` counts trainings, classifications and scorings;
+    its ``remaining_seconds`` is None while the speed of some of the work that is left is not known.
     """
     run = run.for_a_look()
     looked = list(look_at_all(run))
@@ -62,7 +62,7 @@ def _plan_of(looked: list[Look], earlier: dict[str, dict[str, Any]]) -> dict[str
 
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
-    """Counts of the check of tokens against their text: all of them, else a sample."""
+    """Return the counts of the check of tokens against their text: of all documents, or else of a sample."""
     from reticent.core.artifact import read_manifest
 
     tokens = read_manifest(run.folder / name)

@@ -1,7 +1,7 @@
-"""The tokens of a run held to their text, all of them, and what of that is known where the text is not.
+"""The check of all tokens of a run against their text, and the proof of it on a machine without the text.
 
 A check is an artefact of its own, ``text-check/MODEL/VARIANT``, bound to the tokens by the fingerprint of their flags:
-a machine that trains and has no text can so say of the flags it uses whether they were checked. Needs no torch.
+so a machine that trains and has no text can say whether the flags it uses were checked. This needs no torch.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = ["check_text", "text_check_of_flags"]
 
-#: Tokens of original text -> the sides whose documents they are of, and that shape their protection.
+#: Tokens of original text -> the sides whose documents they hold, and the sides that shape their protection.
 ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
 KIND, FILE = "text-check", "check.json"
 
 
 def check_text(run: Run) -> dict[str, TextCheck | None]:
-    """Hold every token of a run's tokens of original text to its documents; what was checked already is not again.
+    """Check every token of a run's tokens of original text against its documents; a check that exists is not repeated.
 
     Returns
     -------
     dict
-        Name of each token artefact of the run, and what its check found; None for text that was rewritten, whose
+        Name of each token artefact of the run -> the result of its check; None for text that was rewritten, whose
         characters are not those of the documents.
 
     Raises
     ------
     ArtifactError
-        A token does not carry the flags that its text says it must, or there are no tokens.
+        A token does not have the flags that follow from its text, or there are no tokens.
     """
     from reticent.core.artifact import require_kind
 
@@ -57,7 +57,7 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
 
 
 class _Reader:
-    """Makes the checks of a run; the text is read once, when the first one needs it."""
+    """Makes the checks of a run; the text is read once, for the first check that needs it."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -104,9 +104,10 @@ class _Reader:
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
-    """Say how far the flags of tokens were held to their text, and whether what was checked are these flags.
+    """Return how far the flags of tokens were checked against their text, and whether the check was of these flags.
 
-    Without a text: by the check of all documents that was kept, else by the sample of those who made the tokens.
+    Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
+    were made.
     """
     from reticent.core.artifact import read_manifest
 

@@ -61,7 +61,7 @@ class Measurement:
 
 
 def trainings_of(job: Job) -> list[Training]:
-    """Return every training of a job: all recipes with the first seed, then with the next, so that a run that stops
+    """Return every training of a job: all recipes with the first seed, then all with the next, so that a run that stops
     half-way has compared the recipes.
     """
     found = [
@@ -80,7 +80,7 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
-    """Return what is measured of a model section: its base model, then every checkpoint by recipe, seed and epoch."""
+    """Return the measurements of a model section: its base model, then every checkpoint by recipe, seed and epoch."""
     epochs = job.training(model).epochs_kept()
     kept = epochs if job.audit.every_checkpoint else epochs[-1:]
     own = trainings_by_recipe(job, model)

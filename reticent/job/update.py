@@ -1,7 +1,7 @@
-"""A run whose documents came or whose individuals withdrew: its indexes are made from those of the run before.
+"""An update of a run: documents are added or individuals withdraw, and the indexes are made from those of before.
 
-The job of the new run is the old one's with more sources and more files of withdrawn individuals, so that every later
-command, and a rebuild from nothing, sees the same documents; its indexes are those of a rebuild to the last byte.
+The job of the new run is the old job with more sources and more files of withdrawn individuals. So every later command,
+and a rebuild from nothing, sees the same documents. The indexes are equal to those of a rebuild, byte by byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["update_run"]
 def _count_update(
     before: Run, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Return the first index that is wanted, as the update of that of the run ``before``."""
+    """Return the first of the wanted indexes, as an update of that of the run ``before``."""
     from reticent.engine.index import open_index
     from reticent.engine.update import update_index
 
@@ -73,18 +73,18 @@ def update_run(before: Run, out: Path, added: Sequence[str], withdrawn: Sequence
     if not (added or withdrawn):
         raise PolicyError("update: nothing to do; give --add SOURCE or --remove FILE")
     if out.resolve() == before.folder.resolve():
-        raise PolicyError("--out: the run itself; an update goes into a folder of its own")
+        raise PolicyError("--out: is the run itself; an update needs a folder of its own")
     if not job.index.updatable:
         raise PolicyError(
-            f"{before.folder}: its index has forgotten what an update needs; build it once with "
+            f"{before.folder}: its index lacks the n-grams that an update needs; build it once with "
             "`reticent index --updatable` (index.updatable = true)"
         )
     if job.canaries is not None:
-        raise PolicyError(f"{before.folder}: canaries stand in its documents and would be others; run the job anew")
-    if job.split.user_inference_holdout:
         raise PolicyError(
-            f"{before.folder}: other documents would be held back (split.user_inference_holdout); run the job anew"
+            f"{before.folder}: its documents have canaries, which an update would change; run the job anew"
         )
+    if job.split.user_inference_holdout:
+        raise PolicyError(f"{before.folder}: an update would change split.user_inference_holdout; run the job anew")
     _require_current(before)
     values = job.model_dump()
     sources = [job.corpus.source] if isinstance(job.corpus.source, str) else job.corpus.source

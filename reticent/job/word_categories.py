@@ -1,7 +1,6 @@
-"""The category of every direct word of a run's documents: what kind of identifier it is (name, date, phone number, …).
+"""The category of every direct word of a run's documents: the kind of identifier (name, date, phone number, …).
 
-Tokens keep flags alone, so categories are found again from the spans, word by word, for the measures that tell
-identifiers apart.
+Tokens keep flags alone, so categories are found again from the spans, word by word, for the measures by category.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from reticent.core.section import Section, of_job
 __all__ = ["Bf16", "ClassifyConfig", "FoundationConfig", "LoraSettings", "PrivacyConfig", "TrainConfig"]
 
 Bf16 = Literal["auto", "on", "off"]
-#: Epochs after which a checkpoint is kept by default, as far as a training goes; the last epoch always is one.
+#: Epochs after which a checkpoint is kept by default, up to the last epoch, which is always kept.
 CHECKPOINT_EPOCHS: Final = (4, 8, 16, 32, 64)
 
 
 class FoundationConfig(Section):
-    """A small model pre-trained here, the stand-in for a foundation model where there is no network.
+    """A small model that is pre-trained here, as a stand-in for a foundation model if there is no network.
 
     ``text`` is a file or folder of documents that are not personal, or ``"reference"``: the individuals of the
     reference split, who are neither members nor held out.
@@ -47,7 +47,7 @@ class FoundationConfig(Section):
 
 
 class LoraSettings(Section):
-    """Low-rank adapters are trained instead of all weights; names are peft's."""
+    """Low-rank adapters, trained instead of all weights; the names are those of peft."""
 
     table: ClassVar[str] = "train.lora"
 
@@ -55,41 +55,47 @@ class LoraSettings(Section):
     lora_alpha: float = Field(default=16.0, gt=0)
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
     target_modules: tuple[str, ...] | None = Field(
-        default=None, description="names of modules that get an adapter; default: peft's for the architecture"
+        default=None,
+        description="names of modules that get an adapter; default: those that peft has for the architecture",
     )
 
 
 class PrivacyConfig(Section):
-    """DP-SGD of the recipes that are private (dp-mlm, dp-clm); names follow Opacus.
+    """DP-SGD of the private recipes (dp-mlm, dp-clm); names follow Opacus.
 
-    ``seed`` is of samples and noise, for tests: by default it is drawn from the system and kept secret, as epsilon
-    needs. ``unaccounted`` names steps that looked at every individual's documents; with any of them no epsilon is
-    given. ``corpus`` is the fingerprint of the documents of the cost (:mod:`reticent.trainer.budget`).
+    ``seed`` is that of samples and noise, for tests: by default it is drawn by the system and kept secret, because
+    epsilon needs that. ``unaccounted`` names steps that looked at every individual's documents; with any of them no
+    epsilon is given. ``corpus`` is the fingerprint of the documents that are charged (:mod:`reticent.trainer.budget`).
     """
 
     table: ClassVar[str] = "train.dp"
 
     unit: Literal["individual", "record"] = Field(
         default="individual",
-        description="whose presence epsilon hides: an individual with all documents, or one document",
+        description="epsilon hides the presence of an individual with all documents, or of one document",
     )
     target_epsilon: float | None = Field(
-        default=None, gt=0, description="to reach after all epochs; either this or noise_multiplier"
+        default=None, gt=0, description="epsilon after all epochs; give either this or noise_multiplier"
     )
     noise_multiplier: float | None = Field(default=None, ge=0, description="the noise sigma itself")
     target_delta: float | None = Field(
         default=None, gt=0, lt=1, description="default: a power of ten below a tenth of 1 / number of units"
     )
-    max_grad_norm: float = Field(default=1.0, gt=0, description="norm a unit's gradient is clipped to")
-    max_documents: int = Field(default=4, ge=1, description="documents of an individual in a step, drawn afresh each")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="norm to which the gradient of a unit is clipped")
+    max_documents: int = Field(
+        default=4, ge=1, description="most documents of an individual in a step, drawn again for each step"
+    )
     clipping: Literal["ghost", "hooks"] = Field(
-        default="ghost", description="ghost: no gradient of a unit is kept in memory; hooks: one for each unit is"
+        default="ghost", description="ghost: no gradient of a unit is kept in memory; hooks: one for each unit"
     )
     sample_rate: float | None = Field(
-        default=None, gt=0, le=1, description="default: batch_size * gradient_accumulation_steps units are expected"
+        default=None,
+        gt=0,
+        le=1,
+        description="share of the units in a step; default: batch_size * gradient_accumulation_steps are expected",
     )
     max_physical_batch_size: int = Field(
-        default=16, ge=1, description="windows in memory at once; changes what dropout draws, never the guarantee"
+        default=16, ge=1, description="windows in memory at once; changes the draws of dropout, never the guarantee"
     )
     accountant: Literal["prv", "rdp"] = Field(default="prv", description="rdp is looser by a tenth; for comparison")
     seed: Annotated[int | None, of_job(None)] = None
@@ -98,11 +104,11 @@ class PrivacyConfig(Section):
     budget_epsilon: float | None = Field(
         default=None,
         gt=0,
-        description="what all private runs on this corpus may spend together; beyond, a run is refused",
+        description="budget of all private runs on this corpus together; a run beyond it is refused",
     )
     budget_delta: float | None = Field(default=None, gt=0, lt=1, description="default: 1 / number of units")
     budget_file: str | None = Field(
-        default=None, description="where it is kept; default: privacy-budget.json in the run folder"
+        default=None, description="file of the budget; default: privacy-budget.json in the run folder"
     )
 
     @model_validator(mode="after")
@@ -118,31 +124,32 @@ class PrivacyConfig(Section):
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
     def cache_key(self) -> dict[str, object]:
-        """These settings less those that change no weight.
+        """These settings without those that change no weight.
 
-        The size of physical batches does: by the draws of dropout. A run that went on with another one would do steps
-        again with the same noise on another sum, and two releases that share their noise have none between them.
+        The size of physical batches changes weights through the draws of dropout. A run that went on with another size
+        would repeat steps with the same noise on another sum, and the difference of two releases with the same noise
+        has no noise.
         """
         spared = ("budget_file", "budget_epsilon", "budget_delta")
         return {name: value for name, value in self.all_values().items() if name not in spared}
 
 
 class TrainConfig(Section):
-    """How a recipe is trained."""
+    """Settings of training a recipe."""
 
     table: ClassVar[str] = "train"
 
-    num_epochs: int = Field(default=8, ge=1)
+    num_epochs: int = Field(default=8, ge=1, description="passes over the members' documents")
     checkpoint_epochs: tuple[int, ...] | None = Field(
-        default=None, description="default: 4, 8, 16, 32, 64 up to num_epochs, and the last, which always is one"
+        default=None, description="epochs whose checkpoints are kept, with the last; default: 4, 8, 16, 32, 64"
     )
-    window_length: int = Field(default=512, ge=8, description="tokens a window holds, special tokens included")
-    batch_size: int = Field(default=16, ge=1, description="windows a micro-batch")
+    window_length: int = Field(default=512, ge=8, description="tokens of a window, special tokens included")
+    batch_size: int = Field(default=16, ge=1, description="windows of a micro-batch")
     learning_rate: float = Field(
-        default=1e-4, gt=0, description="the peak, after warmup_steps steps in which it rises from 0"
+        default=1e-4, gt=0, description="peak rate, after it rose from 0 over warmup_steps steps"
     )
     lr_scheduler_type: Literal["linear", "constant_with_warmup"] = Field(
-        default="linear", description="after the peak: a linear fall to 0 over the whole training, or none"
+        default="linear", description="after the peak: a linear fall to 0 over the whole training, or a constant rate"
     )
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
@@ -156,29 +163,34 @@ class TrainConfig(Section):
     )
     seed: Annotated[int, of_job("seed")] = 0
     packing: bool = Field(
-        default=False, description="several windows in one row, none of which sees another; batch_size counts rows"
+        default=False,
+        description="put several windows into one row, with a block-diagonal mask; batch_size counts rows",
     )
-    torch_compile: bool = Field(default=False, description="the first steps then take tens of seconds")
+    torch_compile: bool = Field(
+        default=False, description="compile the model; the first steps then take tens of seconds"
+    )
     lora: LoraSettings | None = Field(default=None, description="low-rank adapters instead of all weights")
     save_steps: int = Field(
-        default=0, ge=0, description="steps after which the state to go on from is saved; 0: after each epoch"
+        default=0,
+        ge=0,
+        description="steps between two saved states, from which training can be resumed; 0: one after each epoch",
     )
     logging_steps: int = Field(
-        default=10, ge=1, description="steps after which one is logged; on CUDA also how often losses are checked"
+        default=10, ge=1, description="steps between two lines of the log; on CUDA also between two checks of the loss"
     )
-    report_to: tuple[Literal["tensorboard"], ...] = Field(default=(), description="beside metrics.jsonl")
+    report_to: tuple[Literal["tensorboard"], ...] = Field(default=(), description="logs beside metrics.jsonl")
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] | None = Field(
         default=None,
         min_length=1,
-        description="train every recipe once with each; of the training alone, the data stay those of the job's seed",
+        description="train every recipe once with each seed; split and protection keep the seed of the job",
     )
-    dp: PrivacyConfig | None = Field(default=None, description="DP-SGD, for the recipes that are private")
+    dp: PrivacyConfig | None = Field(default=None, description="DP-SGD, for the private recipes")
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         seeds, epochs = self.seeds or (), self.checkpoint_epochs or ()
         if len(set(seeds)) != len(seeds):
-            raise ValueError("seeds: a seed stands twice")
+            raise ValueError("seeds: a seed is listed twice")
         if any(epoch < 1 for epoch in epochs):
             raise ValueError("checkpoint_epochs: the first epoch is 1")
         if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
@@ -186,8 +198,10 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False) -> dict[str, Any]:
-        """Settings that the weights of all of its trainings depend on: none that only watches a training, not the
-        seeds, of which it has one, nor ``dp`` where a recipe is not private.
+        """Settings that the weights depend on in every training with them.
+
+        Left out are settings that only watch a training, the seeds, of which a training has one, and ``dp`` if the
+        recipe is not private.
         """
         said = self.model_dump(exclude={"save_steps", "logging_steps", "report_to", "seeds", "dp"})
         if private and self.dp is not None:
@@ -196,7 +210,7 @@ class TrainConfig(Section):
         return said
 
     def epochs_kept(self) -> tuple[int, ...]:
-        """Epochs after which a checkpoint is kept, ascending; the last epoch always is."""
+        """Epochs after which a checkpoint is kept, ascending; the last epoch is always one."""
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
@@ -207,29 +221,31 @@ class TrainConfig(Section):
 
 
 class ClassifyConfig(Section):
-    """Documents classified on top of checkpoints, their last layer and a head trained: a stage only where the job has
-    this section.
+    """Classification of documents: the last layer of a checkpoint and a new head are trained.
+
+    The job has this stage only if it has this section.
     """
 
     table: ClassVar[str] = "classify"
 
     label: str | None = Field(default=None, description="column of the class; default: corpus.label")
     from_epochs: tuple[int, ...] | None = Field(
-        default=None, description="checkpoints to start from; default: those of 8 and 64 that were kept, else the last"
+        default=None,
+        description="epochs of the checkpoints to start from; default: 8 and 64, if kept, or else the last",
     )
     num_epochs: int = Field(default=4, ge=1)
     learning_rate: float = Field(default=2e-5, gt=0)
     warmup_ratio: float = Field(
-        default=0.1, ge=0, le=1, description="share of the steps in which the rate rises from 0; it then falls to 0"
+        default=0.1, ge=0, le=1, description="share of the steps over which the rate rises from 0; then it falls to 0"
     )
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     batch_size: int = Field(default=16, ge=1)
     windows: Literal["all", "first"] = Field(
-        default="all", description="of a document longer than a window: all, their answers averaged, or the first"
+        default="all", description="windows of a long document: all, with the mean of their answers, or the first"
     )
     min_individuals: int | None = Field(
-        default=None, ge=1, description="leave out classes that fewer individuals have on a side; default: refuse them"
+        default=None, ge=1, description="leave out classes with fewer individuals on a side; default: refuse them"
     )
     save_model: bool = False
     window_length: Annotated[int, of_job("train.window_length"), Field(ge=1)] = 512

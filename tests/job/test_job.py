@@ -161,7 +161,7 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
             {"model": [{**MODEL, "recipes": ["mlm", "ppmlmm"]}]},
             r"model a: unknown recipe 'ppmlmm' \(did you mean ppmlm or .*\?\); expected one of clm",
         ),
-        ({"model": [{**MODEL, "recipes": ["mlm", "mlm"]}]}, r"model\.0: a recipe stands twice"),
+        ({"model": [{**MODEL, "recipes": ["mlm", "mlm"]}]}, r"model\.0: a recipe is listed twice"),
         ({"model": [{**MODEL, "recipes": ["ppclm"]}]}, "model a: recipe ppclm is clm, the objective is mlm"),
     ],
 )

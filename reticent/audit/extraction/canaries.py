@@ -1,8 +1,8 @@
 """Memorization of the canaries by a model: exposure, extraction, and a lower bound on epsilon from the one run.
 
-A canary is scored beside references of the same form in its place; the sum of the log-probabilities of what is asked
-for (the secret, or for the arm ``context`` the words after it) ranks it. Canaries that the coin left out are scored the
-same way and stand beside: their exposure is that of a secret that was never written, 1.44 bits on average.
+A canary is scored beside references of the same form in its place; it is ranked by the sum of the log-probabilities of
+the secret (for the arm ``context``: of the words after it). Canaries that the coin left out are scored the same way,
+for comparison: their exposure is that of a secret that was never written, 1.44 bits on average.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CanaryAudit", "CanaryTokens", "audit_canaries", "exposures", "one_run", "tokens_of_canaries"]
 
-#: The most positions a canary of a masked model may have: each of its words is a pass of its own.
+#: Most positions of a canary for a masked model: each of its words takes a pass of its own.
 MOST_FOLDS = 64
 
 
@@ -47,7 +47,7 @@ MOST_FOLDS = 64
 class CanaryTokens:
     """Every canary and its references as tokens: document c·(R + 1) is canary c, the R after it are its references.
 
-    ``secret`` says which tokens are the secret's, ``asked`` (flags of the store) which are scored.
+    ``secret`` marks the tokens of the secret, ``asked`` (flags of the store) the tokens that are scored.
     """
 
     store: TokenStore
@@ -57,7 +57,7 @@ class CanaryTokens:
 
     @property
     def width(self) -> int:
-        """References and one."""
+        """References of a canary, and the canary itself."""
         return self.store.num_documents // max(1, len(self.arms))
 
 
@@ -88,7 +88,7 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     documents = np.repeat(np.arange(len(texts)), np.diff(words.doc_offsets))
     asked = np.where(is_context[documents], after, in_secret)
     encoder = _rust.TokenEncoder(tokenizer_json)
-    # Two bits of a word's flags go through the tokenizer: what is asked for, and what is the secret.
+    # Two bits of a word's flags go through the tokenizer: one for words to score, one for the secret.
     tokens = encoder.encode(texts, words, asked * np.uint8(1) | in_secret * np.uint8(2), np.zeros_like(asked))
     store = TokenStore(
         tokens.input_ids,
@@ -118,13 +118,13 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return the bound of the one-run audit: the highest scores are guessed in, the lowest out.
+    """Return the bound of the one-run audit. It guesses that the highest scores were included, and the lowest left out.
 
     Parameters
     ----------
-    scores : float array, shape (m,): higher where a canary looks learned
+    scores : float array, shape (m,): higher if a canary looks learned
     included : bool array, shape (m,): the coins
-    guesses : share of the canaries that is guessed, half on each side; how many must not depend on the scores
+    guesses : share of the canaries to guess for, half on each side; their number must not depend on the scores
     """
     each = int(len(scores) * guesses / 2)
     order = np.argsort(scores, kind="stable")
@@ -136,7 +136,7 @@ def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: 
         delta=delta,
         level=LEVEL,
         at_least=one_run_epsilon(len(scores), 2 * each, right, delta) if each else None,
-        # The most that this many guesses can show: all of them right.
+        # The largest bound of this many guesses: all of them are right.
         most=one_run_epsilon(len(scores), 2 * each, 2 * each, delta) if each else None,
     )
 
@@ -150,7 +150,7 @@ def audit_canaries(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Canaries:
-    """Return for each arm: exposure of the canaries that are in and of those that are out, extraction, one-run epsilon.
+    """Return for each arm: exposure of the canaries that training saw and of the others, extraction, one-run epsilon.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def audit_canaries(
     """
     scores = _scores(model, objective, canaries, special, config, progress).reshape(-1, canaries.width)
     bits = exposures(scores[:, 0], scores[:, 1:])
-    # Where it stands among its own references: comparable between canaries of different texts.
+    # The rank among its own references can be compared between canaries of different texts.
     spread = scores[:, 1:].std(axis=1)
     standard = (scores[:, 0] - scores[:, 1:].mean(axis=1)) / np.where(spread > 0, spread, 1.0)
     back = _extracted(model, canaries, special, config) if objective == "clm" else None
@@ -169,7 +169,7 @@ def audit_canaries(
         own = canaries.arms == arm
         included, excluded = own & canaries.included, own & ~canaries.included
         extracted = None
-        if back is not None and arm != "context":  # canaries of that arm begin alike: no prompt asks for one of them
+        if back is not None and arm != "context":  # canaries of that arm begin alike: no prompt is for one of them
             extracted = _in_and_out(back.astype(float), included, excluded, 1.0, options)
         arms[arm] = CanaryArm(
             num_included=int(included.sum()),
@@ -193,7 +193,7 @@ def _in_and_out(
 
 
 def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) -> Estimate | None:
-    """Mean exposure of those in, less that of those out; None where a side has not two to resample."""
+    """Return mean exposure of included canaries minus that of the others; None if a side has not two to resample."""
     if min(len(included), len(excluded)) < 2:
         return None
     sides = ((values, np.ones(len(values))) for values in (included, excluded))
@@ -203,9 +203,9 @@ def _difference(included: np.ndarray, excluded: np.ndarray, options: Bootstrap) 
 def _scores(
     model: Any, objective: str, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit, progress: Any
 ) -> np.ndarray:
-    """Log-probability of what is asked for, one number a text."""
+    """Return the log-probability of the tokens to score, one number for each text."""
     store = canaries.store
-    # Of a masked model one word at a time: a pseudo-likelihood must not depend on which others are hidden with it.
+    # A masked model scores one word at a time: a pseudo-likelihood must not depend on the other words that are masked.
     folds = int(store.word_ids.max(initial=0)) + 1
     if objective == "mlm" and folds > MOST_FOLDS:
         raise PolicyError(f"canaries: {folds} words are more than {MOST_FOLDS}")
@@ -227,7 +227,7 @@ def _scores(
 
 
 def _extracted(model: Any, canaries: CanaryTokens, special: SpecialIds, config: CanaryAudit) -> np.ndarray:
-    """Whether greedy decoding says the secret when given what comes before it, bool, one a canary."""
+    """Return whether greedy decoding after the words before the secret gives the secret; bool, one for each canary."""
     store, width = canaries.store, canaries.width
     bounds = [slice(*store.doc_offsets[row * width : row * width + 2]) for row in range(len(canaries.arms))]
     ids = [store.input_ids[bound].astype(np.int64) for bound in bounds]

@@ -1,8 +1,9 @@
-"""Extraction of training text: given the start of a passage, does the model give the rest of it?
+"""Extraction of training text: a model completes a passage of which it is given the start.
 
 The measures are those of definitions.md#extraction-and-canaries. Passages are drawn from members' documents and,
-equally, from held-out ones: what a model completes of text it never saw is skill, and stands beside it. Nothing is
-sampled: one teacher-forced pass says what greedy decoding would give, and how likely a draw would give it.
+equally, from held-out ones: completions of text that the model never saw are skill, and stand beside those of
+members. Nothing is sampled: one teacher-forced pass gives the result of greedy decoding, and the probability that a
+draw gives the passage.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtractionConfig", "chance_of_extraction", "draw_passages", "extraction_rates"]
 
-#: Carlini et al. (2023) call a passage discoverable where a prefix of 50 tokens gives the 50 after it.
+#: Carlini et al. (2023) call a passage discoverable if a prefix of 50 tokens gives the 50 after it.
 DISCOVERABLE = 50
 
 
 def decoding_of(config: ExtractionConfig) -> Decoding:
-    """Return how the adversary of (n, p)-discoverable extraction draws."""
+    """Return the decoding of the adversary of (n, p)-discoverable extraction."""
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
-    """Return 1 - (1 - p)^n of log-probabilities: the chance that n draws give a text at least once.
+    """Return 1 - (1 - p)^n from log-probabilities: the chance that n draws give a text at least once.
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
@@ -55,8 +56,8 @@ def draw_passages(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (documents, positions of their passages' first tokens), int64, both in the order of the documents.
 
-    One passage of ``length`` tokens a document, anywhere in it; of more documents than wanted a random choice. What is
-    drawn for a document does not depend on which others are chosen.
+    Each document has one passage of ``length`` tokens, anywhere in it. If there are more documents than wanted, some
+    are chosen at random. The passage of a document does not depend on the choice of others.
 
     Parameters
     ----------
@@ -79,17 +80,17 @@ def extraction_rates(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return what share of the passages a causal model gives back, of members and of held-out individuals.
+    """Return the share of passages that come back from a causal model, of members and of held-out individuals.
 
     Parameters
     ----------
-    store : tokens of both sides; flags say which passages ask for a protected word
+    store : tokens of both sides; the flags show which passages have a protected word in the suffix
     members : bool array, shape (store.num_documents,)
 
     Returns
     -------
     Passages
-        Asked are "all" passages, or those with a "protected" word in the suffix. Rates are over passages, intervals
+        Over "all" passages, and over those with a "protected" word in the suffix. Rates are over passages, intervals
         over individuals; a rate of 0 has the exact bound.
     """
     length = max(config.prefix_tokens) + config.suffix_tokens
@@ -132,7 +133,7 @@ def _advance(progress: Callable[[int], None] | None, before: int, done: int) -> 
 
 
 class _Measure(NamedTuple):
-    """A measure, and the key of its outcomes."""
+    """A measure and the key of its outcomes."""
 
     key: tuple[str, int]
     name: str
@@ -151,7 +152,7 @@ def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
 
 
 class _Drawn:
-    """The passages of one side, and which of them came back."""
+    """The passages of one side, and those that came back."""
 
     def __init__(self, store: TokenStore, chosen: np.ndarray, length: int, config: ExtractionConfig):
         self.documents, starts = draw_passages(store, chosen, length, config.num_passages, config.seed)
@@ -172,11 +173,11 @@ class _Drawn:
                 decoding=decoding_of(config), batch_size=config.batch_size, device=config.device,
                 progress=partial(_advance, progress, done),
             )  # fmt: skip
-        for n in config.num_queries:  # of the longest prefix
+        for n in config.num_queries:  # ends of the longest prefixes
             self.outcomes["drawn", n] = chance_of_extraction(log_p, n) >= config.probability
 
     def ratio(self, key: tuple[str, int], asked: str) -> Counts:
-        """Passages that came back and passages, of each individual."""
+        """Return the passages that came back and all passages, for each individual."""
         wanted, num = self.asked[asked], int(self.individuals.max(initial=-1)) + 1
         weights: Sequence[np.ndarray] = (wanted & self.outcomes[key], wanted)
         back, all_ = (np.bincount(self.individuals, weights=weight, minlength=num) for weight in weights)

@@ -1,11 +1,11 @@
-"""Association: is an individual's name tied to the subject of their documents?
+"""Association: how strongly an individual's name is tied to the subject of their documents.
 
 log p(term | name, template) for the individual's own name and for decoy names. A *term* is a word of the
 individual's documents that identifies no individual and that a band of the individuals use: rarer ones are identifiers
-themselves, commoner ones are shared by all. It need not be a diagnosis; it is what sets the individual's documents
-apart from others'. A decoy is the name of an individual of the same side, of as many tokens and the same shape, who
-does not use the term. The name of an individual is the direct run of category NAME that fewest others have, of these
-the one that occurs most.
+themselves, commoner ones are shared by all. It need not be a diagnosis; it is a word in which the individual's
+documents differ from others'. A decoy is the name of an individual of the same side who does not use the term; it has
+as many tokens and the same shape. The name of an individual is the direct run of category NAME that the fewest others
+have, and among these the most frequent one.
 
 The rate is the share of decoys whose name makes the term less likely (ties count half): an AUROC within each term,
 0.5 for a model that ties nothing.
@@ -68,7 +68,7 @@ def read_association_templates(language: str, path: Path = TEMPLATES) -> list[st
     Raises
     ------
     PolicyError
-        There is none, or one does not hold {name} and, after it, {term} at its end.
+        There is none, or one does not have {name} and, at its end, {term}.
     """
     tables = read_toml(path)["template"]
     texts = [text for table in tables if table["language"] == language for text in table["texts"]]
@@ -99,14 +99,14 @@ def draw_pairs(
     Parameters
     ----------
     surfaces : int64 array, shape (S,), of the words
-    runs : direct identifiers; is_name : bool array, shape (R,), which of them are of category NAME
+    runs : direct identifiers; is_name : bool array, shape (R,), true for those of category NAME
     is_member : bool array, shape (number of individual codes,)
     """
     random = generator(seed, 22)
     name_of = _names(runs, is_name, len(is_member))
     num_individuals = len(np.unique(words.individuals))
     low, high = (share * num_individuals for share in config.term_support)
-    # Who uses which word, and how many do.
+    # Distinct (word, individual) pairs, and the number of individuals of each word.
     plain = np.flatnonzero((words.flags == 0) & (surfaces >= 0) & _lettered(store, words, tokenizer))
     width = int(surfaces.max(initial=0)) + 1
     uses, first = np.unique(words.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
@@ -151,14 +151,14 @@ def draw_pairs(
 
 
 def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Which words are of letters and long enough, bool (S,)."""
+    """Return whether each word is of letters and long enough; bool (S,)."""
     numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
     texts = _texts(store, words.starts[first], words.lengths[first], tokenizer.backend_tokenizer)
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
 def _names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
-    """The run that is each individual's name, -1 for none."""
+    """Return the run that is each individual's name, -1 for none."""
     name_of = np.full(num_codes, -1, dtype=np.int64)
     chosen = np.flatnonzero(is_name & (runs.surfaces >= 0))
     if len(chosen) == 0:
@@ -188,9 +188,9 @@ def association(
 ) -> np.ndarray:
     """Return log p(term | name, template), the mean over templates; float64, shape (P, m + 1).
 
-    NaN in the row of a pair that makes a sentence longer than the model's positions, whichever name it has. A masked
-    model is asked for all tokens of the term at once. Cost: a forward pass a term, candidate and template; texts are
-    tokenised in batches of ``batch_size``.
+    The row of a term is NaN if one of its sentences is longer than the model's positions. A masked model predicts all
+    tokens of the term at once. Cost: one forward pass for each term, candidate and template; texts are tokenised in
+    batches of ``batch_size``.
     """
     mask = special.mask
     if not causal and mask is None:
@@ -211,7 +211,7 @@ def association(
             spans = np.array([(len(b), len(b) + len(t)) for b, t in zip(before, terms.tolist(), strict=True)])
             ids, groups, attention = _dress(backend.encode_batch(texts, add_special_tokens=False), spans, special)
             lengths = attention.sum(axis=1)
-            # A term is compared among its names: where one has no room, the others say nothing.
+            # A term is compared among its names: if one of them does not fit, the scores of the others have no use.
             fits = (lengths <= max_positions(model)).reshape(-1, num_candidates).all(axis=1).repeat(num_candidates)
             width = int(lengths[fits].max(initial=1))
             ids, groups, attention = (array[fits, :width] for array in (ids, groups, attention))

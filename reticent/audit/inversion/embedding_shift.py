@@ -1,10 +1,10 @@
-"""Embedding shift (white box): do the rows of the vocabulary that only identifiers use show that they were used?
+"""Embedding shift (white box): how well rows of the vocabulary that only identifiers use show that they were used.
 
 A row moves when training reads or predicts its token. How far it moved from the base model (the length of the
 difference) is compared between tokens that the training documents use inside identifiers only, and tokens they do not
-use at all, of the same kind (letters or not, begins a word or not) so that kinds of words do not stand for use. AUROC
-over such pairs: 0.5 says that the weights do not tell which of the names were in the data; with frozen
-embeddings nothing moves and it is 0.5 exactly.
+use at all, of the same kind (letters or not, begins a word or not) so that a difference is not one of kinds of words.
+The measure is the AUROC over such pairs: at 0.5 the weights do not show which of the names were in the data. With
+frozen embeddings no row moves, and it is exactly 0.5.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ UNIT = "rows of the vocabulary"
 
 
 def identifier_only_rows(store: TokenStore, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which tokens occur in identifiers only, and which do not occur; two bool arrays, shape (num_rows,)."""
+    """Return the tokens that occur in identifiers only, and those that do not occur; two bool arrays, shape
+    (num_rows,).
+    """
     total = np.bincount(store.input_ids, minlength=num_rows)[:num_rows]
     flagged = np.bincount(store.input_ids[store.flags > 0], minlength=num_rows)[:num_rows]
     return (total > 0) & (flagged == total), total == 0
@@ -38,7 +40,7 @@ def identifier_only_rows(store: TokenStore, num_rows: int) -> tuple[np.ndarray, 
 def kinds_of_tokens(tokenizer: PreTrainedTokenizerFast, num_rows: int) -> np.ndarray:
     """Return a code for the kind of each token, int64, -1 for special tokens and rows without a token.
 
-    Kinds: of letters only or not, crossed with whether a space, ``##`` or neither marks where it stands in a word.
+    Kinds: of letters only or not, crossed with the mark of its place in a word: a space, ``##`` or neither.
     """
     special = set(tokenizer.all_special_ids)
     kinds = np.full(num_rows, -1, dtype=np.int64)
@@ -60,12 +62,12 @@ def embedding_shift(
 ) -> EmbeddingShift:
     """Return the AUROC of the input and of the output embeddings.
 
-    The unit of the intervals is a row of the vocabulary, the unused ones taken as they are. With tied weights both are
-    the same matrix. Rows of a kind that has no unused token are left out.
+    Intervals resample the used rows of the vocabulary; the unused ones are fixed. With tied weights both are the same
+    matrix. Rows of a kind without an unused token are left out.
 
     Parameters
     ----------
-    store : the members' tokens as they stand in their documents, also where the model was trained on others
+    store : the members' tokens as they stand in their documents, even if the model was trained on rewritten ones
 
     Raises
     ------
@@ -98,7 +100,7 @@ def embedding_shift(
 def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
-    """Share of (used, unused) pairs of one kind where the used row moved farther, ties half."""
+    """Return the share of (used, unused) pairs of one kind in which the used row moved farther; ties count half."""
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]
     for kind in np.unique(kind_of).tolist():

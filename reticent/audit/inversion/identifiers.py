@@ -1,10 +1,10 @@
-"""Identifiers of a store as things that can be exchanged: where each stands, and matched decoys for it.
+"""Identifiers of a store that can be exchanged: the places of each, and matched decoys for it.
 
 A *direct* identifier is a run of neighbouring direct words of one category ("Mary Smith", with the tokens between); an
-*indirect* one is a single word. A decoy is an identifier of another individual that could stand in its place: of the
-same side (a decoy of a member is a member's, so that having been trained on tells nothing), category, number of tokens
-and shape (capitals, digits, a space before it), about as frequent, nowhere in the window, and none of the individual's
-own. Under the hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
+*indirect* one is a single word. A decoy is an identifier of another individual that could stand in its place. It is of
+the same side (a decoy of a member is a member's, so both were trained on), category, number of tokens and shape
+(capitals, digits, a space before it), about as frequent, not in the window, and none of the individual's own. Under the
+hypothesis that nothing ties an identifier to the words around it, the true one is one of its decoys.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Runs", "Targets", "draw_targets", "runs_of", "shape_of"]
 
 KINDS = ("direct", "indirect")
-#: Tokens that may stand between two words of one identifier: the punctuation of a date, of a phone number.
+#: Most tokens between two words of one identifier, such as the punctuation of a date or a phone number.
 MAX_GAP = 2
-#: Decoys that are looked at for a target, and targets tried for each one that is wanted.
+#: Decoys that are tried for a target, and targets that are tried for each wanted one.
 MAX_POOL, TRIED = 4096, 4
 
 
@@ -40,7 +40,7 @@ class Runs:
     """Occurrences of identifiers of one kind, in the order of the store; every array has shape (R,).
 
     ``tuples`` numbers distinct token sequences, ``surfaces`` coarse surfaces (-1: with an unknown token), ``shapes``
-    what `shape_of` says, ``categories`` codes of the caller's.
+    the results of `shape_of`; ``categories`` are codes of the caller.
     """
 
     starts: np.ndarray
@@ -59,8 +59,8 @@ class Runs:
 class Targets:
     """Identifiers to find again among their decoys; arrays of shape (I,) but ``candidates``, shape (I, m + 1).
 
-    Candidates are first tokens in the store, of ``lengths`` tokens each: the true one, then the decoys.
-    ``num_eligible`` counts the identifiers that were tried, ``num_unmatched`` those of them without enough decoys.
+    Candidates are places in the store of identifiers of ``lengths`` tokens: the true one, then the decoys.
+    ``num_eligible`` counts the identifiers that were tried, ``num_unmatched`` those without enough decoys.
     """
 
     windows: np.ndarray
@@ -76,7 +76,7 @@ class Targets:
 
 
 def shape_of(text: str) -> str:
-    """Return capitals, small letters, digits and all else of a text as X, x, 0 and themselves, repeats once.
+    """Return a text with capitals as X, small letters as x and digits as 0; repeats are written once.
 
     >>> shape_of(" Mary O'Neil"), shape_of("06-12"), shape_of("MARY")
     (" Xx X'Xx", '0-0', 'X')
@@ -100,9 +100,9 @@ def runs_of(
     words : Words of ``store``
     kind : {"direct", "indirect"}
     categories : integer array, shape (S,), optional
-        Category of each word; None: all are one, distinguished by their shape alone.
+        Category of each word; None: all words are of one category, and only their shapes differ.
 
-    Cost: one decode a distinct token sequence.
+    Cost: one decode for each distinct token sequence.
     """
     categories = np.zeros(len(words), dtype=np.int64) if categories is None else categories.astype(np.int64)
     ends = words.starts + words.lengths
@@ -144,20 +144,20 @@ def draw_targets(
 ) -> Targets:
     """Return up to ``per_individual`` identifiers of each individual, each with ``num_decoys`` matched decoys.
 
-    The first occurrence of an identifier in a window stands for all of them there. One that fewer than ``num_decoys``
-    others match is left out and counted.
+    The first occurrence of an identifier in a window stands for all of them there. An identifier that fewer than
+    ``num_decoys`` others match is left out and counted.
 
     Parameters
     ----------
     is_member : bool array, shape (R,), of each run's individual
     needs_more : bool
-        A causal model is asked for the words after an identifier: it must not end its window.
+        The model is causal and predicts the words after an identifier, so the identifier must not end its window.
 
     Cost: time and memory O(individuals x (4 ``per_individual``) x 4,096) at worst, in groups of equals.
     """
     random = generator(seed, 21)
     spots, window = _eligible(windows, runs, needs_more)
-    # In a random order within their individual: of those tried, the first that are matched are kept.
+    # The order within an individual is random: the first ones with enough decoys are kept.
     keys = random.random(len(spots))
     order = np.lexsort((keys, runs.individuals[spots]))
     spots, window = spots[order], window[order]
@@ -202,7 +202,7 @@ def draw_targets(
 
 
 def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """First occurrences in their windows that are whole, spelled and followed by a token; and these windows."""
+    """Return first occurrences in their windows that are whole, spelled and followed by a token; and these windows."""
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
@@ -215,13 +215,13 @@ def _eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarra
 
 
 def _place_within(sorted_individuals: np.ndarray) -> np.ndarray:
-    """Place of each entry among those of its individual, which stand together."""
+    """Return the place of each entry among those of its individual, which stand together."""
     bounds = np.flatnonzero(np.diff(sorted_individuals, prepend=-1, append=-1))
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
 
 
 def _bands(runs: Runs, is_member: np.ndarray) -> np.ndarray:
-    """Number of binary digits of how often each run's token sequence occurs on its side."""
+    """Return how often each run's token sequence occurs on its side, as the number of its binary digits."""
     _, sequence, counts = np.unique(runs.tuples * 2 + is_member, return_inverse=True, return_counts=True)
     return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
 
@@ -231,12 +231,12 @@ def _width(runs: Runs) -> int:
 
 
 def _pair(runs: Runs, owners: np.ndarray) -> np.ndarray:
-    """Who has which surface, as sorted numbers."""
+    """Return the pairs of an individual and a surface, as sorted numbers."""
     return np.unique(owners * _width(runs) + runs.surfaces)
 
 
 def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:
-    """Whether the tokens of each identifier of the pool, all of one length, stand anywhere in each window."""
+    """Return whether the tokens of each identifier of the pool, all of one length, stand anywhere in each window."""
     length = int(runs.lengths[pool[0]]) if len(pool) else 1
     counts = np.maximum(windows.lengths[window] - length + 1, 0)
     row = np.repeat(np.arange(len(window)), counts)

@@ -1,17 +1,17 @@
-"""Inversion: can an identifier that stood in the context only be told from decoys by the words around it?
+"""Inversion: identifiers that were only context are searched among decoys, by the words around them.
 
 For a true identifier c at position t and m matched decoys (:mod:`reticent.audit.inversion.identifiers`),
 
     S(c) = sum over j > t of log p_theta(x_j | … c …) - log p_theta0(x_j | … c …)
 
-as definitions.md#inversion-and-association says. The candidate stands wherever c stood in its window, and no such place
-counts: what is scored is the same text for every candidate. A masked model gives the pseudo-log-likelihood of the words
-on both sides, over the folds of the audit. theta0 is subtracted, so that common knowledge (a "Mrs." before a woman's
-name) does not count; what fine-tuning taught of language in general does, and is the rate of held-out individuals. The
-base model itself is ranked by its own likelihood: the negative control.
+as in definitions.md#inversion-and-association. The candidate stands at every place of c in its window, and these places
+do not count: the scored text is the same for every candidate. A masked model gives the pseudo-log-likelihood of the
+words on both sides, over the folds of the audit. theta0 is subtracted, so that common knowledge (a "Mrs." before a
+woman's name) does not count. General knowledge of language from fine-tuning does count; the rate of held-out
+individuals shows it. The base model itself is ranked by its own likelihood: the negative control.
 
-``all`` sums over all the words, ``ordinary`` over those that are in no identifier: the first finds a name by the phone
-number after it, the second by the story.
+``all`` sums over all the words, ``ordinary`` over those in no identifier: the first finds a name by the phone number
+after it, the second by the story.
 
 Shapes: I targets, C = m + 1 candidates (the true one first), B targets a batch, T tokens a window.
 """
@@ -60,10 +60,10 @@ def score_candidates(
     ----------
     model : on its device, in evaluation mode
     folds : int, optional
-        Of a masked model: words are asked for in this many portions, as `score_masked` does. None: a causal model,
-        asked for the tokens after the identifier.
+        For a masked model: it predicts the words in this many portions, as in `score_masked`. None: a causal model,
+        which predicts the tokens after the identifier.
     batch_size : int
-        Rows at once: candidates, not targets.
+        Rows at once; a row is a candidate.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _batches(windows: Windows, targets: Targets, size: int) -> Iterator[np.ndarr
 def _rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return ids (B, C, T), groups (B, T) of what is asked for, attention (B, T) and places in the store (B, T)."""
+    """Return ids (B, C, T), groups (B, T) of the scored tokens, attention (B, T) and places in the store (B, T)."""
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
     width = batch.input_ids.shape[1]
@@ -125,7 +125,7 @@ def _rows(
     ahead = np.arange(int(lengths.max()))
     inside = ahead < lengths[:, None]
     sequence = np.where(inside, store.input_ids[_at(store, targets.starts[chosen][:, None] + ahead)].astype(int), -1)
-    # Where it begins: every token of it follows. `within` is the place in the identifier of each cell, -1 outside.
+    # Its beginnings: all of its tokens follow. `within` is the place in the identifier of each cell, -1 outside.
     begins = np.asarray(batch.is_text).copy()
     for step in range(len(ahead)):  # over the tokens of one identifier
         moved = np.full_like(batch.input_ids, -1)
@@ -148,12 +148,12 @@ def _rows(
 
 
 def _at(store: Any, places: np.ndarray) -> np.ndarray:
-    """Places within the store: what is read beyond an identifier's length is not used."""
+    """Return the places, limited to the store: values beyond an identifier's length are not used."""
     return np.minimum(places, store.num_tokens - 1)
 
 
 def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Which beginnings have none in the tokens that an identifier takes before them: a "1 1" stands once in "1 1 1"."""
+    """Return the beginnings that overlap no earlier one: "1 1" stands once in "1 1 1"."""
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
     before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
@@ -166,7 +166,8 @@ def _apart(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the rank of the first of each row's scores, and its share of the first place; float64, shape (I,).
 
-    Ties share: the rank is the middle of those tied with it, the first place goes in equal parts to all who hold it.
+    Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
+    it.
 
     >>> ranks_of(np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]))
     (array([1. , 1.5, 2. , 3. ]), array([1.        , 0.5       , 0.33333333, 0.        ]))

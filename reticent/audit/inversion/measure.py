@@ -1,7 +1,7 @@
-"""Inversion, association and embedding shift of every model of an audit: what is drawn once, and what a model costs.
+"""Inversion, association and embedding shift of every model of an audit.
 
-Targets, decoys and terms are drawn once for the windows of an objective and are the same for every model, the base
-among them, whose scores are kept: the others are measured against them.
+Targets, decoys and terms are drawn once for the windows of an objective, and are the same for every model. The scores
+of the base model are kept, because the other models are compared with them.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class _Drawn:
 
 
 class InversionAudit:
-    """Identifiers exchanged in the documents of both sides; see `measure`.
+    """Exchanges identifiers in the documents of both sides; see `measure`.
 
     Parameters
     ----------
-    store, train : tokens of both sides, and of the members as training was protected with them
+    store, train : tokens of both sides, and those of the members with the flags of the training
     members : bool array, shape (store.num_documents,)
     words, surfaces, table : of ``store``
     categories : (codes of the words, their names), optional
-        Without them identifiers are matched by shape alone, and there is no association, as names are unknown.
+        Without them identifiers are matched by shape alone, and there is no association, because names are unknown.
     """
 
     def __init__(
@@ -128,14 +128,14 @@ class InversionAudit:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Return the entry's part of the evidence, and its scores; ``base`` None for the base itself.
+        """Return the entry's part of the evidence, and its scores; ``base`` is None for the base model itself.
 
-        The base is ranked by its own likelihoods: a control of what can be known without the documents.
+        The base model is ranked by its own likelihoods: a control for what can be known without the documents.
         """
         drawn, causal = self.drawn(special, entry.objective), entry.objective == "clm"
         known = None if base is None else base.candidates
         if known is not None and any(len(known[kind]) != len(targets) for kind, targets in drawn.targets.items()):
-            raise ArtifactError("inversion: the base was asked for other identifiers; measure it again")
+            raise ArtifactError("inversion: the base model was measured on other identifiers; measure it again")
         device = pick_device(self.config.device)
         model: Any = load_model(entry.path, entry.objective).to(device=device).eval()  # type: ignore
         options: Bootstrap = {"num_bootstrap": self.config.num_bootstrap, "seed": self.config.seed}

@@ -1,7 +1,7 @@
-"""Answers of a probe -> the numbers a report may show: estimates over subjects, curves, densities; and a private table.
+"""Answers of a probe -> the numbers of the report: estimates over subjects, curves, densities; and a private table.
 
-No count of fewer subjects than the small cell leaves, no density reaches into its tails of so few, and there is no
-item and no row of a subject in the section; the table of every subject (`answers_table`) is for the private folder.
+Counts of fewer subjects than the small cell are not published, densities leave out tails of so few, and the section has
+no item and no row of a subject; the table of every subject (`answers_table`) is for the private folder.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ NUM_POINTS = 96
 
 
 def best(values: np.ndarray) -> np.ndarray:
-    """The maximum over templates, NaN where no template was asked."""
+    """Return the maximum over templates, NaN if no template was asked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN alone
         return np.nanmax(values, axis=0)
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig) -> Estimate:
-    """Mean over subjects with a bootstrap interval; one subject has no interval."""
+    """Return the mean over subjects with a bootstrap interval; one subject has no interval."""
     values = values[~np.isnan(values)]
     if len(values) == 1:
         return Estimate(value=float(values[0]), n=1, method="one individual: no interval")
@@ -61,8 +61,9 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig) -> Estimate:
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
-    """Share of subjects with its interval; where so few of them, or all but so few, are hit that it would show, only a
-    bound."""
+    """Return the share of subjects with its interval; only a bound if fewer than the small cell, or all but so few, are
+    hit.
+    """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
     found = ratio_estimate(hits, np.ones(n), num_bootstrap=config.num_bootstrap, seed=config.seed)
@@ -76,7 +77,7 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig) -> Estimate:
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
     """Return the result of one model, target and level: estimates over the subjects who could be asked.
 
-    Subjects with no usable prompt are counted and left out; those without a null are left out of what compares with it.
+    Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
     prompts = answers.prompts
     scored = ~np.isnan(answers.log_probs).all(axis=0)
@@ -126,7 +127,7 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
 
 
 def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
-    """The result with the first ``num`` templates alone."""
+    """Return the result with the first ``num`` templates alone."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best(answers.log_probs[:num])[scored]
     return ByTemplates(
@@ -148,7 +149,7 @@ def _small(count: int, cell: int) -> int | None:
 def _compared(
     true: np.ndarray, null: np.ndarray, log_true: np.ndarray, log_null: np.ndarray, config: ProbeConfig
 ) -> LikelihoodComparison:
-    """True items against nulls: means, how many times likelier, how often above, the two tests, the densities."""
+    """Compare true items with nulls: means, ratio of likelihoods, share above the null, two tests, densities."""
     both = ~np.isnan(null)
     return LikelihoodComparison(
         true=mean_estimate(true, config),
@@ -166,7 +167,7 @@ def _compared(
 
 
 def to_factor(difference: Estimate) -> Estimate:
-    """A mean log ratio as a factor."""
+    """Return a mean log ratio as a factor."""
     ends = (difference.value, difference.low, difference.high)
     value, low, high = (None if end is None else math.exp(min(end, 700.0)) for end in ends)
     return replace(difference, value=value, low=low, high=high)
@@ -174,7 +175,7 @@ def to_factor(difference: Estimate) -> Estimate:
 
 def density(log_probs: np.ndarray, cell: int) -> Density:
     """Return a Gaussian kernel density of log10 probabilities (Figs. 3 and 6), between the ``cell``-th lowest and
-    highest subject; empty where there are too few or all are alike."""
+    highest subject; empty if there are too few subjects or all values are equal."""
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:
         return Density(x=[], y=[])
@@ -184,9 +185,10 @@ def density(log_probs: np.ndarray, cell: int) -> Density:
 
 
 def answers_table(named: Sequence[tuple[str, Answers]], rows: np.ndarray) -> pa.Table:
-    """Return every answer, a row a (model, target, level, template, subject): numbers only, no item.
+    """Return every answer, with a row for each (model, target, level, template, subject): numbers only, no item.
 
-    ``rows`` are the subjects' rows in the table they came from. The table says whom a model knows: keep it private.
+    ``rows`` are the subjects' rows in the table they came from. The table shows which individuals a model knows: keep
+    it private.
     """
     tables = []
     for name, answers in named:

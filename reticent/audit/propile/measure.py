@@ -1,8 +1,8 @@
 """Models and subjects -> the evidence of ProPILE probes, and its private artefact.
 
 Black box: every model, target and level; number of templates, levels, beam sizes and model sizes are its sweeps (Fig.
-4). White box, where asked for: a soft prompt for each causal model and target, its sweeps (Fig. 5), and what the first
-model's prompt brings in the others (Table 1).
+4). White box, if wanted: a soft prompt for each causal model and target, its sweeps (Fig. 5), and the effect of the
+first model's prompt in the others (Table 1).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def probe_models(
     if len({model.name for model in models}) != len(models):
         raise PolicyError("two models have the same name")
     prompts, skipped = all_prompts(subjects, config, templates)
-    # Whose soft prompts are taken to the others as text: the first causal model's.
+    # The soft prompts of the first causal model are given to the others as text.
     source = next((entry.name for entry in models if entry.objective == "clm"), models[0].name)
     results, everything, learned = [], [], {}
     kept: dict[str, tuple[SoftPrompt, Sides, Template, str]] = {}
@@ -146,7 +146,7 @@ def _named(progress: Progress | None, where: str) -> Progress | None:
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """The first template at the deepest level that has one (A.4 uses one template only)."""
+    """Return the first template at the deepest level that has one (A.4 uses one template only)."""
     for level in reversed(config.levels):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
@@ -205,18 +205,20 @@ def _transferred(
     text: str,
     config: ProbeConfig,
 ) -> TransferRow:
-    """The first model's prompt in another model as text (Table 1), which is not shown."""
+    """Measure the first model's prompt as text in another model (Table 1); the text itself is not shown."""
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 
 
 def _validation(study: SoftPromptStudy) -> int:
-    """One size for all variants, so that all are measured on the same subjects."""
+    """Return one size of the pool for all variants, so that all are measured on the same subjects."""
     return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:
-    """The same questions asked in two ways: likelihoods, exact matches, and how many times likelier the second is."""
+    """Compare answers to the same questions asked in two ways: likelihoods, exact matches, and the ratio of
+    likelihoods.
+    """
     old, new = best(before.log_probs), best(after.log_probs)
     both = ~(np.isnan(old) | np.isnan(new))
     hits = [np.any(next(iter(a.matches.values()))["exact_match"], axis=0)[both] for a in (before, after)]
@@ -256,8 +258,8 @@ def write_probe(
     study: SoftPromptStudy | None = None,
     inputs: dict[str, str],
 ) -> Path:
-    """Write ``probe.json``, ``probe.html`` (both fit to be shown) and the private ``answers.parquet``; soft prompts
-    stand beside them as artefacts of their own. Returns the page's path."""
+    """Write ``probe.json``, ``probe.html`` (both may be published) and the private ``answers.parquet``; soft prompts
+    are artefacts of their own beside them. Returns the page's path."""
     from reticent.audit.report.probe_page import probe_page
     from reticent.core.artifact import write_artifact
 

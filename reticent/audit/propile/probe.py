@@ -1,9 +1,9 @@
-"""ProPILE, black box: how likely is a model to say an item of an individual whose other items are in the prompt?
+"""ProPILE, black box: the likelihood of an individual's item after a prompt with other items of theirs.
 
 The likelihood of the true item (Eq. 2, and Eq. 4 normalised) stands beside that of a random other subject's item under
-the same prompt, and beside what the model says by itself (exact match and the string metrics of Table 2). Of several
-templates the best counts, for the true item and for the null alike. Everything is an array over subjects; a model runs
-in :mod:`reticent.audit.propile.scores` only. Results hold counts and estimates over subjects, never an item.
+the same prompt, and beside the text that the model generates (exact match and the string metrics of Table 2). Of
+several templates the best counts, for the true item and for the null alike. Everything is an array over subjects; a
+model runs in :mod:`reticent.audit.propile.scores` only. Results hold counts and estimates over subjects, never an item.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Result of a model for `Prompts`; arrays of shape (templates, subjects), NaN or False where nothing was asked.
+    """Result of a model for `Prompts`; arrays of shape (templates, subjects), NaN or False without a question.
 
     Attributes
     ----------
     log_probs, null_log_probs : float64, log Pr of the true item and of the null
     num_tokens, null_num_tokens : int64
-    matches : beam size -> metric -> bool (templates, subjects); beam size 0 is what masks were filled with
-    counts : as in `Prompts`, and what did not fit into the model
+    matches : beam size -> metric -> bool (templates, subjects); beam size 0 is the filling of masks
+    counts : as in `Prompts`, and the prompts that did not fit into the model
     """
 
     prompts: Prompts
@@ -99,7 +99,7 @@ def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
 
 
 def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
-    """Return the paired one-sided Wilcoxon signed-rank test that the true items score above the nulls.
+    """Return the paired one-sided Wilcoxon signed-rank test for true items that score above their nulls.
 
     Pairs without a difference are left out (Wilcoxon 1945); with none left the p-value is 1.
     """
@@ -134,9 +134,9 @@ def probe_target(
         A soft prompt, put before every prompt (causal models).
     prefix : str
         Text put before every prompt: a soft prompt of another model, decoded.
-    progress : called with what is done, how much and of how much
+    progress : called with the name of the work, the amount done, and the total
 
-    Cost: one pass over each distinct prompt, and one over its true target and its null; a beam search a prompt.
+    Cost: one pass over each distinct prompt, one over its true target and its null, and one beam search.
     """
     if soft is not None and objective != "clm":
         raise PolicyError("a soft prompt needs a causal model")
@@ -193,7 +193,7 @@ def _generate(
     counts: dict[str, int],
     progress: Callable[[str, int, int], None] | None,
 ) -> dict[int, dict[str, np.ndarray]]:
-    """Matches of what beam search says, by beam size and metric; counts targets that need more tokens than it has."""
+    """Return the matches of generated text, by beam size and metric; counts targets that need more tokens."""
     num_asked = cells.shape[1]
     targets = pairs.targets[:num_asked]
     longest = max(map(len, targets), default=1)
@@ -202,7 +202,7 @@ def _generate(
     too_many = np.zeros(len(prompts.items), dtype=bool)
     too_many[cells[1][np.array([len(target) > limit for target in targets], dtype=bool)]] = True
     counts["longer_than_generated"] = int(too_many.sum())
-    # A tokenizer may not give a text back as it was (case, spaces): what it can say is what is looked for.
+    # A tokenizer may change a text (case, spaces), so the target is searched in the form that it can produce.
     wanted = tokenizer.batch_decode(targets, skip_special_tokens=True)
     matches: dict[int, dict[str, np.ndarray]] = {}
     for beams in config.beam_sizes:

@@ -1,4 +1,4 @@
-"""Prompts of a probe: its settings, checked, before a model or torch is loaded."""
+"""Prompts of a probe; they are checked before a model or torch is loaded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "usable_templates",
 ]
 
-#: Languages that a person's own page can be written in.
+#: Languages of the page for an individual.
 LANGUAGES = ("en", "fr")
 
 
@@ -50,9 +50,9 @@ class Prompts:
     Attributes
     ----------
     texts : per template, per subject: the prompt, or None where the subject lacks an item in it
-    items, nulls : the true item of each subject, and a random other subject's, None where all have the same
+    items, nulls : the true item of each subject, and that of a random other subject; None if all have the same item
     subjects : int64 (S,), numbers of the subjects
-    counts : why others are not among them
+    counts : subjects that are left out, by reason
     """
 
     target: str
@@ -67,7 +67,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class ProbeModel:
-    """A model to probe: what it is called, where it is, and "clm" or "mlm"."""
+    """A model to probe: its name, its folder, and "clm" or "mlm"."""
 
     name: str
     path: Path | str
@@ -75,7 +75,7 @@ class ProbeModel:
 
 
 class SoftPromptStudy(Section):
-    """White-box study: the prompt itself, and its settings that are varied, one at a time.
+    """White-box study: the soft prompt, and the settings that are varied, one at a time.
 
     Parameters
     ----------
@@ -90,28 +90,28 @@ class SoftPromptStudy(Section):
     init: tuple[str, ...] = ()
 
     def variants(self) -> list[tuple[str, SoftPromptConfig]]:
-        """Name of a sweep and a configuration of it; the prompt itself is not among them."""
+        """Yield the name of a sweep and a configuration of it; the prompt itself is not among them."""
         changes: list[tuple[str, Any]] = [("num_subjects", n) for n in self.num_subjects]
         changes += [("num_tokens", n) for n in self.num_tokens] + [("init", start) for start in self.init]
         return [(name, self.prompt.replace(**{name: value})) for name, value in changes]
 
 
 def objective_of(path: Path | str) -> str:
-    """Return "mlm" or "clm" by the architecture a model's config names."""
+    """Return "mlm" or "clm", by the architecture in a model's config."""
     from transformers import AutoConfig
 
     from reticent.core.errors import ArtifactError
 
     try:
         config = AutoConfig.from_pretrained(str(path), trust_remote_code=False)
-    except Exception:  # a config that is wrong ends anywhere in the library
+    except Exception:  # a wrong config fails anywhere in the library
         raise ArtifactError(f"{path}: no model here (no readable config.json)") from None
     names = config.architectures or []
     return "mlm" if any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in names) else "clm"
 
 
 def require_language(language: str) -> None:
-    """`PolicyError` unless the page can be written in this language: to be asked before anything else is done."""
+    """Raise `PolicyError` unless the page exists in this language; called before any work."""
     if language not in LANGUAGES:
         raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
@@ -119,12 +119,12 @@ def require_language(language: str) -> None:
 def all_prompts(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[list[Prompts], list[NotAsked]]:
-    """Return the prompts of every target and level, and those that no template asks for.
+    """Return the prompts of every target and level, and the targets and levels without a template.
 
     Raises
     ------
     CorpusError, PolicyError
-        A column is missing, a template has an unknown field, or nothing can be asked.
+        A column is missing, a template has an unknown field, or no question can be asked.
     """
     prompts, skipped = [], []
     for target, level in require_questions(subjects, config, templates):
@@ -139,7 +139,7 @@ def all_prompts(
 def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
-    """Return targets and levels, some of which a template asks for; raises as :func:`all_prompts`, and makes none."""
+    """Check that there is a prompt to ask, and return targets and levels; raises as :func:`all_prompts`."""
     asked = _questions(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
@@ -152,7 +152,7 @@ def require_questions(
 
 
 def _questions(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Targets and levels; of targets that were not chosen those that a small cell of subjects has."""
+    """Return targets and levels; without chosen targets, those that at least a small cell of subjects has."""
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name
@@ -174,15 +174,14 @@ def make_prompts(
     *,
     strict: bool = False,
 ) -> Prompts:
-    """Return the prompts that ask for one type at one level, and the nulls that go with them; it may be that no
-    template asks for it.
+    """Return the prompts for one type at one level, with their nulls; there may be no template for it.
 
     Raises
     ------
     CorpusError
         There is no such column, or no subject who has the item.
     PolicyError
-        A template has an unknown field, and ``strict`` says that none may.
+        A template has an unknown field, and ``strict`` is true.
     """
     usable, others = usable_templates(subjects, target, level, templates, config, strict)
     has = np.array([number for number, value in enumerate(subjects.items[target]) if value is not None], dtype=np.int64)
@@ -207,7 +206,7 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Templates that ask for a type at a level, and the types that fill {pii_1} and {pii_2}."""
+    """Return the templates for a type at a level, and the types that fill {pii_1} and {pii_2}."""
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
     others = [name for name in config.given or subjects.types if name not in unasked]
@@ -227,7 +226,7 @@ def _needed(template: Template) -> int:
 def fill_template(
     template: Template, subjects: Subjects, chosen: np.ndarray, target: str, others: Sequence[str], language: str
 ) -> list[str | None]:
-    """Return the prompt of each chosen subject; None where the subject lacks an item that stands in it."""
+    """Return the prompt of each chosen subject; None if the subject lacks an item of the prompt."""
     language = template.language if template.language in ("en", "fr") else language
     fixed = {"target_pii_type": pii_type(target).label(language)}
     fixed |= {f"pii_{n}_type": pii_type(name).label(language) for n, name in enumerate(others[:2], start=1)}

@@ -1,9 +1,9 @@
-"""Prompts and targets -> log-likelihoods and generated texts: where ProPILE runs a model.
+"""Prompts and targets -> log-likelihoods and generated texts: the part of ProPILE that runs a model.
 
-*Tokens.* A prompt and its target are tokenised together, because that is the text whose probability is asked for:
-apart, the first token of the target would lack its space. The boundary is found by offsets. What ends at or before the
-last visible character of the prompt is the prompt; the rest, the space between them included, is the target. Where one
-token would hold visible characters of both, the two are tokenised apart (``num_apart`` counts these).
+*Tokens.* A prompt and its target are tokenised together, because the probability is that of the whole text:
+apart, the first token of the target would lack its space. The boundary is found by offsets. Tokens that end at or
+before the last visible character of the prompt are the prompt; the rest, with the space between them, is the target. If
+one token would hold visible characters of both, the two are tokenised apart (``num_apart`` counts these).
 
 *Speed.* Rows of equally long prompts share a batch, so that no prompt is padded. Each distinct prompt runs once; its
 keys and values are handed to all of its targets, true, null or a whole reference list. Logits are made at the tokens
@@ -81,8 +81,8 @@ def encode_pairs(
 
 
 def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
-    """Rows of one length at a time, those of equal ``ties`` side by side, as many as ``budget`` tokens hold of
-    ``length + more`` each."""
+    """Yield rows of one length, those of equal ``ties`` side by side: as many as ``budget`` tokens hold at
+    ``length + more`` tokens each."""
     order = np.lexsort((ties, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
     for length, run in zip(values, np.split(order, starts[1:]), strict=False):
@@ -153,7 +153,7 @@ def score_causal_pairs(
 
 
 def _padded(ids: Sequence[Sequence[int]], device: torch.device, pad: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of ids padded on the right, and where they hold one."""
+    """Return rows of ids, padded on the right, and the mask of true ids."""
     lengths = np.array([len(row) for row in ids])
     held = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
     values = np.full(held.shape, pad, dtype=np.int64)
@@ -176,8 +176,8 @@ def _target_states(
     soft: torch.Tensor | None,
     share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    """Hidden states that predict each token of the targets (R, L, D), and the head that makes logits of them. Padding
-    stands on the right, where a causal model does not look."""
+    """Return the hidden states that predict the tokens of the targets (R, L, D), and the head that turns them into
+    logits. Padding stands on the right, where a causal model does not look."""
     from transformers.cache_utils import DynamicLayer
 
     head = lm_head(model)
@@ -197,7 +197,7 @@ def _target_states(
     layers = getattr(cache, "layers", ())
     if not layers or any(
         type(layer) is not DynamicLayer for layer in layers
-    ):  # nothing to share, or a model whose memory cannot be handed on
+    ):  # no shared prompts, or a model whose keys and values cannot be passed on
         whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)
         state, _ = states(**dressed(whole), use_cache=False)
         return state[:, state.shape[1] - target_RL.shape[1] :], make_logits
@@ -221,14 +221,15 @@ def score_masked_pairs(
 ) -> tuple[np.ndarray, list[list[int]]]:
     """Return the pseudo-log-likelihood of each target, float64 (R,), and the likeliest token at each of its masks.
 
-    In the target's place stand as many masks as it has tokens; sum of log p(token | prompt, what is not masked). NaN
-    as in `score_causal_pairs`.
+    The target is replaced by as many masks as it has tokens; the score is the sum of log p(token | prompt, unmasked
+    tokens). NaN as in `score_causal_pairs`.
 
     Parameters
     ----------
     masking : {"together", "one_by_one", "left_to_right"}
-        "together" shows the model nothing of the target; the others show it the other tokens (Salazar et al. 2020), or
-        those before, which makes the sum a true log-likelihood given the length. They cost a row a token.
+        "together" masks the whole target. "one_by_one" shows the model the other tokens (Salazar et al. 2020),
+        "left_to_right" those before, which makes the sum a true log-likelihood given the length. These two cost one
+        row for each token.
     """
     special = special_ids(tokenizer, "mlm")
     if special.mask is None:

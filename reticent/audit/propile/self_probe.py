@@ -1,8 +1,8 @@
-"""A data subject's own probe: one subject's items in, a page in plain words out, nothing kept.
+"""A probe for one data subject: their items in, a page in plain words out; nothing is kept.
 
-The page names types of items and never an item, so that it may be printed and shown. Each item is asked for with
-everything else the subject gave, and ranked among the same type of items of other subjects: a table, or invented ones.
-Nothing is written, logged or cached here; the caller gets the page as text.
+The page names types of items and never an item, so it may be printed and shown. The prompt for an item has all other
+items that the subject gave, and the item is ranked among items of the same type of other subjects, from a table or
+invented. This module writes, logs and caches nothing; the caller gets the page as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "invented_individuals", "probe_myself", "self_page"]
 
 NUM_INVENTED = 500
-#: A rank among fewer others says nothing.
+#: A rank among fewer others has no meaning.
 MIN_OTHERS = 20
 
 
@@ -36,7 +36,7 @@ MIN_OTHERS = 20
 class Finding:
     """Result of a model for one type of an individual's items.
 
-    ``rank`` 1 means that no other individual's item is likelier; None where there are too few others. ``said`` is None
+    ``rank`` 1 means that no other individual's item is likelier; None if there are too few others. ``said`` is None
     for masked models, which generate no text.
     """
 
@@ -50,12 +50,14 @@ class Finding:
 
     @property
     def share_better(self) -> float | None:
-        """Share of the others that are likelier than the true item."""
+        """Return the share of the others that are likelier than the true item."""
         return None if self.rank is None else (self.rank - 1) / self.num_others
 
     @property
     def level(self) -> str:
-        """Clear: said, or likelier than 99 in 100 others; some: than 19 in 20; none; unknown: too few others."""
+        """Clear: generated, or likelier than 99 in 100 others; some: likelier than 19 in 20; none; unknown: too few
+        others.
+        """
         if self.said:
             return "clear"
         if self.share_better is None:
@@ -82,7 +84,7 @@ def probe_myself(
     others: Subjects,
     config: ProbeConfig,
 ) -> list[Finding]:
-    """Return a finding for each item, the name apart: it is asked for with what else was given, by all templates.
+    """Return a finding for each item but the name; all templates are tried, with all other items in the prompt.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""ProPILE, white box: a soft prompt trained to make a frozen model say one type of item (Eq. 1), and what it brings.
+"""ProPILE, white box: a soft prompt that makes a frozen model give one type of item (Eq. 1), and its effect.
 
-Who holds the model holds the worst case: a few embeddings before the hand-written prompt, trained on some subjects'
-items and measured on others'. Training, validation and evaluation subjects are disjoint, and that is checked again
-where they meet. A learned prompt is an artefact: embeddings as safetensors, and a manifest.
+This is the worst case, an adversary with the weights: a few embeddings before the hand-written prompt are trained on
+some subjects' items and measured on others'. Training, validation and evaluation subjects are disjoint; this is checked
+again before the training. A learned prompt is an artefact: embeddings as safetensors, and a manifest.
 
 Shapes: S soft tokens, D dimensions, B rows, L tokens, V vocabulary.
 """
@@ -49,7 +49,7 @@ _STREAM_ORDER, _STREAM_INIT = 41, 42
 
 @dataclass(frozen=True, slots=True)
 class SoftPrompt:
-    """Learned embeddings, float32 (S, D), the type they ask for, and how training went (numbers only)."""
+    """Learned embeddings, float32 (S, D), their type of item, and the history of the training (numbers only)."""
 
     embeddings: torch.Tensor
     target: str
@@ -102,10 +102,10 @@ def train_soft_prompt(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> SoftPrompt:
-    """Return the soft prompt that makes the training subjects' targets likeliest; the model is left as it was.
+    """Return the soft prompt that makes the training subjects' targets likeliest; the model does not change.
 
     AdamW on the mean negative log-likelihood of each target's tokens (Eq. 1); only the S embeddings have gradients.
-    The evaluation subjects are not looked at.
+    The evaluation subjects are not used.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def train_soft_prompt(
 
 
 def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num_soft: int) -> Pairs:
-    """The pairs of one template that fit into the model with its soft tokens."""
+    """Return the pairs of one template that fit into the model with its soft tokens."""
     asked = [(text, item) for text, item in zip(prompts.texts[0], prompts.items, strict=True) if text is not None]
     pairs = encode_pairs(tokenizer, [text for text, _ in asked], [item for _, item in asked], "clm")
     room = getattr(model.config, "max_position_embeddings", None) or 1 << 30
@@ -171,7 +171,7 @@ def _pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: Any, num
 def initial_embeddings(
     model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
 ) -> torch.Tensor:
-    """Return where a soft prompt starts, (S, D) on the model's device: see `SoftPromptConfig`."""
+    """Return the start values of a soft prompt, (S, D), on the model's device: see `SoftPromptConfig`."""
     weight_VD = model.get_input_embeddings().weight.detach()
     if config.init == "type":
         # The word as it stands inside a text; a word of several tokens gives them in turn.
@@ -239,7 +239,7 @@ def probe_with_soft_prompt(
 ) -> tuple[Answers, Answers]:
     """Return the answers of the evaluation subjects without and with the soft prompt, both by greedy search (A.4).
 
-    ``text`` stands for the prompt where the model is another one than it was trained on (:func:`nearest_text`).
+    ``text`` replaces the soft prompt for a model that it was not trained on (:func:`nearest_text`).
     """
     greedy = config.replace(beam_sizes=(1,))
     questions = make_prompts(sides.evaluation, prompt.target, level, [template], config, strict=True)

@@ -1,8 +1,8 @@
-"""How much of an item stands in a generated text: whole, or the parts that make the rest a short guess.
+"""How much of an item stands in a generated text: the whole, or parts that make the rest easy to guess.
 
-The metrics of ProPILE's Table 2. Where its expressions miss a number such as "(555) 123-4567" or an e-mail address
-inside of a text, these do not. Each metric is a pure function of two strings; a text may hold several candidates and
-one is enough, since whoever reads it sees them all.
+The metrics of ProPILE's Table 2. Its expressions miss a number such as "(555) 123-4567" or an e-mail
+address inside a text; these find them. Each metric is a pure function of two strings. A text may hold several
+candidates, and one is enough, because a reader of the text sees them all.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def find_emails(text: str) -> list[str]:
 
 
 def email_ids(text: str) -> list[str]:
-    """Return what stands before each @ in the text, in lower case; the domain may be cut off.
+    """Return the part before each @ in the text, in lower case; the domain may be cut off.
 
     >>> email_ids("J.Doe@abc.com or info@")
     ['j.doe', 'info']

@@ -1,8 +1,8 @@
-"""Data subjects: one row an individual, one column a type of personal item; and whom they are compared with.
+"""Data subjects: a row for each individual, a column for each type of personal item; and subjects to compare with.
 
-Read from a table (Parquet, CSV, JSON lines) or gathered from the marked spans of documents. Columns are known by many
-names (`propile_templates.pii_type`); first and last names make one name. What is dropped is counted, an item that is
-missing stays missing, and no message holds an item.
+They are read from a table (Parquet, CSV, JSON lines) or gathered from the marked spans of documents. Columns have many
+names (`propile_templates.pii_type`); first and last names make one name. Dropped rows are counted, a missing item stays
+missing, and no message holds an item.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _FIRST, _LAST = ("first_name", "firstname", "given_name", "prenom"), ("last_name", "lastname", "surname", "nom")
-#: Columns that a name is made of: fields for templates, and no items that are asked for.
+#: Columns that make up a name: they are fields for templates, and never targets.
 NAME_PARTS = (*_FIRST, *_LAST)
 _NAME = ("name", "full_name", "patient_name")
 _IDS = ("individual_id", "household_id", "doc_id", "split")
@@ -60,7 +60,7 @@ class Subjects:
     ----------
     items : type -> list of str or None, all of one length
     rows : int64, shape (num_subjects,); the row of the table a subject came from, the first being 0
-    counts : what was read and dropped
+    counts : rows that were read and dropped
     ids : ``individual_id`` of each subject, where the table has it
     """
 
@@ -83,7 +83,7 @@ class Subjects:
         return Subjects(items, self.rows[chosen], self.counts, ids)
 
     def require(self, *types: str) -> None:
-        """`CorpusError` unless there is a column of each type."""
+        """Raise `CorpusError` unless there is a column of each type."""
         for name in types:
             if name not in self.items:
                 raise CorpusError(f"subjects: no column {name}; there are {', '.join(sorted(self.items))}")
@@ -129,12 +129,12 @@ def _csv_header(path: Path) -> list[str]:
 
 
 def read_items(path: Path | str) -> dict[str, str]:
-    """Read one person's items from a TOML file of ``type = "item"`` lines.
+    """Read an individual's items from a TOML file of ``type = "item"`` lines.
 
     Raises
     ------
     CorpusError
-        It cannot be read, or holds anything else; the message shows none of it.
+        The file cannot be read, or has other content; the message quotes none of it.
     """
     try:
         values = parse_toml(Path(path).read_bytes())
@@ -178,7 +178,7 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
 
 
 def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
-    """Columns as text, by type, the name first."""
+    """Return columns as text, by type, the name first."""
     lower = {column.lower(): column for column in columns}
     parts = [lower[part] for group in (_FIRST, _LAST) for part in group if part in lower]
     whole = next((lower[name] for name in _NAME if name in lower), None)
@@ -199,7 +199,7 @@ def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, 
 
 
 def _text(value: Any, *, join: bool = False) -> str | None:
-    """A cell as text; None where it is empty."""
+    """Return a cell as text; None if it is empty."""
     if isinstance(value, list):
         kept = [text for text in map(_text, value) if text is not None]
         return (" ".join(kept) if join else kept[0]) if kept else None
@@ -237,7 +237,7 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
 def draw_nulls(values: Sequence[str], *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
     """Return for each subject the numbers of random other subjects whose item is not the same (int64, (n, nulls)).
 
-    Each other subject is equally likely; -1 where all have the same item.
+    Each other subject is equally likely; -1 if all have the same item.
     """
     _, codes = np.unique(np.array(values, dtype=np.str_), return_inverse=True)
     order = np.argsort(codes, kind="stable")
@@ -280,7 +280,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
 
 
 def _codes(names: Sequence[str | None]) -> np.ndarray:
-    """A number for each name, one's own for who has none."""
+    """Return a number for each name; a subject without a name has a number of their own."""
     known: dict[str, int] = {}
     return np.array([number if name is None else known.setdefault(name, number) for number, name in enumerate(names)])
 

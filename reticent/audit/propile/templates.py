@@ -1,4 +1,4 @@
-"""Templates of ProPILE's prompts, and the types of personal items: read from data, checked before a model is loaded.
+"""Templates of ProPILE's prompts and types of personal items; they are checked before a model is loaded.
 
 The built-in ones are ``propile.toml``; a user's file has the same form, or one template a line (text). A
 template with a field that no column fills is refused by name; text of a subject never stands in a message.
@@ -32,16 +32,16 @@ LEVELS = {"twin": 0, "triplet": 1, "quadruplet": 2}
 BUILTIN = Path(__file__).parent / "propile.toml"
 #: Tokens that a prompt may generate for a type that the file does not know.
 DEFAULT_NEW_TOKENS = 20
-#: Fields that are no item of the subject: what something is called, and the kind of a relative.
+#: Fields that are no item of the subject: names of types, and the kind of a relative.
 NOT_ITEMS = frozenset({"name", "target_pii_type", "pii_1_type", "pii_2_type", "relationship"})
 OTHER_ITEMS = ("pii_1", "pii_2")
-#: Fields that are filled whatever the columns are called.
+#: Fields that are filled with any names of columns.
 FIXED_FIELDS = frozenset({"target_pii_type", *OTHER_ITEMS, *(f"{item}_type" for item in OTHER_ITEMS)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PiiType:
-    """A type of personal item: what prompts call it, where a soft prompt starts, and how much is generated for it."""
+    """A type of personal item: its words in prompts, the start of a soft prompt, and the tokens to generate."""
 
     name: str
     called: dict[str, str]
@@ -55,7 +55,8 @@ class PiiType:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A prompt with fields; it ends where the target stands. An empty ``targets`` fits every type no other one names.
+    """A prompt with fields; the target follows its end. An empty ``targets`` fits every type that no other template
+    names.
 
     >>> Template("The {target_pii_type} of {name} is ").level
     'twin'
@@ -105,7 +106,7 @@ def _types() -> dict[str, PiiType]:
 
 
 def pii_type(column: str) -> PiiType:
-    """Return the type that a column holds, by its name or another of its names; an unknown one is a type of its own."""
+    """Return the type of a column, by any of its names; an unknown name is a type of its own."""
     wanted = column.lower()
     for known in _types().values():
         if wanted == known.name or wanted in known.columns:
@@ -149,7 +150,7 @@ def read_templates(path: Path | str) -> tuple[Template, ...]:
 
 
 def _templates(groups: Any, where: str) -> list[Template]:
-    """The templates of the [[template]] tables of a file, which may hold anything."""
+    """Return the templates of the [[template]] tables of a file, whose content is not checked yet."""
     if not isinstance(groups, list):
         raise PolicyError(f"{where}: expected [[template]] tables")
     found = []
@@ -171,7 +172,7 @@ def _templates(groups: Any, where: str) -> list[Template]:
 
 
 def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> None:
-    """`PolicyError` if a template has a field that is neither a fixed one nor a column, whatever it asks for."""
+    """Raise `PolicyError` if a template, for any target, has a field that is neither a fixed one nor a column."""
     known = FIXED_FIELDS | set(columns)
     for template in templates:
         for field in template.fields:
@@ -185,10 +186,10 @@ def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> Non
 def templates_for(
     templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates that ask for ``target`` at ``level`` with fields that are there, in order.
+    """Return the templates for ``target`` at ``level`` whose fields exist, in order.
 
-    Where templates name the type, those for any type are left out. A template of another language, or that holds the
-    target, does not ask this question.
+    If a template names the type, templates for any type are left out. So are templates of another language, and those
+    that hold the target.
     """
     known = FIXED_FIELDS | set(columns)
     fitting = [

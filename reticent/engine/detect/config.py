@@ -20,9 +20,9 @@ __all__ = ["DetectConfig"]
 
 
 class DetectConfig(Section):
-    """Detectors of direct identifiers; their spans are united. Each has a table of options, ``[detect.spacy]`` say.
+    """Detectors of direct identifiers; their spans are united. Each has a table of options, such as ``[detect.spacy]``.
 
-    For the option a detector cannot do without there is a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
+    The option that a detector needs has a short form: ``records = "FILE"``, ``spacy = "PIPELINE"``,
     ``transformers = "MODEL"`` and ``lists = { LABEL = "FILE" }``.
     """
 
@@ -30,9 +30,11 @@ class DetectConfig(Section):
 
     detectors: tuple[Annotated[str, AfterValidator(require_detector)], ...] = Field(default=("rules",))
     on_error: Literal["stop", "quarantine"] = Field(
-        default="stop", description="what a document does that a detector fails on: stop the run, or be left out"
+        default="stop", description="a document on which a detector fails stops the run, or is left out"
     )
-    propagate: bool = Field(default=False, description="what is found once is found wherever else it stands")
+    propagate: bool = Field(
+        default=False, description="find an identifier that was found once everywhere else in the corpus"
+    )
     options: dict[str, dict[str, Any]] = Field(
         default={}, description="detector -> its options; in a job file each detector is a table of this one"
     )
@@ -40,7 +42,7 @@ class DetectConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _tables(cls, values: Any) -> Any:
-        """Take the tables of detectors, and the short forms of their options, together."""
+        """Collect the tables of detectors and the short forms of their options."""
         if not isinstance(values, dict):
             return values
         values, options = dict(values), dict(values.get("options") or {})
@@ -63,7 +65,7 @@ class DetectConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> DetectConfig:
         if len(set(self.detectors)) != len(self.detectors):
-            raise ValueError("a detector stands twice")
+            raise ValueError("a detector is listed twice")
         for name in self.detectors:
             check_options(name, self.of(name))
         for name in self.options:
@@ -73,7 +75,7 @@ class DetectConfig(Section):
 
     @model_serializer(mode="wrap")
     def _as_tables(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As in a job file."""
+        """Dump the options in the form of a job file."""
         values: dict[str, Any] = dump(self)
         tables: dict[str, Any] = values.pop("options", {})
         return values | tables

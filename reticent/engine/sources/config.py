@@ -33,26 +33,26 @@ class Columns(Section):
 
 
 class CsvDialect(Section):
-    """How CSV files are read; "auto": found out for each file."""
+    """Settings of reading CSV files; "auto": decided for each file."""
 
     table: ClassVar[str] = "corpus"
 
     delimiter: str = Field(
         default="auto",
-        description='of CSV: one character of ASCII, or "tab"; auto: the one of , ; tab | with which the header fits',
+        description='CSV only: one character of ASCII, or "tab"; auto: the one of , ; tab | that fits the header',
     )
     quote: str = Field(
         default="auto",
-        description='of CSV: one character of ASCII, or "none" where quotes are part of the text; auto: double quotes, '
+        description='CSV only: one character of ASCII, or "none" if quotes are part of the text; auto: double quotes, '
         "unless the header names the columns in single ones only",
     )
     encoding: str = Field(
         default="auto",
-        description="of CSV: a text encoding that Python knows; auto: as a byte order mark says, else UTF-8 or cp1252",
+        description="CSV only: an encoding of Python; auto: that of the byte order mark, or else UTF-8 or cp1252",
     )
 
     def check_dialect(self, format: str) -> None:
-        """Refuse a setting that is wrong, or that means nothing for this format."""
+        """Refuse a setting that is wrong, or that has no meaning for this format."""
         for name in CsvDialect.model_fields:
             if format != "csv" and getattr(self, name) != "auto":
                 raise PolicyError(f"corpus.{name}: means nothing for format {format}, only for csv")
@@ -76,34 +76,34 @@ class CsvDialect(Section):
                 ) from None
 
     def given(self, name: str) -> str | None:
-        """The character that was given; None where there shall be none, or where it is to be found out."""
+        """The character that was given; None for "none" and for "auto"."""
         value: str = getattr(self, name)
         return None if value == "auto" else _BY_NAME.get(value, value)
 
 
 class Markup(Section):
-    """How a marked-up corpus (i2b2, MEDDOCAN, BRAT, TAB) is read.
+    """Settings of reading a marked-up corpus (i2b2, MEDDOCAN, BRAT, TAB).
 
     ``individual`` is by default the part of the id before the first ``-`` for i2b2 2014; elsewhere every document is an
-    individual of its own. Where individuals have several documents this must be given: n-grams of one must
-    not be counted as used by several.
+    individual of its own. If individuals have several documents, this must be given: otherwise
+    n-grams of one individual count as used by several.
     """
 
     table: ClassVar[str] = "corpus"
 
     offsets: Literal["characters", "bytes", "utf-16"] = Field(
-        default="characters", description="what offsets of a marked-up format count"
+        default="characters", description="unit of the offsets of a marked-up format"
     )
     individual: str | None = Field(
-        default=None, description="regular expression of a marked-up document id; its group is the individual"
+        default=None, description="regular expression for the id of a marked-up document; its group is the individual"
     )
-    annotator: str | None = Field(default=None, description="the one annotator of TAB to believe; default: all")
+    annotator: str | None = Field(default=None, description="the annotator of TAB whose marks are read; default: all")
     identifiers: tuple[Literal["DIRECT", "QUASI", "NO_MASK"], ...] = Field(
         default=("DIRECT", "QUASI"), description="types of TAB whose mentions are spans"
     )
 
     def check_markup(self, format: str, options: Set[str]) -> None:
-        """Refuse an option that is wrong, or is none of those that mean something for this format."""
+        """Refuse an option that is wrong, or that has no meaning for this format."""
         default = Markup()
         given = {name for name in Markup.model_fields if getattr(self, name) != getattr(default, name)}
         for name in sorted(given - options):

@@ -21,7 +21,7 @@ def _known_format(name: str) -> str:
 
 
 class CorpusConfig(Columns, CsvDialect, Markup):
-    """Where the documents are and how they are read."""
+    """The source of the documents, and settings of reading them."""
 
     source: str | tuple[str, ...] = Field(description="file, folder or glob of documents")
     format: Annotated[str, AfterValidator(_known_format)] = Field(
@@ -30,18 +30,18 @@ class CorpusConfig(Columns, CsvDialect, Markup):
     ids: Ids = Field(
         default="stop",
         description="ids of individuals or households that differ only in case, blanks, invisible characters, Unicode "
-        "form, zero padding or a trailing .0: they stop the run, are joined, or are different ones",
+        "form, zero padding or a trailing .0: they stop the run, are joined, or stay different",
     )
     withdrawn: tuple[str, ...] = Field(
         default=(), description="files of individual ids, one a line, whose documents are left out everywhere"
     )
     on_null: OnNull = Field(
-        default="stop", description="what a document does whose text is null: stop the run, or be left out and counted"
+        default="stop", description="a document whose text is null stops the run, or is left out and counted"
     )
 
     @property
     def marked(self) -> bool:
-        """Whether the format brings annotated spans."""
+        """Whether the format has annotated spans."""
         if self.format == "auto":
             return False
         from reticent.engine.sources.formats import FORMATS

@@ -1,7 +1,7 @@
-"""The job: one TOML file that says everything a run does, checked before anything starts.
+"""The job: one TOML file with every setting of a run, checked before anything starts.
 
 Each section is the configuration class of one component, which stands beside it in the engine, the trainer or the
-audit; here they are composed, and what must hold between them is checked. A run folder keeps the resolved job as
+audit; here they are composed, and the conditions between them are checked. A run folder keeps the resolved job as
 ``job.json``, so that a stage run later starts from the same settings.
 """
 

@@ -1,4 +1,4 @@
-"""The whole job, what must hold between its sections, and its file."""
+"""The whole job, the conditions between its sections, and its file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class Job(Section):
     out: str
     seed: int = Field(default=0, ge=0, lt=2**63)
     num_threads: int = Field(default=0, ge=0, le=MAX_THREADS)
-    #: Memory of the process while n-grams are counted, "4GB" say; what does not fit is written beside the results, and
-    #: what cannot be written is held or refused. Other stages take what they need, and one that takes more says so.
+    #: Memory of the process while n-grams are counted, such as "4GB". Counts that do not fit are written beside the
+    #: results; a limit under the memory that cannot be written out is refused. The limit does not bind other stages: a
+    #: stage that takes more says so.
     memory_limit: ByteSize | None = None
     corpus: CorpusConfig
     dedup: DedupConfig = DedupConfig()
@@ -46,7 +47,7 @@ class Job(Section):
     index: IndexConfig = IndexConfig()
     protect: Policy = Policy()
     model: tuple[ModelSection, ...] = ()
-    recipes: dict[str, RecipeChanges] = Field(default={}, description="recipes of one's own, by name")
+    recipes: dict[str, RecipeChanges] = Field(default={}, description="the job's own recipes, by name")
     train: TrainConfig = TrainConfig()
     classify: ClassifyConfig | None = None
     audit: AuditConfig = AuditConfig()
@@ -57,7 +58,7 @@ class Job(Section):
 
     @model_validator(mode="after")
     def _shared(self) -> Job:
-        """Give every section what the job says for all of them; no table may say it for itself."""
+        """Give every section the settings of the whole job; a table may not set them for itself."""
         if wrong := list(set_in_a_section(self)):
             raise ValueError("; ".join(sorted(wrong)))
         self.__dict__.update(with_shared(self, self).__dict__)  # no other code holds the job yet
@@ -137,7 +138,7 @@ class Job(Section):
         return get_recipe(name, also=self.recipes)
 
     def training(self, model: ModelSection) -> TrainConfig:
-        """Return the job's training settings with what the model says otherwise."""
+        """Return the job's training settings, with the changes of the model's own table."""
         own = model.train.model_dump(exclude_unset=True) if model.train else {}
         settings: TrainConfig = with_shared(TrainConfig(**{**self.train.model_dump(), **own}), self)
         return settings
@@ -148,7 +149,7 @@ class Job(Section):
         Raises
         ------
         PolicyError
-            The job does not say what to classify by.
+            The job names no column of classes.
         """
         if self.classify is None:
             raise PolicyError("classify needs the column of classes: --label COLUMN, or classify.label in the job")
@@ -157,7 +158,7 @@ class Job(Section):
         return self.classify.model_copy(update=shared)
 
     def changed(self, **sections: Any) -> Job:
-        """Return the job with other sections, checked as a whole; they get what the job says for all."""
+        """Return the job with other sections, checked as a whole; the settings of the whole job are put into them."""
         return Job.model_validate({**dict(self), **sections})
 
 
@@ -176,7 +177,7 @@ def parse_job(values: dict[str, Any], where: str = "job") -> Job:
 def load_job(path: str | Path) -> Job:
     """Read a job from a TOML file (or the ``job.json`` of a run folder).
 
-    Relative paths in the file are meant from the folder one stands in, as on the command line.
+    Relative paths in the file start at the current directory, as on the command line.
     """
     read = read_json if Path(path).suffix == ".json" else read_toml
     return parse_job(read(path, PolicyError), str(path))

@@ -1,7 +1,8 @@
 """The job that a run folder keeps: its paths lead to the same files from any directory, and when the folder moves.
 
-It is kept with absolute paths. Where the folder has moved, what stood in it is looked for in it; anything else where it
-was and, if it is not there any more, where it would be had it moved along. Names, of the hub say, are no paths.
+The job is kept with absolute paths. If the folder has moved, a path that was inside it is looked for inside it. Any
+other path is looked for where it was and, if it does not exist any more, where it would be had it moved along with the
+folder. Names, such as those of the hub, are no paths.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from reticent.job.config.job import Job, load_job, parse_job
 
 __all__ = ["kept_content", "load_kept_job"]
 
-#: Fields that are paths always, and those that may be the name of something that is known elsewhere.
+#: Fields that are always paths, and fields that may also be a name, such as one of the hub.
 PATHS = (
     *("corpus.source", "corpus.withdrawn", "model.foundation.vocabulary", "probe.subjects", "probe.templates"),
     *("train.dp.budget_file", "model.train.dp.budget_file"),
@@ -27,7 +28,7 @@ PERHAPS_PATHS = ("model.base", "model.foundation.text")
 
 
 def kept_content(job: Job) -> bytes:
-    """Return what ``job.json`` holds of a job whose paths are meant from the directory one stands in."""
+    """Return the content of ``job.json`` for a job whose relative paths start at the current directory."""
 
     def absolute(path: str, certain: bool) -> str:
         is_name = not path or "://" in path or not (certain or _is_there(path))
@@ -48,7 +49,7 @@ def load_kept_job(file: Path) -> Job:
         moved = os.path.normpath(folder / inside)
         if not inside.startswith(os.pardir):
             return moved if certain or _is_there(moved) else path
-        # Before paths were kept absolute they were meant from a directory that is not recorded.
+        # Earlier versions kept relative paths, and did not record the directory that they start at.
         places = (path, moved) if os.path.isabs(path) else (moved, path)
         return next(filter(_is_there, places), path)
 
@@ -60,7 +61,7 @@ def _is_there(path: str) -> bool:
 
 
 def _changed(values: dict[str, Any], change: Callable[..., str]) -> dict[str, Any]:
-    """A copy of a job's values with ``change(path, whether it is one for certain)`` in the place of every path."""
+    """Return a copy of a job's values with every path replaced by ``change(path, is_certainly_a_path)``."""
     for field, certain in _fields():
         values = _at(values, field.split("."), partial(change, certain=certain))
     return values

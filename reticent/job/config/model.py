@@ -1,4 +1,4 @@
-"""Sections whose subject is the job itself: which models it trains, with which recipes."""
+"""The sections of the job itself: the models that it trains, with their recipes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ModelSection(Section):
     foundation: FoundationConfig | None = None
     objective: Literal["mlm", "clm"]
     recipes: tuple[str, ...] = Field(min_length=1)
-    train: TrainConfig | None = Field(default=None, description="what differs from the job's [train] for this model")
+    train: TrainConfig | None = Field(default=None, description="settings in which this model differs from [train]")
 
     @field_serializer("train")
     def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Only what the model says: a default that is read back would be taken for a difference."""
+        """Dump only the fields that the model sets: a default that is read back would be taken for a difference."""
         return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")
@@ -33,5 +33,5 @@ class ModelSection(Section):
         if (self.base is None) == (self.foundation is None):
             raise ValueError("give either base or foundation")
         if len(set(self.recipes)) != len(self.recipes):
-            raise ValueError("a recipe stands twice")
+            raise ValueError("a recipe is listed twice")
         return self

@@ -24,9 +24,9 @@ def set_in_a_section(section: Section, where: str = "") -> Iterator[str]:
 
 
 def with_shared(section: Section, job: Section) -> Any:
-    """Return a section with what the job says for all of them, also in the sections that it holds.
+    """Return a section with the settings of the whole job, which are also put into the sections that it holds.
 
-    A field that was set stays set, so its dump is as before.
+    A field that was set stays marked as set, so the dump of the section does not change.
     """
     update: dict[str, Any] = {}
     for name, path in shared_fields(type(section)).items():
@@ -46,7 +46,7 @@ def with_shared(section: Section, job: Section) -> Any:
 
 
 def _sections(value: Any) -> Iterator[tuple[str, Section]]:
-    """Sections that a field holds, with their places in it."""
+    """Yield the sections that a field holds, with their places in it."""
     if isinstance(value, Section):
         yield "", value
     elif isinstance(value, tuple):

@@ -1,5 +1,6 @@
 """The stages of a job, one a file. Each has a function that yields the stage's steps (`reticent.job.artefact.Step`).
 
-Such a function is a generator: what comes after a ``yield`` may open what the step has made. It changes nothing itself,
-as a plan is also gone through only to be looked at. Results that are not there yet then raise an error of ours.
+Such a function is a generator: the code after a ``yield`` may open the result of that step. The function itself changes
+nothing, because `reticent status` goes through the same plan. There, a result that does not exist yet raises an
+`ArtifactError`.
 """

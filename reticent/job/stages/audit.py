@@ -73,8 +73,8 @@ def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _delete_stale(run: Run) -> None:
-    """Delete the shadows that the job does not have, with their tokens, and the measurements of checkpoints that are
-    gone. Those of a recipe that the job has left out stay while its models do.
+    """Delete the shadows that the job does not have, with their tokens, and the measurements of checkpoints that do
+    not exist any more. The measurements of a recipe that the job has left out stay as long as its models do.
     """
     from reticent.core.artifact import delete_artifact, delete_unfinished
 
@@ -89,7 +89,7 @@ def _delete_stale(run: Run) -> None:
 
 
 def _has_checkpoint(run: Run, measured: Path) -> bool:
-    """Whether the model of a measurement is there; by its path, as the job may have left it out."""
+    """Return whether the model of a measurement exists; goes by its path, because the job may have left it out."""
     seed, _, epoch = measured.name.rpartition("epoch-")
     recipe, model = measured.parent.name, measured.parent.parent.name
     trained = run.folder / "models" / model / recipe / seed.removesuffix("-")
@@ -145,5 +145,5 @@ def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
 
 
 def _now() -> float:
-    """Seconds since 1970, or SOURCE_DATE_EPOCH, by which who needs the same bytes twice holds the clock."""
+    """Return the seconds since 1970, or SOURCE_DATE_EPOCH, which is set to get the same bytes twice."""
     return float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())

@@ -1,4 +1,4 @@
-"""Documents -> the copies that no later stage sees, where the job asks for it. It takes 8 bytes a word."""
+"""Documents -> the copies that no later stage sees, if the job leaves any out. Takes 8 bytes of memory a word."""
 
 from __future__ import annotations
 

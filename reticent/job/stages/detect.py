@@ -1,4 +1,4 @@
-"""Documents -> spans of direct identifiers, and the documents that a detector failed on, if these are left out."""
+"""Documents -> spans of direct identifiers, and the documents in quarantine, on which a detector failed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, counts: dict[str, Any]) -> None:
-    """Write the spans of all detectors, with ``detect.propagate`` also wherever else in the corpus they stand."""
+    """Write the spans of all detectors; with ``detect.propagate`` also the other places of the same identifiers."""
     from reticent.engine.detect import detect_spans, quarantined_rows
 
     settings = run.job.detect
@@ -93,8 +93,14 @@ def _find_identifiers(run: Run, detectors: Sequence[Detector], folder: Path, cou
 
 
 def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
-    """Count individuals without a record and fields without a value; `CorpusError` where no individual has a record, as
-    with ids of another system, or one has it under another spelling of the id.
+    """Count individuals without a record and fields without a value.
+
+    Raises
+    ------
+    CorpusError
+        No individual has a record, as with ids of another system, or an individual's record has another spelling of
+        the id.
+
     """
     if detector.num_skipped:
         counts["empty_fields"] = detector.num_skipped

@@ -29,7 +29,7 @@ EXTRACTION = "extraction"
 
 
 def extraction_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each base model and last checkpoint that is asked."""
+    """Yield a step for each base model and each last checkpoint."""
     for measurement in _measurements(run):
         work = partial(work_of_extraction, run, measurement)
         yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), work=work)
@@ -41,7 +41,7 @@ def extraction_artefacts(run: Run) -> list[str]:
 
 
 def _measurements(run: Run) -> list[Measurement]:
-    """Return what is asked: of each model section its base model and the last checkpoint of every training."""
+    """Return the attacked models: of each model section its base model and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     asked = []
@@ -112,7 +112,7 @@ def _measured(run: Run, measurement: Measurement) -> ExtractedModel:
 
 
 def extraction_section(run: Run) -> Extraction | None:
-    """Return the part of the evidence, None where the job asks for none."""
+    """Return the part of the evidence; None if the job has no such section."""
     from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 
     models = []

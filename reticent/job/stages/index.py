@@ -24,30 +24,30 @@ __all__ = ["INDEXES", "Count", "count_documents", "index_artefact", "index_confi
 #: Artefact -> the sides whose documents it counts. The first is nested in the second.
 INDEXES = {"index": (MEMBERS,), "index-joint": (MEMBERS, HELDOUT)}
 
-#: From this share of words on that are single letters of scripts without spaces, a run warns.
+#: A run warns if at least this share of the words are single letters of scripts without spaces.
 UNSPACED_SHARE = 0.01
 
-#: Takes the run, the names of the indexes that are wanted, where the first of them is written, and a function for
-#: progress. Returns that index, and others of the same pass.
+#: Takes the run, the names of the wanted indexes, the folder of the first of them, and a function for progress.
+#: Returns that index, and others of the same pass.
 Count = Callable[["Run", Sequence[str], Output, Callable[[int], None]], "dict[str, NgramIndex]"]
 
 
 def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
-    """Yield the step of both indexes; ``count`` counts otherwise than from the documents (an update, say)."""
+    """Yield the step of both indexes; ``count`` makes them otherwise than from the documents, as an update does."""
     yield Step(
         tuple(index_artefact(run, name) for name in INDEXES), partial(_build, run, count or count_documents)
     )  # fmt: skip
 
 
 def index_artefact(run: Run, name: str) -> Artefact:
-    """Return an index as the job would make it; one made before there was a choice to keep more is still good."""
+    """Return the artefact of an index; one of before ``updatable`` was a setting is still up to date."""
     settings = run.job.index.model_dump(exclude=set() if run.job.index.updatable else {"updatable"})
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     return Artefact(name, "index", {**settings, "splits": list(INDEXES[name])}, inputs)
 
 
 def index_config(run: Run, spill_folder: Path) -> IndexConfig:
-    """Return how n-grams are counted; what does not fit into memory goes to ``spill_folder``."""
+    """Return the settings of counting n-grams; counts that do not fit into memory go to ``spill_folder``."""
     return run.job.index.replace(spill_folder=spill_folder)
 
 
@@ -71,7 +71,7 @@ def _build(run: Run, count: Count, outputs: Outputs) -> None:
 def count_documents(
     run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Count n-grams of the documents; where both indexes are wanted, in one pass."""
+    """Count n-grams of the documents; one pass makes both indexes if both are wanted."""
     from reticent.engine.index import build_index, build_nested_indexes
 
     (inner, within), (outer, splits) = INDEXES.items()

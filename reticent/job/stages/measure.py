@@ -1,8 +1,8 @@
-"""Every attack on every checkpoint of every training, and on the base models: a measurement each.
+"""Every attack on every checkpoint of every training, and on the base models; each model has one measurement.
 
 A measurement holds the results of one checkpoint. It is an artefact of its own under ``measures/``, made from the
-checkpoint, the tokens, the base model and the settings. So a run that stops goes on at the checkpoint it was at, and
-another recipe or seed costs its own scoring only. The scores of a base model are kept beside its measurement, secret
+checkpoint, the tokens, the base model and the settings. So a run that stops goes on at the same checkpoint, and another
+recipe or seed costs only its own scoring. The scores of a base model are kept beside its measurement, secret
 like the tokens: the attacks on the other models compare with them.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["base_steps", "measure_steps"]
 
 #: Settings that a measurement does not depend on: the device, and the size of batches.
 NOT_IN_A_MEASUREMENT = ("device", "batch_size")
-#: Parts of the evaluation of a model that say how far they are -> what they are called, and in what they count.
+#: Parts of the evaluation of a model that report progress -> their titles, and their units of counting.
 TASKS = {
     "documents": ("score {}", "windows"),
     "all occurrences": ("score {}, all occurrences masked", "windows"),
@@ -41,8 +41,8 @@ TASKS = {
 
 
 def base_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps of the base models. They come before the trainings: what does not fit into a base model is found
-    out before hours of training, and the speed of scoring is known for the expected end.
+    """Yield the steps of the base models. They come before the trainings: data that does not fit a base model is found
+    before hours of training, and the speed of scoring is known for the expected end.
     """
     for model in run.job.model:
         yield from _steps(run, model, measurements_of(run.job, model)[:1])
@@ -68,7 +68,7 @@ def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> It
 
 def _artefact(run: Run, measurement: Measurement) -> Artefact:
     config = audit_config(run).all_values(without=(*audit_config(run).not_measured, *NOT_IN_A_MEASUREMENT))
-    if config["bf16"] == "auto":  # as it was before there was a choice
+    if config["bf16"] == "auto":  # the default has the manifest of before there was this setting
         del config["bf16"]
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)

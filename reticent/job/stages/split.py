@@ -1,6 +1,4 @@
-"""Individuals -> members, held-out, reference; and members' documents -> the same with canaries, where the job plants
-some.
-"""
+"""Individuals -> members, held-out, reference; members' documents -> the same with canaries, if the job has some."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
-    """Warn of what reading the documents had to repair, and count it."""
+    """Count the repairs that reading the documents made, and warn of them."""
     for name, count in run.deduplicated.repaired.items():
         counts[name] = count
         run.progress.warn(f"{name}: {count:,}")
@@ -61,7 +59,7 @@ def _warn_of_owners(run: Run) -> None:
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
         run.progress.warn(
-            f"format {corpus.format} does not say whose a document is: each counts as an individual "
+            f"format {corpus.format} does not say whose a document is: every document counts as an individual "
             "of its own, which protects individuals with several too little; corpus.individual says otherwise"
         )
     elif (settings.individual or not settings.marked) and corpus.num_individuals == corpus.num_documents:
@@ -93,4 +91,4 @@ def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Pat
     write_canaries(canaries, folder)
     planted = plant(run.remaining, run.individuals, canaries, folder, config, more_columns=more)
     counts.update(canaries=canaries.num_rows, included=sum(canaries.column("included").to_pylist()), **planted)
-    run.progress.warn("canaries stand in the documents: what is trained on them is for measuring only")
+    run.progress.warn("canaries stand in the documents: models that are trained on them are for measuring only")
