@@ -17,7 +17,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 
@@ -77,6 +77,7 @@ WORDS = {
     "everybody": "all",
     "anybody": "an individual",
 }
+LEFT_WORDS = re.compile(f"_(?:{'|'.join(WORDS)})_")
 #: Identifiers that have such a word for a reason.
 ALLOWED = {
     "person_labels": "labels PER of a tagger",
@@ -121,6 +122,11 @@ class Module:
     tree: ast.Module
     text: str
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree: several measures look at all of them."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def floor(self) -> str:
         parts = self.name.split(".")
@@ -153,6 +159,8 @@ def _imports(node: ast.AST, *, inner: bool, top: bool = True) -> Iterator[str]:
         elif isinstance(child, ast.ImportFrom) and child.module:
             yield child.module
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif isinstance(child, ast.expr):
+            continue
         elif inner or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _imports(child, inner=inner, top=False)
 
@@ -236,7 +244,7 @@ def long_functions() -> list[str]:
     """Return the functions over the limit of lines that have no reason in `LONG_FUNCTIONS`; docstrings do not count."""
     found = []
     for name, module in modules().items():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 size = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if ast.get_docstring(node) is not None:
@@ -267,7 +275,7 @@ def mirrors() -> list[str]:
     """Return pairs of configuration classes that share four fields or more, each with its default."""
     classes = {}
     for name, module in modules().items():
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef) and re.search(r"(Config|Section|Settings|Options)$", node.name):
                 fields = {(field, _default_of(value)) for field, value in _fields(node)}
                 classes[f"{name}.{node.name}"] = {(f, value) for f, value in fields if f not in SHARED and value}
@@ -291,7 +299,7 @@ def left_identifiers(known: Iterable[Module] | None = None) -> list[str]:
     found = []
     for module in modules().values() if known is None else known:
         names: set[tuple[str, int]] = set()
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 names.add((node.name, node.lineno))
             elif isinstance(node, ast.arg):
@@ -301,7 +309,7 @@ def left_identifiers(known: Iterable[Module] | None = None) -> list[str]:
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 names.add((node.attr, node.lineno))
         for name, line in sorted(names, key=lambda row: row[1]):
-            if name not in ALLOWED and any(f"_{word}_" in f"_{name.lower()}_" for word in WORDS):
+            if name not in ALLOWED and LEFT_WORDS.search(f"_{name.lower()}_"):
                 found.append(f"{module.path.relative_to(ROOT)}:{line}: {name}")
     return found
 
@@ -311,7 +319,7 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
             if text is not None:
@@ -324,15 +332,17 @@ def left_phrases(known: Iterable[Module] | None = None) -> list[str]:
     """
     found = []
     for module in modules().values() if known is None else known:
+        phrases = [phrase for phrase in PHRASES if phrase in module.text]
         rows = [
             (number, phrase.strip())
             for number, line in enumerate(module.text.splitlines(), 1)
-            for phrase in PHRASES
+            for phrase in phrases
             if phrase in line
         ]
-        if not module.name.startswith(FOR_READERS):
+        # Most modules have no such word at all, and finding comments takes longer than everything else here.
+        if not module.name.startswith(FOR_READERS) and PRONOUNS.search(module.text):
             rows += [(number, word) for number, text in _prose(module) for word in PRONOUNS.findall(text)]
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 text = ast.get_docstring(node)
                 if text is not None and text.startswith("What "):

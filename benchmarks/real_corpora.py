@@ -153,7 +153,8 @@ def job_values(name: str, documents: Path, out: Path, size: str) -> dict[str, An
              "foundation": {"kind": "bert", "vocabulary": str(vocabularies / cased), "num_epochs": 3,
                             "batch_size": 8, **small}},
         ],
-        "train": {"num_epochs": epochs, "checkpoint_epochs": [4, epochs], "window_length": 256 if size != "toy" else 64,
+        "train": {"num_epochs": epochs, "checkpoint_epochs": sorted({min(4, epochs), epochs}),
+                  "window_length": 256 if size != "toy" else 64,
                   "learning_rate": 2e-3, "batch_size": 4},
         "audit": {"num_bootstrap": 500},
     }  # fmt: skip

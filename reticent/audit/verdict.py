@@ -1,9 +1,9 @@
 """The verdict: gates whose thresholds were fixed in the job, judged by the upper ends of intervals.
 
-A gate *passes* where the upper end is within its threshold and an attack that should succeed did. It *fails* where the
-estimate itself is beyond. Else there is *no power*: too few individuals, an interval too wide, no control that shows
-that the attack can find anything, or an attack that the rules of :mod:`reticent.audit.membership.validity` call
-invalid. No power never reads as safety.
+A gate *passes* if the upper end is within its threshold and an attack that should succeed did. It *fails* if the
+estimate itself is beyond the threshold. Otherwise there is *no power*: too few individuals, an interval that is too
+wide, no control that shows that the attack can find anything, or an attack that is invalid by the rules of
+:mod:`reticent.audit.membership.validity`. No power is never reported as safety.
 
 The upper end of a two-sided 95 % interval is a one-sided bound of 97.5 %, that of a zero one of 95 %: a pass holds at
 95 % at least.
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["FAIL", "NO_POWER", "PASS", "failed", "judge", "verdict", "verdict_lines"]
 
 PASS, FAIL = "pass", "fail"
-#: Of a lower bound on epsilon: why it passes, and why it could not.
+#: For a lower bound on epsilon: the reasons why it passes, and why it could not.
 LOWER_BOUND = "more was not shown, though the guesses could have shown it; from above nothing is bounded"
 TOO_FEW_GUESSES = "so few guesses could not have shown more"
 Entry = TypeVar("Entry", "ModelEvidence", ExtractedModel)
 
 
 def judge(estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5) -> tuple[str, str]:
-    """Return the outcome of one gate, and why.
+    """Return the outcome of one gate, and the reason.
 
     Parameters
     ----------
-    estimate : None where the attack gave no number
-    control : whether an attack that should succeed did; None where none was made
+    estimate : None if the attack gave no number
+    control : whether an attack that should succeed did; None if there was none
 
     >>> from reticent.audit.stats.estimate import Estimate
     >>> judge(Estimate(value=0.0, high=0.00997, n=299), 0.01, True)
@@ -82,7 +82,7 @@ def verdict(
     -------
     Verdict
         The worst outcome of all; whether a gate failed or one that is required had no power; and a result for each
-        gate and number that it is about. A gate that is about nothing has no power.
+        gate and number that it is about. A gate without any number has no power.
     """
     results = []
     for number, gate in enumerate(gates, start=1):
@@ -98,12 +98,12 @@ def verdict(
 
 
 def failed(row: GateResult) -> bool:
-    """Whether a row of the results fails the run."""
+    """Return whether a row of the results fails the run."""
     return row.outcome == FAIL or (row.outcome == NO_POWER and bool(row.required))
 
 
 def verdict_lines(found: Verdict) -> list[str]:
-    """Say each result in a line."""
+    """Yield a line for each result."""
     lines = []
     for row in found.results:
         whose = " of ".join(name for name in (row.recipe, row.model) if name)
@@ -133,14 +133,14 @@ def _results(
         found = list(GATES[gate.measure].estimate(gate, Pair(model, extracted.get(key)), plain))
         rows = [_judged(one, gate, small_cell) for one in found]
         if not rows and (wanted or any(gate.attack in other.membership for k, other in last.items() if k[0] == name)):
-            # Named, or attacked beside it: silence would read as a pass.
+            # Named, or attacked beside it: without a row it would look like a pass.
             rows = [GateResult(attack=gate.attack, outcome=NO_POWER, reason="this model is not measured so", n=0)]
         for row in rows:
             yield replace(row, model=name, recipe=recipe, seed=seed, epoch=model.epoch)
 
 
 def _judged(found: Measured, gate: GateConfig, small_cell: int) -> GateResult:
-    """One number held to the threshold of its gate: what it is about, its bound, outcome and reason."""
+    """Return the result of one number for its gate: its subject, bound, outcome and reason."""
     outcome, reason = judge(found.estimate, gate.at_most, found.control, small_cell=small_cell)
     if outcome == PASS and found.invalid:
         outcome, reason = NO_POWER, f"the attack is invalid: {found.invalid}"
@@ -167,7 +167,7 @@ def _judged(found: Measured, gate: GateConfig, small_cell: int) -> GateResult:
 
 
 def _last(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
-    """The entry of the highest epoch of each training."""
+    """Return the entry of the highest epoch of each training."""
     last: dict[tuple[str | None, str | None, int | None], Entry] = {}
     for model in models:
         key = (model.model, model.recipe, model.seed)

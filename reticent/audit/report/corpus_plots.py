@@ -1,6 +1,6 @@
-"""Figures of the documents: who uses which words, what identifies, how near to the line it is, and unicity.
+"""Figures of the documents: individuals by word, identifiers, n-grams near the threshold k, and unicity.
 
-Each ``draw_`` function takes the "corpus" section of report.json and returns drawings, an empty list where there is
+Each ``draw_`` function takes the "corpus" section of report.json and returns drawings, an empty list if there is
 nothing to draw. The page shows them as inline SVG (`corpus_panels`); `write_corpus_plots` keeps them as files.
 """
 

@@ -1,7 +1,7 @@
 """Parts that every figure shares: the look of a recipe, and the way from a figure to an inline SVG.
 
-Invariant: a recipe has one colour, one marker and one line in every figure, and any one of the three tells it
-apart; colours are CSS variables with a fallback, so that one page serves light, dark and paper; an SVG holds no
+Invariant: a recipe has one colour, one marker and one line in every figure, and each of the three identifies
+it; colours are CSS variables with a fallback, so that one page serves light, dark and paper; an SVG holds no
 address, no script, no style that reaches out of it, and equal figures give equal bytes.
 """
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a family of recipes is drawn, and what it is in plain words.
+    """The look of a family of recipes in figures, and its meaning in plain words.
 
     The colours keep a contrast of 3:1 or more with their background, and a CIELAB distance of 12 or more from each
     other in normal, protan, deutan and tritan vision.
@@ -147,7 +147,7 @@ def family(recipe: str) -> str:
 
 
 def look_of(recipe: str) -> Look:
-    """Return how a recipe is drawn."""
+    """Return the look of a recipe."""
     return LOOKS[family(recipe)]
 
 
@@ -196,7 +196,7 @@ def write_title(axis: Any, title: str, note: str = "") -> None:
 
 
 def to_svg(figure: Any, name: str, label: str) -> str:
-    """Return a figure as an inline SVG: an image with alternative text, ids of its own, and no address in it."""
+    """Return a figure as an inline SVG: an image with alternative text, ids that no other has, and no address in it."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
@@ -262,7 +262,7 @@ def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
 def curve(
     axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line with the interval of each point; a band is what its trainings with other seeds reached.
+    """Draw a recipe's line with the interval of each point; a band is the range of its trainings with other seeds.
     Marks of several recipes are moved apart a little.
     """
     look = look_of(recipe)

@@ -1,8 +1,8 @@
 """Findings in plain sentences: the result, its certainty, and the next step.
 
-The reader decides whether a model may leave the building and need not know the field. So a sentence says what was
-counted and over whom, a rate of nothing comes with what may still be there, and a quiet attack is called quiet only
-where the same attack is loud on an unprotected model.
+The reader decides whether a model may be released and need not know the field. So a sentence names the count and the
+individuals behind it, a rate of 0 has its upper bound, and an attack that finds nothing counts as such only if the same
+attack succeeds on an unprotected model.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def plain_findings(audit: AuditEvidence) -> Findings:
     return Findings(short, found, sure, then)
 
 
-# ---------------------------------------------------------------- what was found
+# ---------------------------------------------------------------- results
 
 
 def _gates(verdict: Verdict | None) -> Iterable[str]:
-    """The thresholds of the job: what a reader looks for first."""
+    """The thresholds of the job, which a reader looks for first."""
     outcomes = [row.outcome for row in verdict.results] if verdict else []
     if outcomes:
         counts = {"failed": FAIL, "could not be decided": NO_POWER, "passed": PASS}
@@ -230,7 +230,7 @@ def _useful(model: ModelEvidence, plain: ModelEvidence | None) -> str:
     return f" It gets {percent(own)} of the ordinary {what} of held-out people right{against}."
 
 
-# ------------------------------------------------------------------ how sure it is
+# ------------------------------------------------------------------ certainty
 
 
 def _individuals_sentence(audit: AuditEvidence) -> str:
@@ -243,7 +243,7 @@ def _individuals_sentence(audit: AuditEvidence) -> str:
 
 
 def _seeds_sentence(models: Sequence[ModelEvidence]) -> Iterable[str]:
-    """How much the trainings of one recipe differ, at the last checkpoints: their largest range of Privacy."""
+    """The differences between trainings of one recipe, at the last checkpoints: their largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
         return
@@ -263,7 +263,7 @@ def _seeds_sentence(models: Sequence[ModelEvidence]) -> Iterable[str]:
 
 
 def _loud(group: Group, last: dict[str, ModelEvidence]) -> bool:
-    """Whether the audit finds learned identifiers where nothing was protected: its positive control."""
+    """The positive control: whether the audit finds learned identifiers in an unprotected model."""
     return group.objective in last and leaks_more(last[group.objective])
 
 
@@ -280,7 +280,7 @@ def _controls(group: Group, last: dict[str, ModelEvidence]) -> Iterable[str]:
             f"other {kind} models does not show that protection works."
         )
     if learned_little(last):
-        yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right. Who has learned little can tell little."
+        yield f"No {kind} model gets {percent(LITTLE)} of ordinary words right: it has learned little to reveal."
     attack = strongest_attack(last["base"], even_invalid=True) if "base" in last else None
     blind = last["base"].blind if "base" in last else None
     if blind and has_value(blind.auc) and not holds_chance(blind.auc):
@@ -305,7 +305,7 @@ def _ledgers(checkpoints: dict[Group, Checkpoints]) -> dict[str, Ledger]:
 
 
 def _checked(ledgers: dict[str, Ledger]) -> Iterable[str]:
-    """How many targets were checked: a count of all of them, so no interval."""
+    """The number of checked targets: a count of all of them, so there is no interval."""
     kept = {name: ledger for name, ledger in ledgers.items() if ledger.protected and not ledger.violations}
     if kept:
         counts = _listed([f"0 of {ledger.targets:,} ({name})" for name, ledger in kept.items()])
@@ -313,7 +313,7 @@ def _checked(ledgers: dict[str, Ledger]) -> Iterable[str]:
 
 
 def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
-    """Bound of differential privacy, whatever the attack; the unit stands with every epsilon."""
+    """The bound of differential privacy, which holds for any attack; each epsilon has its unit."""
     for group, last in sides.items():
         for recipe, entry in last.items():
             if guarantee := entry.guarantee:
@@ -323,7 +323,7 @@ def _guaranteed(sides: dict[Group, dict[str, ModelEvidence]]) -> Iterable[str]:
                 )
 
 
-# ---------------------------------------------------------------- what to do next
+# ---------------------------------------------------------------- next steps
 
 
 def _broken(ledgers: dict[str, Ledger]) -> Iterable[str]:

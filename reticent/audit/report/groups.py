@@ -30,7 +30,7 @@ class Group:
         return (model.objective, model.model) == (self.objective, self.model)
 
     def called(self, what: str) -> str:
-        """A recipe, with the section's name where it is needed."""
+        """Return a recipe, with the section's name if there are several sections."""
         return f"{what} of {self.model}" if self.number else what
 
     @property
@@ -45,7 +45,9 @@ class Group:
 
     @property
     def short_name(self) -> str:
-        """The section's name for the title of a panel: its ends, in which names of one job differ."""
+        """Return the section's name for the title of a panel: its beginning and end, in which the names of a job
+        differ.
+        """
         name = "".join(c for c in str(self.model) if c.isprintable())
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
@@ -65,7 +67,7 @@ def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
 
 
 def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the groups by objective and in the order of the audit; only those of ``chosen`` where that is given."""
+    """Return the groups by objective and in the order of the audit; only those of ``chosen`` if that is given."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)

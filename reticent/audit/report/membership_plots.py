@@ -51,7 +51,7 @@ Recipes = dict[str, list[tuple[int, "LowCost"]]]
 def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None) -> list[str]:
     """Low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge (Fig. 13).
 
-    ``f1_of_all`` is the F1 of calling each individual a member, the line to beat.
+    ``f1_of_all`` is the F1 of calling each individual a member, the trivial baseline.
     """
     chosen = [m for m in models if m.low_cost]
     panels, all_epochs = [], [m.epoch for m in chosen if m.epoch]
@@ -70,7 +70,7 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
 
 
 def _panel_of(group: Group, title: str, note: str) -> tuple[Any, Any, str]:
-    """A narrow panel, and its title in one line; a section's name takes a line of its own."""
+    """Return a narrow panel with its title in one line; a section's name takes another line."""
     where = OBJECTIVES[group.objective].split()[0]
     figure, axis = new_panel(
         f"{where}: {group.short_name}\n{title}" if group.number else f"{where}: {title}", note, width=3.7

@@ -1,8 +1,8 @@
 """The report: ``report.json`` with every published number, and one self-contained ``report.html`` that a data
 protection officer can read.
 
-Both are made from the audit as it may leave (:mod:`reticent.audit.evidence.rules`). No zero stands without its
-bound, and the page holds no script and no address.
+Both are made from the published audit (:mod:`reticent.audit.evidence.rules`). Every zero has its bound, and the page
+holds no script and no address.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_digest", "write_report"]
 
-#: Which words of an identifying sequence each policy keeps out of the targets.
+#: Words of an identifying sequence that each policy keeps out of the targets.
 POLICIES_ABOUT = {
     "all": "every word of each shortest identifying sequence",
     "last": "the last word of each shortest identifying sequence",
@@ -70,7 +70,7 @@ def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
         raise ArtifactError(f"not an audit of format {FORMAT}")
     audit = publish_audit(audit)
     means = over_seeds(audit.models, audit.cell)
-    if len(means) < len(audit.models):  # the page shows means; the trainings one by one stand under "models"
+    if len(means) < len(audit.models):  # the page shows means; "models" has the trainings one by one
         audit = replace(audit, over_seeds=means)
     try:
         numbers = json.dumps(to_json(audit), indent=1, allow_nan=False) + "\n"
@@ -87,8 +87,8 @@ def write_report(folder: Path | str, audit: AuditEvidence) -> Path:
 
 
 def page_digest() -> str:
-    """Return the SHA-256 of the templates and of the modules that say and draw what the page holds: a page that another
-    version of them made is not up to date.
+    """Return the SHA-256 of the templates and of the modules that make the page: a page that another version of them
+    made is not up to date.
     """
     here, digest = Path(__file__).parents[1], hashlib.sha256()
     for path in (path for pattern in MADE_BY for path in sorted(here.glob(pattern))):
@@ -97,7 +97,7 @@ def page_digest() -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write for the owner's eyes, also where the file was there and open to others."""
+    """Write a file that only its owner can read, even if it existed and others could read it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -105,7 +105,7 @@ def _write_private(path: Path, text: str) -> None:
 
 
 class Label(NamedTuple):
-    """Spans of one label: how many each detector found, and of the detectors that found most: spans and documents."""
+    """Return the counts of each detector for one label, and the spans and documents of those that found most."""
 
     name: str
     detectors: list[tuple[str, int]]
@@ -137,14 +137,14 @@ def _f1_of_all(corpus: CorpusEvidence) -> float | None:
 
 
 def _chance(models: Sequence[ModelEvidence]) -> float | None:
-    """How often a blind guess among the candidates of an inversion is right."""
+    """Return the rate of a blind choice among the candidates of an inversion."""
     inverted = [model.inversion for model in models if model.inversion]
     kinds = [kind for found in inverted for kind in (found.direct, found.indirect) if kind]
     return next((kind.chance.top1 for kind in kinds if kind.chance), None)
 
 
 def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
-    """The row of the largest sets of shared words that all individuals drawn have."""
+    """Return the row of the largest sets of shared words that all drawn individuals have."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None

@@ -1,9 +1,9 @@
 """Figures of the report as inline SVG: text stays text, bytes are reproducible, nothing is fetched.
 
-Each function takes report.json's dictionaries and returns the panels of one figure, an empty list where there is
-nothing to draw. Panels are separate SVGs, so that a narrow screen stacks them instead of shrinking them. The panels of
-one figure share their axes, so that masked and causal models can be compared by eye, and every panel says its numbers
-in an alternative text.
+Each function takes a published audit and returns the panels of one figure, an empty list if there is nothing to draw.
+Panels are separate SVGs, so that a narrow screen stacks them instead of shrinking them. The panels of one figure share
+their axes, so that masked and causal models can be compared by eye, and every panel has its numbers in an alternative
+text.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, 
 
 
 def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group) -> list[str]:
-    """Draw one panel; returns what it shows in words."""
+    """Draw one panel; returns its alternative text."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
         usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries)
@@ -123,7 +123,7 @@ def plot_utility_privacy(models: Sequence[ModelEvidence], path: Path | str) -> N
     from matplotlib.figure import Figure
 
     groups = groups_of(models)
-    # A panel of its own is as wide as the legend under it.
+    # A single panel is as wide as the legend under it.
     width = max(4.9 * len(groups), 8.0)
     figure = Figure(figsize=(width, 4.6), layout="constrained", facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
@@ -181,7 +181,7 @@ def excess_panels(models: Sequence[ModelEvidence]) -> list[str]:
 
 
 def _excess_of_all(model: ModelEvidence) -> Estimate | None:
-    """The excess of all identifiers, where it was measured."""
+    """Return the excess of all identifiers, if it was measured."""
     both = (model.excess or {}).get("both")
     return both.excess if both and has_value(both.excess) else None
 

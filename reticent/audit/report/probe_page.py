@@ -1,4 +1,4 @@
-"""The page of a probe: one self-contained HTML file of estimates and figures; nothing on it is about one person."""
+"""The page of a probe: one self-contained HTML file of estimates and figures; nothing on it is about one individual."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _environment() -> Any:
 
 
 def factor(estimate: Estimate | None) -> str:
-    """Format how many times likelier: two digits, in powers of ten where it is large."""
+    """Format a ratio of likelihoods: two digits, and powers of ten if it is large."""
     return times(None if estimate is None else estimate.value)
 
 
@@ -49,7 +49,7 @@ def probe_section(probe: ProbeEvidence) -> str:
 
 
 def probe_page(probe: ProbeEvidence) -> str:
-    """Return a page of its own."""
+    """Return the section as a whole page."""
     return (
         _environment().get_template("probe.html.j2").render(body=probe_section(probe), looks=figure.LOOKS, probe=probe)
     )

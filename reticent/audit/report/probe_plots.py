@@ -44,7 +44,7 @@ WIDTH = 3.9
 TRUE, NULL = LOOKS["plain"], LOOKS["base"]
 #: A setting and the estimate under it.
 Point = tuple["float | str", "Estimate | None"]
-#: Sweeps of soft prompts: what differs, how it is called, and its value in a row.
+#: Sweeps of soft prompts: the varied setting, its title, and its value in a row.
 SWEEPS: tuple[tuple[str, str, Callable[[SoftPromptRow], float | str]], ...] = (
     ("num_subjects", "training subjects", lambda row: row.num_subjects),
     ("num_tokens", "soft tokens", lambda row: row.num_tokens),
@@ -68,7 +68,7 @@ def probe_panels(probe: ProbeEvidence) -> dict[str, list[str]]:
 
 
 def look_at(name: str, number: int) -> Look:
-    """How a model is drawn: as its recipe, or as the ``number``-th of the looks."""
+    """Return the look of a model: that of its recipe, or the ``number``-th of the looks."""
     known = LOOKS[family(name)]
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
@@ -108,7 +108,7 @@ def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
 
 
 def _questions(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
-    """(target, level) of every question some model was asked, once, in order."""
+    """Return (target, level) of every question to any model, once, in order."""
     pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
@@ -228,7 +228,7 @@ def gamma_panels(probe: ProbeEvidence) -> list[str]:
 @styled
 def sweep_panels(probe: ProbeEvidence) -> list[str]:
     """Exact match against templates, level, beams and parameters (Fig. 4), where there is more than one of them."""
-    # Of the model that says most: what changes nothing in one that says nothing is no sweep.
+    # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_said_by)
     results = [r for r in first.results if r.likelihood]
     lines = {

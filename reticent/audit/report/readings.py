@@ -1,5 +1,5 @@
-"""Readings of evidence: what a model learned, the attack that does best, what may not be concluded, and what is left
-of a corpus to learn from.
+"""Readings of evidence: learned identifiers, the best attack, limits of the conclusions, and the words that are left as
+targets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "without_power",
 ]
 
-#: Below this utility a model has learned so little that its Privacy says little.
+#: Below this utility a model has learned so little that its Privacy has little meaning.
 LITTLE = 0.1
 #: Parts of the identifiers, in words.
 PARTS: Mapping[Part, str] = MappingProxyType(
@@ -57,7 +57,7 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """The part of the identifiers that is learned most surely; all of them where none is learned measurably."""
+    """Return the part of the identifiers that is learned most surely; all of them if none is learned measurably."""
     found = [(what, sides.excess) for part, what in PARTS.items() if (sides := (model.excess or {}).get(part))]
     measured = [(what, own, own.low) for what, own in found if own.value is not None and own.low is not None]
     learned = [row for row in measured if row[2] > 0]
@@ -71,7 +71,7 @@ def leaks_more(model: ModelEvidence) -> bool:
 
 
 def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:
-    """The attack whose interval starts highest, with its area under the curve: the worst case, not the average."""
+    """Return the attack whose interval starts highest, with its area under the curve: the worst case, no average."""
     attacks = {n: a for n, a in model.membership.items() if even_invalid or a.verdict != INVALID}
     best = model.best_attack
     if best and best.attack in attacks and best.auc.value is not None:  # its interval holds for the best of several
@@ -99,13 +99,13 @@ def is_distinguishable(model: ModelEvidence) -> bool:
 
 
 def only_invalid(model: ModelEvidence) -> bool:
-    """Whether no attack on it says anything about membership, since the two sides differ without it."""
+    """Return whether attacks on the model cannot show membership, because the two sides differ without it."""
     attacks = model.membership.values()
     return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Whether no attack on it has shown that it would find an individual: a quiet one then says nothing."""
+    """Return whether no attack on the model has shown that it can succeed; then a failed attack proves nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
@@ -125,7 +125,7 @@ def broken_rule(model: ModelEvidence) -> bool:
 
 
 def retention_rows(corpus: CorpusEvidence) -> list[RetentionRow]:
-    """Share of the words left as targets by policy; shares by policy alone are under the corpus' own n and k."""
+    """Return the shares of words left as targets; shares by policy alone are for the n and k of the corpus."""
     rows = corpus.retention_by_policy or corpus.retention or []
     if isinstance(rows, list):
         return rows

@@ -25,7 +25,7 @@ def self_html(
     findings : of `reticent.audit.propile.self_probe.Finding`
     label : name of a type of item, in the language of the page
     within_hundred : likelihood -> the chance that it shows within a hundred answers
-    invented : whether the other people do not exist
+    invented : whether the other individuals are invented
     """
     environment = template_environment()
     environment.filters.update(
@@ -38,12 +38,12 @@ def self_html(
 
 
 def _heading(text: str) -> str:
-    """With a capital, and those that are there: ZIP code."""
+    """Return the text with a capital first letter; other capitals stay, as in ZIP code."""
     return text[:1].upper() + text[1:]
 
 
 def _one_in(likelihood: float, over: str) -> str:
-    """A likelihood as 1 in so many, two digits."""
+    """Format a likelihood as 1 in n, with two digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
         return f"{over} 10¹²"
     number = 1 / likelihood

@@ -1,4 +1,4 @@
-"""How estimates and counts are shown on a page; no zero stands without its bound."""
+"""Formats of estimates and counts on a page; every zero has its bound."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _number(number: float, digits: int) -> str:
 
 
 def leaks(part: Privacy, cell: int) -> tuple[str, str]:
-    """Format how many identifiers were predicted, and the small line under it; a zero carries its upper bound."""
+    """Format the number of predicted identifiers, and the small line under it; a zero has its upper bound."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", "too few identifiers" if total != 0 else "no identifiers"

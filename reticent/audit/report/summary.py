@@ -1,4 +1,4 @@
-"""The small table a run ends with: the last checkpoint of each recipe."""
+"""The small table at the end of a run: the last checkpoint of each recipe."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     named, section = bool(shared_objectives(models)), ""
     for model in last:
-        if named and model.model != section:  # a line of its own, and no more of it than the table has room for
+        if named and model.model != section:  # another line, cut to the width of the table
             section = model.model or ""
             table.add_row(f"{section if len(section) <= 11 else f'{section[:5]}…{section[-5:]}'}:")
         heldout, objective = model.utility.heldout, model.objective
@@ -89,7 +89,7 @@ def summary_table(models: Sequence[ModelEvidence]) -> Table:
 
 
 def ledger_line(models: Sequence[ModelEvidence]) -> str | None:
-    """Say how many targets of the protected recipes were checked; None where there is no such recipe."""
+    """Return a line with the number of checked targets of the protected recipes; None if there is no such recipe."""
     shared = shared_objectives(models)
     ledgers = {
         f"{m.recipe} of {m.model}" if m.objective in shared else m.recipe: m.ledger
@@ -103,7 +103,7 @@ def ledger_line(models: Sequence[ModelEvidence]) -> str | None:
 
 
 def guarantee_lines(models: Sequence[ModelEvidence]) -> list[str]:
-    """Say what each recipe with differential privacy promises, and to whom: the unit stands with every epsilon."""
+    """Return the guarantee of each recipe with differential privacy; each epsilon has its unit."""
     shared = shared_objectives(models)
     return [
         f"{m.recipe}{f' of {m.model}' if m.objective in shared else ''}: {m.guarantee}"
@@ -149,7 +149,7 @@ def copies_table(counts: Copies) -> Table:
 
 
 def copies_line(counts: Copies) -> str:
-    """Return what copies do to protection, and what is left out, as sentences."""
+    """Return sentences about the effect of copies on protection, and about the documents that are left out."""
     support, left_out = counts.support, counts.left_out
     return (
         f"Of {counts.documents:,} documents and {counts.words:,} words of {counts.individuals:,} individuals. "

@@ -1,4 +1,4 @@
-"""The plots of the report: one row each. A row says where in the page the plot stands, and with which words."""
+"""The plots of the report: one row for each, with its place in the page and its texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = Literal["documents", "tradeoff", "leaks", "sequences", "low_cost", "memb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The evidence that plots are drawn of: a published audit whose models are means over their trainings.
+    """The evidence that plots are drawn from: a published audit whose models are means over their trainings.
 
     Attributes
     ----------
@@ -41,12 +41,12 @@ class Plot:
     ----------
     name : of the row, for tests and errors
     place : part of the page where it stands
-    draw : gives its panels as inline SVG, none where there is nothing to draw
-    caption : text under the panels, or how it is said of the evidence and the number of panels
+    draw : returns its panels as inline SVG, none if there is nothing to draw
+    caption : text under the panels, or a function of the evidence and the number of panels that returns it
     title : heading over it
     columns : panels side by side
     keyed : whether the key of the recipes stands over it
-    fold : words that unfold it; empty where it is not folded
+    fold : words that unfold it; empty if it is not folded
     """
 
     name: str
@@ -60,7 +60,7 @@ class Plot:
 
 
 class Drawn(NamedTuple):
-    """A plot with its panels and what is said under them."""
+    """A plot with its panels and the text under them."""
 
     plot: Plot
     panels: list[str]
@@ -68,7 +68,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_plots(shown: Shown) -> Iterator[Drawn]:
-    """Yield every plot of which there is something to draw."""
+    """Yield every plot with at least one panel."""
     for plot in PLOTS:
         if panels := plot.draw(shown):
             caption = plot.caption
@@ -113,7 +113,7 @@ def _rocs(shown: Shown, attacks: Sequence[str]) -> list[str]:
     return [panel for one in panels for panel in one]
 
 
-#: Every plot of the page; adding a row here is adding a plot.
+#: Every plot of the page. A new plot is a new row here.
 PLOTS: tuple[Plot, ...] = (
     Plot(
         name="identifiers",

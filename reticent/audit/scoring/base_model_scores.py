@@ -24,7 +24,7 @@ DOCUMENTS, HOLDOUT, CANDIDATES = "scores.parquet", "holdout.parquet", "candidate
 @dataclass(frozen=True, slots=True)
 class BaseModelScores:
     """Scores of the documents and of the holdout of user inference, and sums of the candidates of the inversion by kind
-    of identifiers (or "association"); None where nothing asks for them. ``path`` is the model's.
+    of identifiers (or "association"); None if no attack needs them. ``path`` is the folder of the model.
     """
 
     path: Path
@@ -33,7 +33,7 @@ class BaseModelScores:
     candidates: dict[str, np.ndarray] | None
 
     def save(self, folder: Path) -> None:
-        """Write a file of each that is there; they are secret like the tokens."""
+        """Write a file for each of them that exists; they are secret like the tokens."""
         self.documents.to_parquet(folder / DOCUMENTS)
         if self.holdout is not None:
             self.holdout.to_parquet(folder / HOLDOUT)
@@ -42,7 +42,7 @@ class BaseModelScores:
 
     @classmethod
     def load(cls, folder: Path, path: Path, config: AuditConfig) -> BaseModelScores:
-        """Read what an audit with these settings saved; `ArtifactError` where it cannot be."""
+        """Read the scores that an audit with these settings saved; `ArtifactError` if they cannot be read."""
         holdout = TokenScores.from_parquet(folder / HOLDOUT) if USER_INFERENCE in config.attacks else None
         candidates = None if config.inversion is None else load_candidates(folder / CANDIDATES)
         return cls(path, TokenScores.from_parquet(folder / DOCUMENTS), holdout, candidates)

@@ -4,7 +4,7 @@ Every likelihood attack is a pure function of these scores. Logits are reduced w
 token reach the host. Windows are batched by length, and each batch is shown to every model before the next is made;
 padding is never scored, and scores do not depend on the batch size. The processes of a `World` share the windows out.
 
-Shapes: B rows a batch, T cells a row, N cells that are asked for, V the vocabulary.
+Shapes: B rows a batch, T cells a row, N scored cells, V the vocabulary.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def score_models(
     Raises
     ------
     TrainingError
-        The logits of a model are not numbers, or "mlm" is asked of a tokenizer without a mask token.
+        The logits of a model are not numbers, or the objective is "mlm" and the tokenizer has no mask token.
 
     Cost: one forward pass a model and window (times ``folds``); 24 bytes a token and model.
     """
@@ -200,7 +200,7 @@ class Scorer:
 
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
-        """Score the store's tokens ``positions_BT``, each predicted at its cell; -1 cells are not asked for."""
+        """Score the store's tokens ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
         for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
             rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
             cells = np.flatnonzero(positions_BT[rows] >= 0)
@@ -212,7 +212,7 @@ class Scorer:
             true = self._moved(self.store.input_ids[at].astype(np.int64))
             for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
                 with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-                    # The last hidden states where a head can be run on a few of them at a time, else the logits.
+                    # The last hidden states if a head can be run on a few of them at a time, or else the logits.
                     values = logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
                     columns = self._reduced(values, head, true, model.config.vocab_size)
                 # Fetched when the next is under way, so that a GPU does not wait for it.
@@ -222,7 +222,7 @@ class Scorer:
 
     def _rows_at_once(self, width: int) -> int:
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
-        if whole:  # logits that are made whole, not at a few cells at a time
+        if whole:  # the model makes all logits at once, not those of a few cells
             return max(1, MAX_LOGITS[self._kind] // max(1, max(whole) * width))
         return max(1, MAX_CELLS // width) if self._kind == "cpu" else 1 << 30
 
@@ -231,7 +231,7 @@ class Scorer:
         while self._pending:
             self._fetch()
         for scores in self._scores:
-            # Else a diverged model's documents would look like documents that were not scored.
+            # Otherwise a diverged model's documents would look like documents that were not scored.
             broken = np.count_nonzero(np.isnan(scores["log_probs"]) & (scores["argmax"] >= 0))
             (all_broken,) = self.world.sum(int(broken))
             if all_broken:

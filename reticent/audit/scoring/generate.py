@@ -1,7 +1,7 @@
-"""Batched generation from prefixes of token ids, and the exact probability of what it would generate.
+"""Batched generation from prefixes of token ids, and the exact probability of generating a given text.
 
-Both stand here because they must mean the same decoding: `Decoding` is the scheme, `generate` draws from it, and
-`score_continuations` says how likely a given continuation is under it, without drawing anything.
+Both stand here because they must use the same decoding: `Decoding` is the scheme, `generate` draws from it, and
+`score_continuations` gives the probability of a continuation under it, without drawing.
 
 Shapes: B rows a batch, T tokens a row, P of a prefix, S of a continuation, V of the vocabulary.
 """
@@ -32,7 +32,7 @@ MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How a token is chosen: the likeliest (temperature 0), or drawn from the ``top_k`` likeliest.
+    """Choice of a token: the likeliest (temperature 0), or drawn from the ``top_k`` likeliest.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Decoding:
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities (N, V) under this scheme; what cannot be drawn has minus infinity."""
+        """Return log-probabilities (N, V) under this scheme; tokens that cannot be drawn have minus infinity."""
         if self.temperature == 0:
             only = torch.full_like(logits, -torch.inf, dtype=torch.float32)
             return only.scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
@@ -90,22 +90,22 @@ def generate(
 ) -> np.ndarray:
     """Return generated ids, int64 (prompts, num_samples, num_tokens), -1 after the end of a text.
 
-    Prompts of like length go together, padded on the left; the prefix token of the model goes before each, as it went
-    before what the model was trained on. Keys and values are kept between steps.
+    Prompts of like length go together, padded on the left; the prefix token of the model goes before each, as it did
+    in training. Keys and values are kept between steps.
 
     Parameters
     ----------
     prompts : sequence of int arrays
         Token ids, without special ones.
     seed : int
-        What is drawn depends on it, and, as random numbers go to rows, on ``batch_size``.
+        The draws depend on it and on ``batch_size``, because random numbers go to rows.
 
     Raises
     ------
     PolicyError
         A prompt is empty and the model has no prefix token, or a number is under 1.
     TrainingError
-        A prompt and what is generated do not fit into the model.
+        A prompt with its continuation does not fit into the model.
     """
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
@@ -200,7 +200,9 @@ def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, b
 
 
 def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, net: Any) -> Any:
-    """Every setting that changes what is chosen is said: what is not is the model's own, which may be anything."""
+    """Return a configuration with every setting that affects the choice: one that is left out has the model's own
+    value.
+    """
     from transformers import GenerationConfig
 
     sampling: dict[str, bool | int | float] = {"do_sample": False}
@@ -221,7 +223,7 @@ def _generation_config(decoding: Decoding, num_tokens: int, num_samples: int, sp
 
 
 def _ended(new: np.ndarray, eos: int | list[int] | None) -> np.ndarray:
-    """Cells after the first end of text."""
+    """Return the cells after the first end of text."""
     if eos is None:
         return np.zeros(new.shape, dtype=bool)
     ends = np.isin(new, np.atleast_1d(eos))
@@ -248,7 +250,7 @@ def _autocast(device: torch.device) -> Any:
 
 @contextlib.contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's random numbers from a seed, and afterwards as they were."""
+    """Seed torch's random numbers, and restore their state afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

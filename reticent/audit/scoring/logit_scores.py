@@ -1,4 +1,4 @@
-"""Logits + true tokens -> the six numbers a token of `TokenScores`: what a scoring pass costs beside the model.
+"""Logits + true tokens -> the six numbers of each token in `TokenScores`: the cost of a scoring pass beside the model.
 
 On a CPU a Numba kernel keeps a row of logits in the cache from the first pass over it to the last, and takes one
 exponential a logit; elsewhere it is torch. Both have the same order of columns
@@ -18,7 +18,7 @@ import torch
 
 __all__ = ["score_logits"]
 
-#: No assumption that there are no NaN and no infinities: they are how a diverged model shows.
+#: Without the assumptions that there are no NaN and no infinities: these show that a model has diverged.
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 #: Below it exp(x) is 0 in float32 and the token takes part in no mean.
 _LOWEST = np.float32(-87.0)

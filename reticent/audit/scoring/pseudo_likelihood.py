@@ -1,5 +1,5 @@
-"""Pseudo-log-likelihood of masked models, a word or a token at a time: the exact forms of what `score_masked` does over
-folds at a fraction of the cost.
+"""Pseudo-log-likelihood of masked models, one word or token at a time: `score_masked` approximates these exact forms
+over folds, at a fraction of the cost.
 
 - ``whole_word``: a word is scored while it alone is masked, all its tokens at once. Nothing else is hidden, so a word
   has all of its context.
@@ -7,9 +7,9 @@ folds at a fraction of the cost.
   follow are masked, those before it in sight: the chain rule within a word. Masking one token at a time, with the rest
   of its word in sight, gives rare words that are split too high a likelihood, so it is not here.
 
-Cost: a forward pass of a window for every word, or every token of a word, of it; use it for texts that are few.
+Cost: a forward pass of a window for each of its words, or tokens; it is for a few texts.
 
-Shapes: B windows a batch, T cells a window, R rows: a window with one word or token asked for.
+Shapes: B windows a batch, T cells a window, R rows: a window with one word or token to score.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def score_pseudo(
 
 
 def _rows(batch: Batch, form: Form, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield (window of the batch (R,), masked (R, T), asked for (R, T)), at most ``at_once`` rows at a time."""
+    """Yield (window of the batch (R,), masked (R, T), scored (R, T)), at most ``at_once`` rows at a time."""
     words, columns = batch.word_ids, np.arange(batch.word_ids.shape[1])
     first = words >= 0
     if form == "whole_word":

@@ -1,7 +1,7 @@
 """Rows of tokens that stand in no store (a text with a candidate put in) -> sums of log-probabilities a row.
 
-Always float32: candidates are ranked by differences that bf16 would round away. The head runs only at the cells that
-are asked for, and one number a row and group reaches the host.
+Always float32: candidates are ranked by differences that bf16 would round away. The head runs only at the
+scored cells, and one number for each row and group reaches the host.
 
 Shapes: N rows, T tokens a row, G groups, V vocabulary.
 """
@@ -43,23 +43,23 @@ def sum_log_probs(
     ----------
     model : on its device, in evaluation mode
     input_ids, true : int64 arrays, shape (N, T)
-        What the model reads, and what it is asked for; they differ where a mask stands.
+        The tokens that the model reads, and the tokens to score; they differ at masks.
     groups : int8 array, shape (N, T)
-        Group of each token asked for, -1 where none is. A causal model cannot be asked for column 0.
+        Group of each scored token, -1 for others. A causal model cannot score column 0.
     causal : bool
         A token is predicted at the cell before it; otherwise at its own.
     attention : bool array, shape (N, T), optional
-        None where padding stands on the right of a causal model: nothing sees it.
+        None for padding on the right of a causal model, where no token sees it.
 
     Raises
     ------
     ValueError
-        A causal model is asked for a token that nothing stands before.
+        A causal model has to score the first token of a row.
 
     Cost: a forward pass; logits of at most 2^22 numbers at once on a CPU (or of one row).
     """
     if causal and (groups[:, 0] >= 0).any():
-        raise ValueError("a causal model cannot be asked for the first token of a row")
+        raise ValueError("a causal model cannot score the first token of a row")
     device = model.device
     kind = "cuda" if device.type == "cuda" else "cpu"
     most = max(1, int((groups >= 0).sum(axis=1).max(initial=1)))

@@ -1,4 +1,4 @@
-"""TokenScores: what one pass of a model over the tokens of a store yields, and how it is kept.
+"""TokenScores: the result of one pass of a model over the tokens of a store, and its file.
 
 Every likelihood attack is a pure function of these arrays (:mod:`reticent.audit.membership.attacks`).
 """
@@ -27,7 +27,7 @@ class TokenScores:
     entropy : float32, entropy of the prediction in nats; minus it is the mean of log p under p (Min-K%++'s mu)
     std : float32, standard deviation of log p under p
     argmax : int32, most likely token, -1 where not scored
-    rank : int32, how many tokens are more likely than the true one, -1 where not scored
+    rank : int32, number of tokens that are more likely than the true one, -1 where not scored
     doc_offsets : int64, shape (num_documents + 1,)
     top_log_probs : float32, natural log of the probability of the most likely token; NaN where not scored, or not given
     """
@@ -46,7 +46,7 @@ class TokenScores:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of log p under p: minus the entropy."""
+        """Mean of log p under p, which is minus the entropy."""
         return -self.entropy
 
     @property
@@ -54,7 +54,7 @@ class TokenScores:
         return self.argmax >= 0
 
     def to_parquet(self, path: Path | str) -> None:
-        """Write one row a document, every score a list."""
+        """Write one row for each document, with a list for each score."""
         offsets = pa.array(self.doc_offsets)
         columns = {name: pa.LargeListArray.from_arrays(offsets, pa.array(getattr(self, name))) for name in COLUMNS}
         pq.write_table(pa.table(columns), path, compression="zstd")

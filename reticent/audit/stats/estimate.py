@@ -60,7 +60,7 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals, bounded at both ends: few who are, and few who are not."""
+        """Return a share of ``total`` individuals; it is a bound if few are counted, or few are not."""
         if self.value is None or not total:
             return self
         # Of passages or other things that an individual has several of, a rate can be less than one individual's.

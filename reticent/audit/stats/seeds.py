@@ -1,9 +1,9 @@
 """Several trainings of one recipe as one entry: means over the seeds, beside intervals over individuals.
 
-Two spreads, never mixed. `low` and `high` stay what they are for a single training: a 95 % interval over individuals,
+Two spreads, never mixed. `low` and `high` mean the same as for a single training: a 95 % interval over individuals,
 of the n individuals it names. Of several trainings they are the means of the intervals' ends. The mean of the trainings
 is measured on the same individuals, so its interval is not wider than that on average (the deviation of a mean is at
-most the mean of the deviations): what is shown is not too narrow, and three trainings are not taken for three times as
+most the mean of the deviations): the interval is not too narrow, and three trainings are not taken for three times as
 many individuals. How the trainings themselves differ stands under ``seeds``: their number, the lowest and the highest
 value, and the standard deviation (n - 1).
 """
@@ -46,7 +46,7 @@ def num_seeds(models: Sequence[ModelEvidence]) -> int:
 
 
 def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
-    # Of a training, not of what was measured: no mean.
+    # They describe one training, so there is no mean.
     own = [replace(entry, name=entries[0].name, seed=None, training=None, ledger=None) for entry in entries]
     mean: ModelEvidence = _mean(own, cell)
     found = [entry.best_attack for entry in entries]
@@ -78,7 +78,7 @@ def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, Measu
 
 
 def _mean(values: Sequence[Any], cell: int) -> Any:
-    """The mean of what the entries hold in one place: estimates, counts, and evidence, mappings and lists of them."""
+    """Return the mean of one place of the entries: of estimates, counts, evidence, and mappings and lists of them."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
         return _estimate(values, cell)

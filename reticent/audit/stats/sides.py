@@ -1,4 +1,4 @@
-"""A rate of members beside that of held-out individuals, and the difference: what nearly every measure is."""
+"""A rate of members, that of held-out individuals, and their difference: the form of nearly every measure."""
 
 from __future__ import annotations
 

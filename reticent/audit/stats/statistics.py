@@ -134,7 +134,7 @@ def ratio_estimates(
 ) -> tuple[list[Estimate], np.ndarray]:
     """Return the rates of many things over the same individuals, as `ratio_estimate` does for one, and their draws.
 
-    All are resampled together, so that what is made of several of them (an F1 of a precision and a recall) has an
+    All are resampled together, so a number that combines several of them (an F1 of precision and recall) has an
     interval too.
 
     Parameters
@@ -178,7 +178,7 @@ def ratio_difference(
     no interval.
 
     Where a side has no spread to resample (a rate of 0 or 1, or one individual), the two sides' own intervals are
-    joined by square-and-add (Zou and Donner 2008), so that what is not known of a zero is not known of the difference.
+    joined by square-and-add (Zou and Donner 2008), so the uncertainty of a zero is also in the difference.
     """
     sides = [_with_denominator(*side) for side in (first, second)]
     a, b = (
@@ -187,7 +187,7 @@ def ratio_difference(
     )
     if a.value is None or b.value is None:
         return Estimate(value=None, n=0, method="one side has no individual")
-    assert a.n is not None  # only what is published is without
+    assert a.n is not None  # only published estimates have none
     assert b.n is not None
     value, n = a.value - b.value, a.n + b.n
     if limit is None and min(a.n, b.n) == 1:

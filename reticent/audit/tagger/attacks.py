@@ -1,10 +1,10 @@
-"""Attacks on the scores of names: which of two was trained on, and who stands first in a list ([@nussbaumer2023] §3.3).
+"""Attacks on the scores of names: they choose the trained name of two, and rank a list ([@nussbaumer2023] §3.3).
 
 Scores are float64, shape (prompts, 2, pairs): of the names that were trained on, then of those that were not. NaN is
 "ND", a name without a tag; it becomes 0, below every probability. A higher score always means more likely a member.
 
-Ties. A pair whose two scores are equal is half a win, as under chance. ``strict`` counts it as lost, which is
-how the published tables add up (true and false positives are all pairs). A prompt that ties gives half a vote each;
+Ties. A pair whose two scores are equal is half a win, as under chance. ``strict`` counts it as lost, as in
+the published tables (true and false positives are all pairs). A prompt that ties gives half a vote each;
 equal votes, means, or maxima and means, are half a win. In a ranking, names of one score are one step of the
 precision-recall curve and share their middle rank.
 """
@@ -111,7 +111,7 @@ def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_boo
 
 
 def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """For pairs that count so often each; held-out names are as many as members."""
+    """Return the average precision of pairs with these counts; there are as many held-out names as members."""
     scores = np.concatenate([members, heldout])
     order = np.argsort(-scores, kind="stable")
     last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
@@ -154,14 +154,14 @@ def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
-    """Return how much like a member each name looks without the model, shape (2, pairs): cross-validated, both names
-    of a pair in one fold. ``features`` has shape (2, pairs, features)."""
+    """Return a score of membership without the model for each name, shape (2, pairs). It is cross-validated, with both
+    names of a pair in one fold. ``features`` has shape (2, pairs, features)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     _, num_pairs, _ = features.shape
-    if num_pairs < 4:  # nothing to learn from
+    if num_pairs < 4:  # no feature differs
         return np.zeros((2, num_pairs))
     fold_of = generator(seed, 35).permutation(num_pairs) % min(folds, num_pairs // 2)
     scores = np.zeros((2, num_pairs))
@@ -179,7 +179,7 @@ def mean_estimate(
 ) -> Estimate:
     """Return the mean of one value a pair, between ``low`` and ``high``, with a bootstrap interval.
 
-    Values that are all alike have no spread to resample: as many as Clopper-Pearson allows may have been missed.
+    Equal values have no spread to resample; their interval is that of Clopper-Pearson.
     """
     n = len(values)
     if n == 0:

@@ -1,7 +1,7 @@
 """Figures of the attack on a tagger as inline SVG: ROC, scores of both sides, advantage by occurrences, AP by prompt.
 
 The rules are those of :mod:`reticent.audit.report.plots`. Members have the colour of a model without protection,
-held-out individuals that of the base model; what the blind baseline does is grey.
+held-out individuals that of the base model; the blind baseline is grey.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
 def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
-    """Return the panels of one tagger; ``scores`` are those that ``result`` was made of."""
+    """Return the panels of one tagger; ``result`` was computed from ``scores``."""
     panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
     if any(row.advantage for row in result.occurrences):
         panels.insert(2, _occurrences(result))
@@ -122,7 +122,7 @@ def _by_kind(result: TaggerEvidence) -> str:
 
 
 def _dots(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
-    """A row a name, with its interval; 0.5 is the line to beat."""
+    """Draw a row for each name, with its interval; 0.5 is chance."""
     value, low, high = spread(estimates)
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)

@@ -19,7 +19,7 @@ POSITIONS = ("alone", "subject", "object")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text with one ``[MASK]`` where the name goes, what kind of utterance it is, and what the name is in it."""
+    """A text with one ``[MASK]`` for the name, its kind of utterance, and the position of the name in the sentence."""
 
     text: str
     utterance: str = "none"
@@ -53,7 +53,8 @@ PROMPTS, FRENCH_PROMPTS = (
 
 
 def read_prompts(path: Path | str) -> tuple[Prompt, ...]:
-    """Read prompts, one a line; after a tab its kind of utterance, after another the name's position may follow.
+    """Read prompts, one on each line; its kind of utterance may follow after a tab, and the name's position after
+    another.
 
     Raises
     ------
@@ -96,6 +97,6 @@ def person_labels(id2label: Mapping[Any, str], labels: Sequence[str] = ("PER",))
     if not found:
         known = ", ".join(sorted(set(kinds.values()) - {"O"})) or "none"
         raise PolicyError(
-            f"tagger: expected a label {' or '.join(labels)}, the model's are {known}; say which of them is a person's"
+            f"tagger: expected a label {' or '.join(labels)}, the model's are {known}; choose those of persons"
         )
     return found

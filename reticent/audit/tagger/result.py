@@ -1,7 +1,7 @@
 """Result of the attacks on a tagger's scores: numbers with intervals, the choices verified, and their meaning.
 
-Everything here counts pairs of names; no name is in any result. The table of scores has keyed hashes, whose key is
-thrown away unless it is given: names are few enough that a known key would be as good as the names.
+All numbers count pairs of names; no name is in any result. The table of scores has keyed hashes, and a key that was not
+given is thrown away: there are so few names that a known key would reveal them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def evaluate_attack(
 
 
 class _Evaluator:
-    """Estimates over pairs, all resampled alike."""
+    """Estimates over pairs, all with the same resamples."""
 
     def __init__(self, prompts: Sequence[Prompt], num_bootstrap: int, seed: int, unit: str):
         self.prompts, self.unit = prompts, unit
@@ -109,7 +109,7 @@ class _Evaluator:
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Mean over rankings (the first axis) of the average precision."""
+        """Return the mean over rankings (the first axis) of the average precision."""
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -169,7 +169,7 @@ class _Evaluator:
         }
 
     def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
-        """Scores and advantage of the names that are mentioned so often; bins of few names say only that."""
+        """Return scores and advantage of names by their number of mentions; a bin of few names has no numbers."""
         rows = []
         mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
         for low, high in OCCURRENCES:
@@ -185,7 +185,7 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """The choices of the development pairs, measured on the test pairs."""
+        """Return the choices of the development pairs, measured on the test pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}
@@ -194,7 +194,7 @@ class _Evaluator:
         threshold = best_threshold(*rankings[ranking][:, is_dev])
         won = PAIRWISE[pairwise](scores[..., test])
         called = rankings[ranking][:, test] >= threshold
-        # A cross-validated rule below chance knows nothing: chance is then the better baseline.
+        # A cross-validated rule below chance is worse than chance, which is then the baseline.
         known = wins(*blind[:, test])
         known = known if known.mean() > 0.5 else np.full(len(known), 0.5)
         blind_accuracy = self.estimate(wins(*blind[:, test]))
@@ -214,13 +214,13 @@ class _Evaluator:
 
 
 def read_result(found: TaggerChoices) -> list[str]:
-    """Say what the verified numbers mean, in plain words."""
+    """Return the meaning of the verified numbers, in plain words."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "
-        f"right one in {_percent(accuracy)} of the cases; a coin in 50 % (strategy {found.pairwise}, "
+        f"right one in {_percent(accuracy)} of the cases; chance is 50 % (strategy {found.pairwise}, "
         f"{accuracy.n} {accuracy.unit}). The adversarial advantage is {_number(advantage)}.",
-        f"What the names alone give away, without the model (their length and how common their words are), is an "
+        f"The names alone (their length and the frequency of their words), without the model, give an "
         f"advantage of {_number(found.blind_advantage)}; the tagger adds {_number(excess)}.",
     ]
     if not found.matched:
@@ -260,7 +260,7 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
 def score_table(scores: np.ndarray, attack_set: AttackSet, *, key: bytes | None = None) -> pa.Table:
     """Return one row a name and prompt: pair, member, side, keyed hash of the name, occurrences, prompt, score.
 
-    Private all the same: who can guess a name and knows the key finds it. Without ``key`` a random one is used and
+    The table is still private: a reader with the key can test guesses of names. By default the key is random and
     thrown away. A score that is NaN (ND) is null.
     """
     num_prompts, num = len(scores), len(attack_set.positives)
@@ -296,7 +296,7 @@ def write_tagger_audit(
 
 
 def _page(result: TaggerEvidence, panels: Sequence[str]) -> str:
-    """One page without scripts or addresses."""
+    """Return one page without scripts or addresses."""
     said = "".join(f"<p>{html.escape(line)}</p>" for line in result.reading)
     figures = "".join(f"<figure>{panel}</figure>" for panel in panels)
     return (

@@ -1,7 +1,7 @@
-"""Model + names x prompts -> scores: how sure a tagger is that a name is a person ([@nussbaumer2023] §3.2.4).
+"""Model + names x prompts -> scores: the probability that a tagger gives a name as a person ([@nussbaumer2023] §3.2.4).
 
 The score of a name in a prompt is the mean over the name's tokens of the probability of all labels of a person (B-PER
-and I-PER), from logits, in float64: near 1, where trained taggers are, float32 would make ties of what differs. The
+and I-PER), from logits, in float64: near 1, where trained taggers are, different scores would tie in float32. The
 name's tokens are those that share a character with it that is not a blank.
 
 Shapes: B texts, T tokens, L labels, C characters.
@@ -65,7 +65,7 @@ def score_names(
     Parameters
     ----------
     labels : sequence of str
-        Types of label that are a person's.
+        Types of label that mean a person.
     bf16 : {"auto", "on", "off"}
         bfloat16 for the body of the model, "auto" on CUDA; the last layer always in float32: eight bits of a logit
         would make ties of scores that differ.
@@ -87,7 +87,7 @@ def score_names(
     lengths = pc.utf8_length(column).to_numpy()
     scores = np.full((len(prompts), len(names)), np.nan)
     flat = scores.reshape(-1)
-    # Prompt after prompt, names by length, so that what is tokenized together is of like length.
+    # Prompt after prompt, names by length, so texts that are tokenized together have similar lengths.
     order = (np.arange(len(prompts))[:, None] * len(names) + np.argsort(lengths, kind="stable")).reshape(-1)
     for first in range(0, len(order), TEXTS_AT_ONCE):
         at = order[first : first + TEXTS_AT_ONCE]
@@ -156,13 +156,13 @@ class _Run:
             logits_BTL = self.model(input_ids=ids, attention_mask=mask).logits
         person_BT = torch.softmax(logits_BTL.double(), -1)[..., self.columns].sum(-1)
         broken_B = (person_BT.isnan() & own).any(1)
-        # 0 / 0, where no token is the name's, is NaN: that name has no score.
+        # A name without a token has 0 / 0, which is NaN: it has no score.
         mean_B = torch.where(own, person_BT, 0.0).sum(1) / own.sum(1)
         return torch.where(broken_B, torch.inf, mean_B).cpu().numpy()
 
 
 def _name_tokens(texts: list[str], offsets_BT2: np.ndarray, starts_B: np.ndarray, ends_B: np.ndarray) -> np.ndarray:
-    """Say of each token whether a character of the name that is no blank is in it, bool (B, T)."""
+    """Return whether each token has a character of the name that is no blank; bool (B, T)."""
     array = np.array(texts, dtype=np.str_)
     codes_BC = array.view(np.uint32).reshape(len(texts), -1)
     visible = ~np.isin(codes_BC, [0, 9, 10, 13, 32, 160])

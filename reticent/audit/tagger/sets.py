@@ -1,6 +1,6 @@
 """Attack sets: names that a tagger was trained on, paired with names that it was not ([@nussbaumer2023] §3.2).
 
-Names are of several words, writable in CP-1252, and stand in a set once; what is left out is counted by reason. A name
+Names have several words, can be written in CP-1252, and stand in a set once; other names are counted by reason. A name
 is absent from the training data when its words, in any case and with any punctuation between them, stand nowhere in the
 text, marked or not. Everything drawn is a function of the seed. The sets hold names: they never leave memory.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FEATURES", "AttackSet", "Mentions", "build_attack_set", "names_of_corpus", "read_conll", "read_names"]
 
-#: Columns of `AttackSet.features`: all that the blind baseline sees.
+#: Columns of `AttackSet.features`: the whole input of the blind baseline.
 FEATURES = ("characters", "words", "longest word", "capitals", "least word count", "mean word count")
 #: Columns of a CoNLL line: token and tag; with part of speech and chunk (English); with a lemma too (German).
 NUM_COLUMNS = (2, 4, 5)
@@ -52,7 +52,7 @@ class AttackSet:
     occurrences : int64, shape (pairs,); how often the positive is mentioned in the training data
     is_dev : bool, shape (pairs,); the strategy is chosen on these, and verified on the others
     features : float64, shape (2, pairs, len(FEATURES)); positives first
-    counts : what was kept and left out
+    counts : names that were kept and left out
     """
 
     positives: tuple[str, ...]
@@ -68,7 +68,7 @@ class AttackSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Positives, then negatives: `scores.reshape(prompts, 2, pairs)` of theirs is what the attacks take."""
+        """Positives, then negatives: the attacks take `scores.reshape(prompts, 2, pairs)` of these names."""
         return self.positives + self.negatives
 
 
@@ -229,12 +229,12 @@ def build_attack_set(
     max_pairs : int, optional
         Draw so many of the training names.
     fewer : bool
-        Where names that are absent are too few, take as many training names as there are; else that is an error.
+        If there are too few absent names, take as many training names; false: that is an error.
     listed : bool
         Take only training names that the candidates hold too, as [@nussbaumer2023]: both sides then come of one source.
     match : bool
-        Choose absent names that are like the training names in what a blind attacker sees: words, capitals, length,
-        and how common their words are. Else they are drawn at random.
+        Choose absent names that are like the training names in the features of a blind attacker: words, capitals,
+        length, and frequency of their words. False: they are drawn at random.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def _key(name: str) -> str:
 
 
 def _why_not(name: str) -> str | None:
-    """Why a name cannot be part of an attack set; None if it can."""
+    """Return the reason why a name cannot be part of an attack set; None if it can."""
     if len(name.split()) < 2 or " " not in _key(name):
         return "single_token"
     try:
@@ -305,7 +305,7 @@ def _why_not(name: str) -> str | None:
 
 
 def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
-    """Names that can be attacked, the first spelling of each, and how many were left out by reason."""
+    """Return the names that can be attacked, with their first spelling, and the number left out by reason."""
     kept: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for name in names:
@@ -320,7 +320,7 @@ def _cleaned(names: Iterable[str]) -> tuple[list[str], Counter[str]]:
 
 
 def _present(keys: set[str], texts: Iterable[str]) -> set[str]:
-    """Those of the keys that stand in a text. Cost: memory of the keys alone."""
+    """Return the keys that stand in a text. Cost: memory of the keys alone."""
     lengths = sorted({key.count(" ") + 1 for key in keys})
     found: set[str] = set()
     for text in texts:
@@ -354,7 +354,7 @@ class _Describer:
 def _matched(
     positives: Sequence[str], absent: Sequence[str], describe: _Describer, random: np.random.Generator
 ) -> tuple[list[str], Counter[str]]:
-    """An absent name for each positive, the closest in kind that is left, and how many matched how closely."""
+    """Return an absent name for each positive, the most similar one that is left, and counts by closeness."""
     wanted, offered = _kinds(describe(positives)), _kinds(describe(absent))
     order = random.permutation(len(absent))
     taken = np.zeros(len(absent), dtype=bool)

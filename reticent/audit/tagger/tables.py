@@ -91,9 +91,9 @@ def read_scores(
 
     Parameters
     ----------
-    columns : what a column holds (pair, name, label, prompt, score, side) -> its name in the file, where that differs
+    columns : content of a column (pair, name, label, prompt, score, side) -> its name in the file, if that differs
     paired : bool
-        False: the column pair is not looked at; there must be as many names of label 1 as of label 0.
+        False: the column pair is ignored; there must be as many names of label 1 as of label 0.
     only_whole : bool
         Leave out, and count, pairs that lack a name, a label or a prompt, or have one twice.
 
@@ -102,7 +102,7 @@ def read_scores(
     CorpusError
         The file is no such CSV, or a pair lacks a name, a label or a prompt, or has one twice.
     PolicyError
-        ``columns`` names something that no column holds.
+        ``columns`` has a key that is none of these.
     """
     import polars as pl
 
@@ -127,7 +127,7 @@ def read_scores(
             num_left_out += num_broken
             if rows.is_empty():
                 raise CorpusError(f"{path}: {side}: no pair has a score for both names in {len(prompts)} prompts")
-        # A name is one row of each prompt; what is missing or double leaves another number of rows than cells.
+        # A name has one row for each prompt; with missing or double rows, the number of rows is not that of the cells.
         names = rows.group_by("pair", "label").agg(pl.col("name").n_unique())
         pairs = rows["pair"].unique(maintain_order=True)
         cells = rows.select("pair", "label", "prompt").unique().height
@@ -148,7 +148,7 @@ def read_scores(
 
 
 def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) -> pl.DataFrame:
-    """The columns that are looked at, under our names, as text; others are not kept."""
+    """Return the known columns, under our names, as text; others are dropped."""
     import polars as pl
 
     if unknown := sorted(set(columns) - {*COLUMNS, "side"}):
@@ -172,7 +172,7 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
 
 
 def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with a pair that means nothing: names of either label by number, in the order of the file."""
+    """Give rows pairs without a meaning: names of either label are numbered in the order of the file."""
     import polars as pl
 
     names = rows.select("label", "name").unique(maintain_order=True)
@@ -187,7 +187,7 @@ def _numbered(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
-    """The rows of pairs with one score for both names in every prompt, and how many pairs are not such."""
+    """Return the rows of pairs with one score for both names in every prompt, and the number of other pairs."""
     import polars as pl
 
     pairs = rows.group_by("pair").agg(
@@ -209,15 +209,15 @@ def _refuse(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, 
 def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> list[Table]:
     """Return the published tables of these models ("base", "large"), those of the test side where there is one.
 
-    ``seed`` draws A4's coins; how the published ones were drawn is not said. B3 has the published seed.
+    ``seed`` draws the guesses of A4; the published draw is not known. B3 has the published seed.
 
     Raises
     ------
     CorpusError
-        Models were asked other prompts, or one has a test side, or pairs, and another has none.
+        Models have different prompts, or one has a test side, or pairs, and another has none.
     """
     if len({scores.prompts for scores in models.values()}) > 1:
-        raise CorpusError("thesis tables: the models were asked other prompts")
+        raise CorpusError("thesis tables: the models have different prompts")
     if len({tuple(scores.sides) for scores in models.values()}) > 1:
         raise CorpusError("thesis tables: one model has a test side and another has none")
     if len({scores.paired for scores in models.values()}) > 1:
@@ -245,12 +245,12 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
 
 
 def accuracies(scores: np.ndarray) -> np.ndarray:
-    """Share of the pairs whose first name has the higher score, of each prompt."""
+    """Return, for each prompt, the share of the pairs whose first name has the higher score."""
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
 def _three(value: float | np.floating[Any]) -> str:
-    """Three decimals as published: 0.68, not 0.680."""
+    """Format with three decimals as published: 0.68, not 0.680."""
     return str(round(float(value), 3))
 
 
@@ -326,7 +326,7 @@ def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mappi
 
     heads = ("Input Prompt", *(f"Tried Negatives: {name}" for name in dev))
     rows = tuple((prompt, *(tried(s[row]) for s in dev.values())) for row, prompt in enumerate(prompts))
-    tables = [Table("A.1-A.2", "Strangers that rank above a member, dev", heads, rows)]
+    tables = [Table("A.1-A.2", "Held-out names that rank above a member, dev", heads, rows)]
     means = tuple((name, tried(scores.mean(axis=0))) for name, scores in dev.items())
     tables.append(Table("A.3", "The same of the mean score, dev", ("Model Size", "Tried Negatives"), means))
     if test:
