@@ -17,6 +17,7 @@ def measured() -> dict[str, Any]:
     return detection.measure("synth_en", "toy")
 
 
+@pytest.mark.heavy
 def test_a_generated_corpus_is_measured_with_what_is_installed(measured: dict[str, Any]) -> None:
     assert {"rules", "records"} <= set(measured["detectors"])
     assert set(measured["absent"].values()) <= {"not installed"}
@@ -25,6 +26,7 @@ def test_a_generated_corpus_is_measured_with_what_is_installed(measured: dict[st
     assert set(measured["unions"]) >= {"ours", "all"}
 
 
+@pytest.mark.heavy
 def test_figures_that_contradict_each_other_are_refused(measured: dict[str, Any]) -> None:
     wrong = copy.deepcopy(measured)
     wrong["missed_by_all"]["NAME"] = wrong["missed_by_all"].get("NAME", 0) + 30
@@ -36,6 +38,7 @@ def test_figures_that_contradict_each_other_are_refused(measured: dict[str, Any]
         detection._check(wrong)
 
 
+@pytest.mark.heavy
 def test_the_tables_show_detectors_goals_and_what_is_not_installed(measured: dict[str, Any]) -> None:
     shown = detection.detection_tables({"corpora": {"synth_en": measured | {"absent": {"presidio": "not installed"}}}})
     for words in (
@@ -79,6 +82,7 @@ def test_header_and_body_share_the_marks_of_meddocan(data: Path) -> None:
     assert min(header, body) > 1000
 
 
+@pytest.mark.heavy
 def test_speed_runs_and_says_which_peer_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = detection_speed.run("toy")
     assert found["throughput"]["rows"]["rules"]["mb_per_second"]["median"] > 0

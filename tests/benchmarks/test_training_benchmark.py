@@ -189,12 +189,12 @@ def test_a_part_that_fails_or_takes_too_long_does_not_stop_the_others(
         gpu.Part(name="runs", command=("platform",), share=1.0),
     ]
     monkeypatch.setattr(gpu, "parts", lambda *_: iter(parts))
-    found = gpu.run_all(tmp_path / "prepared", tmp_path / "out", 40.0, "toy")
+    found = gpu.run_all(tmp_path / "prepared", tmp_path / "out", 14.0, "toy")
     assert {name: part["done"] for name, part in found.items()} == {
         "fails": False, "sleeps": False, "lacks": False, "runs": True,
     }  # fmt: skip
     assert found["fails"]["why"] == "exit 2, see fails.log"
-    assert found["sleeps"]["why"].startswith("stopped after 4")
+    assert found["sleeps"]["why"].startswith("stopped after 1")
     assert found["lacks"]["why"] == "not installed: no_such_package"
     assert "--nonsense" in capsys.readouterr().out
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == found

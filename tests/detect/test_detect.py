@@ -227,6 +227,7 @@ def test_detectors_are_made_in_the_order_of_their_names(tmp_path: Path) -> None:
 PATTERNS = [{"label": "NAME", "pattern": "Ann"}, {"label": "CITY", "pattern": [{"LOWER": "lyon"}]}]
 
 
+@pytest.mark.heavy
 def test_spacy_patterns_give_spans_in_characters() -> None:
     pytest.importorskip("spacy")
     from reticent.engine.detect.spacy import SpacyDetector
@@ -239,6 +240,7 @@ def test_spacy_patterns_give_spans_in_characters() -> None:
     assert found(only, texts) == [[("CITY", "LYON")], [], [], []]
 
 
+@pytest.mark.heavy
 def test_spacy_pipeline_on_disk_is_loaded_by_its_path(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
     nlp = spacy.blank("en")
@@ -248,6 +250,7 @@ def test_spacy_pipeline_on_disk_is_loaded_by_its_path(tmp_path: Path) -> None:
     assert found(detector, ["Ann ate"]) == [[("PERSON", "Ann")]]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("pipeline", ["xx_not_installed_sm", "blank:zz", "."])
 def test_missing_spacy_pipeline_is_a_policy_error(pipeline: str, tmp_path: Path) -> None:
     pytest.importorskip("spacy")

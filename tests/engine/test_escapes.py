@@ -245,6 +245,7 @@ def test_supports_that_a_change_of_the_rule_changes_are_counted() -> None:
     assert found["unspaced_share"] == pytest.approx(2 / 24)
 
 
+@pytest.mark.heavy
 @pytest.mark.corpus
 def test_supports_of_the_real_corpora_are_compared(data: Path) -> None:
     found = measure_supports("toy")
@@ -255,6 +256,7 @@ def test_supports_of_the_real_corpora_are_compared(data: Path) -> None:
 # The lab itself.
 
 
+@pytest.mark.heavy
 def test_the_lab_finds_no_escape_at_toy_size(capsys: pytest.CaptureFixture[str]) -> None:
     result = escapes.run("toy", supports=False)
     assert result["combinations"] == len(TOY_SPELLINGS) * 3 * len(escapes.WAYS)

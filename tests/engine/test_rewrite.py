@@ -74,6 +74,7 @@ def test_tags_of_hand_worked_documents(tmp_path: Path) -> None:
 documents = st.lists(st.tuples(st.sampled_from(KEPT), st.sampled_from(IDENTIFIERS)), min_size=1, max_size=6)
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(documents, min_size=1, max_size=3), st.sampled_from(["tag", "rotate"]), st.integers(1, 3))
 def test_replacements_are_never_a_target_and_other_words_keep_their_flags(

@@ -123,6 +123,7 @@ def test_knowing_how_many_documents_a_unit_has_does_not_change_the_index(
     assert (known.num_units, known.num_documents) == (index.num_units, index.num_documents)
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(
     corpora.filter(len),

@@ -35,6 +35,7 @@ def of(hospital: list[list[str]], people: set[int] | None = None) -> list[tuple[
     ]
 
 
+@pytest.mark.heavy
 @settings(max_examples=150, deadline=None)
 @given(hospitals, hospitals, st.integers(1, 4), st.integers(2, 3))
 def test_an_update_equals_a_rebuild(old: list[list[str]], new: list[list[str]], max_n: int, k: int) -> None:
