@@ -1,4 +1,4 @@
-"""The evidence of an audit, whole: what ``audit.json`` holds and, once published, ``report.json``."""
+"""The whole evidence of an audit: the content of ``audit.json`` and, once published, of ``report.json``."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class AuditEvidence:
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit as it may leave: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+    """Return the published audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
 
     Small cells are closed, individuals are out of distributions, paths are shortened, seeds kept back: trainings of
     several are numbered, and settings that no list names are counted.

@@ -53,7 +53,7 @@ class MeasuredClasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifierTraining:
-    """How a classifier was trained."""
+    """Settings of the training of a classifier."""
 
     losses: Annotated[list[float], TOTAL]
     num_steps: Annotated[int, TOTAL]
@@ -63,7 +63,7 @@ class ClassifierTraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedStart(MeasuredClasses):
-    """The classifier on one checkpoint, or what it is compared to; epoch 0 for the base model and without a model."""
+    """The classifier on one checkpoint, or a baseline; epoch 0 for the base model and without a model."""
 
     recipe: Annotated[str, PATH]
     epoch: Annotated[int, SETTING]

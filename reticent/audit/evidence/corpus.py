@@ -1,4 +1,4 @@
-"""Evidence of a corpus: counts of words and identifiers, distributions over individuals, copies, what was read."""
+"""Evidence of a corpus: counts of words and identifiers, distributions over individuals, copies, files read."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Canaries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageSettings:
-    """How passages were asked for."""
+    """Settings of extracting passages."""
 
     prefix_tokens: Annotated[list[int], SETTING]
     suffix_tokens: Annotated[int, SETTING]
@@ -137,7 +137,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One gate on one number: what it was about, the bound, the outcome."""
+    """One gate on one number: its subject, the bound, the outcome."""
 
     gate: Annotated[int | None, SETTING] = optional()
     measure: Annotated[str | None, SETTING] = optional()

@@ -1,7 +1,7 @@
 """Evidence and JSON: `from_json` reads a dataclass strictly, `to_json` writes it.
 
-A key that is no field of the class is an error that names it: what no rule knows is never passed on. A field that was
-not measured is None; it is left out of the JSON, or written as null where the field is `nullable`.
+A key that is no field of the class is an error that names it: a value without a rule is never passed on. A field that
+was not measured is None; it is left out of the JSON, or written as null where the field is `nullable`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evidence of membership: every attack, the best of them, the worst subgroup, and what words alone tell."""
+"""Evidence of membership: every attack, the best of them, the worst subgroup, and the blind baseline."""
 
 from __future__ import annotations
 

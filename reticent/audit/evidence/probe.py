@@ -165,7 +165,7 @@ class SoftPromptResult(SoftPromptRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedModel:
-    """All that one model was asked."""
+    """Every answer of one model."""
 
     name: Annotated[str, PATH]
     recipe: Annotated[str, PATH]

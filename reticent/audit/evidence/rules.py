@@ -1,4 +1,4 @@
-"""Publication rules (definitions.md#publication): what leaves of each field of the evidence, and `publish`.
+"""Publication rules (definitions.md#publication): the published form of each field of the evidence, and `publish`.
 
 Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
 by default: a field without a rule does not leave, and a field whose rule is `CURVE` or `TOGETHER` leaves only by the
@@ -163,7 +163,7 @@ def rules_of(cls: type) -> dict[str, Rule | None]:
 
 
 def publish(evidence: Evidence, cell: int) -> Evidence:
-    """Return evidence as it may leave: each field by its rule, then what its class says of fields together.
+    """Return published evidence: each field by its rule, then fields together by the method of their class.
 
     A class whose fields give each other away has ``closed(self, raw, cell)``: ``self`` is what the rules left, ``raw``
     the evidence before, and it returns what leaves.

@@ -1,7 +1,7 @@
-"""Which settings of a job a report shows: those that are known here by name. The others are counted, not shown.
+"""The settings of a job that a report shows: those that are known here by name. The others are counted, not shown.
 
-Seeds are known and never shown: the sides, and the coins of canaries, are functions of seed and ids, so whoever had
-both would know who was a member. The seeds of trainings go too, as the job's is often one of them.
+Seeds are known and never shown: the sides, and the coins of canaries, are functions of seed and ids, so a reader with
+both would know the members. The seeds of trainings go too, as the job's is often one of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Identifiers in what a causal model writes by itself (definitions.md#leakage): the second half of the Privacy metric.
+"""Identifiers in text that a causal model generates (definitions.md#leakage): the second half of the Privacy metric.
 
 The model continues the beginnings of documents of both sides. An identifier counts as leaked where it is written
 anywhere, but not where the beginning it was given holds it: repeating what was said is no leak. The same identifiers
@@ -91,7 +91,7 @@ def generated_leakage(
     num_bootstrap: int,
     seed: int,
 ) -> Generated:
-    """Return the leak rates of what is written.
+    """Return the leak rates of generated text.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 likely a member.
 
 Each is a pure function of the scores of the model under attack, of the base model, and of the sizes of the texts; it
-gives one number a document, NaN where there is nothing to say. The score of an individual is the mean over their
-documents. The rules that a result is judged by are in :mod:`reticent.audit.membership.validity`.
+gives one number for each document, NaN for a document without a score. The score of an individual is the mean over
+their documents. The rules for judging a result are in :mod:`reticent.audit.membership.validity`.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ def user_inference_score(target: TokenScores, base: TokenScores, *_: Any) -> np.
     """Return the mean log p of the model minus that of the base model, in nats a token, of documents that were held
     back: of both sides, drawn by one rule (`reticent.engine.split.draw_user_inference_holdout`); none was trained on.
 
-    So its mean over the documents of an individual asks whether the *individual* took part, not the document (Kandpal
-    et al. 2024). Individuals are compared by as many documents of members as of held-out ones, and so are their words
-    in the blind baseline of this attack.
+    So its mean over the documents of an individual shows whether the *individual* took part, not the document (Kandpal
+    et al. 2024). Members and held-out individuals are compared by equal shares of their documents, also in the blind
+    baseline of this attack.
     """
     return reference_score(target, base)
 
 
-#: Every likelihood attack by name; adding a row here is adding an attack everywhere. All take (target, base,
+#: Every likelihood attack by name. A new attack is a new row here. All take (target, base,
 #: zlib_bytes, lowercase): the scores of the model, those of the base model, the sizes of the texts, and the scores of
-#: the model on the texts in lower case; what an attack does not need may be None or left out.
+#: the model on the texts in lower case; an argument that an attack does not need may be None or left out.
 ATTACKS: Mapping[str, Attack] = table_of(
     (
         Attack(
@@ -222,15 +222,15 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the names of the likelihood attacks, or of those given, that need something."""
+    """Return the names of the likelihood attacks, or of those given, that have this need."""
     return frozenset(name for name in (ATTACKS if attacks is None else attacks) if need in ATTACKS[name].needs)
 
 
 def individual_scores(document_scores: np.ndarray, individuals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (codes, mean score over the individual's documents that could be scored), sorted by code.
 
-    Where documents score infinity a mean would forget all others: then it is that of s / (1 + |s|), which keeps their
-    order.
+    If a document scores infinity, a mean would ignore all others: then it is the mean of s / (1 + |s|), which keeps
+    their order.
     """
     usable = ~np.isnan(document_scores)
     scores = document_scores[usable].astype(np.float64)
@@ -268,7 +268,7 @@ def attack(
 
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and number of the values of each document that are not NaN."""
+    """Return the sum and the number of the values of each document that are not NaN."""
     # Each document by itself: in a running sum one token of probability 0 would spoil every document after it.
     return document_sums(values, ~np.isnan(values), doc_offsets)
 

@@ -1,11 +1,12 @@
-"""The blind baseline: members told from non-members by their words alone, by a classifier that never sees the model.
+"""The blind baseline: a classifier that never sees the model finds members by their words alone.
 
-It must fail. Where it does not, the two sides differ in what they are about, or in when it was written, and then any
-attack can succeed on a model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
+It must fail. If it succeeds, the two sides differ in their subjects or in their time, and any attack can succeed on a
+model that remembers no individual (Das et al. 2024; Meeus et al. 2024).
 
 The classifier is naive Bayes over the bag of words of an individual, cross-validated by individual. A bootstrap of
-cross-validated scores is too sure of itself: who taught the classifier of one fold is asked in another, and what
-chance made alike counts twice. So the interval comes from the same computation on permuted memberships.
+cross-validated scores gives intervals that are too narrow: individuals train the classifier of one fold and are scored
+in another, so similarity by chance counts twice. So the interval comes from the same computation on permuted
+memberships.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ AT_ONCE = 25
 
 
 def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *, seed: int = 0) -> Blind:
-    """Return how well words alone tell members.
+    """Return how well words alone distinguish members.
 
-    The interval holds 0.5 just where a permutation test at 5 % finds nothing. The value is None where a side has fewer
+    The interval holds 0.5 exactly if a permutation test at 5 % finds nothing. The value is None if a side has fewer
     than two individuals with words, or no two individuals share a word.
 
     Parameters
@@ -77,7 +78,9 @@ def blind_baseline(words: Words, surfaces: np.ndarray, is_member: np.ndarray, *,
 
 
 def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Mean log-odds of the words of each individual under the classifiers that did not see them, (individuals, P)."""
+    """Return the mean log-odds of the words of each individual under the classifiers that did not see them,
+    (individuals, P).
+    """
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags.sum(axis=1), 1)[:, None]
     for held_out in range(int(fold.max()) + 1):
@@ -91,7 +94,7 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
 
 
 def _deal(member: np.ndarray, seed: int) -> np.ndarray:
-    """Fold of each individual: those of each side are dealt evenly."""
+    """Return the fold of each individual: each side is dealt evenly to the folds."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)
@@ -101,7 +104,7 @@ def _deal(member: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _permuted(member: np.ndarray, fold: np.ndarray, seed: int) -> np.ndarray:
-    """The memberships, and beside them as many permuted within each fold: bool (individuals, 1 + permutations)."""
+    """Return the memberships, then permutations of them within each fold: bool (individuals, 1 + permutations)."""
     random, columns = generator(seed, 12), [member]
     order = np.argsort(fold, kind="stable")
     for _ in range(NUM_PERMUTATIONS):

@@ -1,4 +1,4 @@
-"""Membership attacks on every model of an audit: what they need beside a model's scores, and what they say together.
+"""Membership attacks on every model of an audit: their inputs beside a model's scores, and their joint results.
 
 The audit's own documents are attacked, and for ``user_inference`` those that were held back; the tokens of the texts in
 lower case and the sizes of the texts after zlib are asked for only where an attack needs them.
@@ -39,7 +39,7 @@ __all__ = ["Membership", "MembershipAudit"]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Every attack on a model with its worst group, the best of them, and (of a base model) what words alone tell."""
+    """Every attack on a model with its worst subgroup, the best attack, and (of a base model) the blind baseline."""
 
     membership: dict[str, MeasuredAttack]
     best_attack: BestAttack | None
@@ -48,7 +48,7 @@ class Membership:
 
 
 class MembershipAudit:
-    """Who is attacked, and with what beside the scores; see `measure`.
+    """Holds the attacked documents and the inputs beside the scores; see `measure`.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class MembershipAudit:
     Raises
     ------
     ArtifactError
-        What an attack needs is not there, or is of other documents.
+        An input of an attack is missing, or is of other documents.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class MembershipAudit:
 
         Parameters
         ----------
-        base : None for the base itself
+        base : None for the base model itself
         lowercase : scores of the documents in lower case
         further : as `Auditor.measure` takes it
         """
@@ -132,7 +132,7 @@ class MembershipAudit:
     def _attacks(
         self, objective: str, scores: TokenScores, base: TokenScores | None, lowercase: TokenScores | None
     ) -> dict[str, np.ndarray]:
-        """The document scores of every attack on these scores; the base compared with itself says nothing."""
+        """Return the document scores of every attack on these scores; the base model is not compared with itself."""
         rows = [ATTACKS[name] for name in self.config.attacks]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)

@@ -6,11 +6,11 @@ from typing import Final
 
 __all__ = ["ATTACKS_ON_SIZES", "DEFAULT_ATTACKS", "DEFAULT_SHADOW_ATTACKS", "USER_INFERENCE"]
 
-#: The attack on documents that were held back: it alone scores other documents than the rest.
+#: The attack on documents that were held back; all other attacks score the documents of the audit.
 USER_INFERENCE: Final = "user_inference"
 #: Attacks that need the compressed sizes of the texts.
 ATTACKS_ON_SIZES: Final = frozenset({"zlib"})
-#: Attacks of a job that names none; a report shows these first, in this order.
+#: Default attacks of a job; a report shows these first, in this order.
 DEFAULT_ATTACKS: Final = ("loss", "reference", "zlib", "min_k", "min_k_plus_plus", "wbc", "ez")
-#: Attacks with shadow models of a job that names none.
+#: Default attacks with shadow models.
 DEFAULT_SHADOW_ATTACKS: Final = ("shadow", "lira_online", "lira_offline", "lira_sequence", "rmia")

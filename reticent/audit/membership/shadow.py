@@ -1,7 +1,7 @@
-"""Shadow models: who each is trained on, what it says of the documents, and the attacks made of it.
+"""Shadow models: the individuals that each is trained on, its scores of the documents, and the attacks with them.
 
-The attacks are those of definitions.md#shadow-models. Who is in a shadow is drawn by unit, the household where there is
-one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: each
+The attacks are those of definitions.md#shadow-models. The individuals of a shadow are drawn by unit, the household if
+there is one, from the seed and the shadow's number alone. Shadows come in pairs, a random half and the other half: each
 individual is in exactly half of them, and more shadows leave the earlier ones as they are.
 """
 
@@ -56,11 +56,11 @@ _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 <<
 
 
 def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Say of each individual whether shadow ``number`` is trained on them, bool (I,).
+    """Return whether shadow ``number`` is trained on each individual; bool (I,).
 
     Parameters
     ----------
-    units : uint32, shape (I,), unit of each individual; candidates : bool, shape (I,), who may be drawn
+    units : uint32, shape (I,), unit of each individual; candidates : bool, shape (I,), true if it may be drawn
     """
     pool = np.unique(units[candidates])
     keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
@@ -81,7 +81,7 @@ def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> I
 
 
 def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Say of each individual whether RMIA compares with them, bool (I,): some of the held-out units, at least one."""
+    """Return whether RMIA compares with each individual; bool (I,): some of the held-out units, at least one."""
     pool = np.unique(units[heldout])
     keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
     chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
@@ -128,7 +128,7 @@ class DocumentScores:
         return np.stack([self.mean_log_prob, self.top_probability, self.entropy], axis=1)
 
     def to_parquet(self, path: Path, is_in: np.ndarray) -> None:
-        """Write one row a document; ``is_in`` bool (D,) says on which the shadow was trained."""
+        """Write a row for each document; ``is_in``, bool (D,), marks those that the shadow was trained on."""
         log_probs = pa.LargeListArray.from_arrays(pa.array(self.doc_offsets), pa.array(self.log_probs))
         columns = {"is_in": pa.array(is_in), "log_probs": log_probs}
         columns |= {name: pa.array(getattr(self, name)) for name in _MEANS}
@@ -164,10 +164,10 @@ class ShadowAttacks:
 
     Parameters
     ----------
-    shadows : of each, its scores and which documents it was trained on, bool (D,)
+    shadows : of each, its scores and the documents that it was trained on, bool (D,)
     population : bool (D,), documents that RMIA compares with
     slope : float, optional
-        RMIA's a; by default as in and out models of the population's documents say (`fit_offline_slope`).
+        RMIA's a; default: fitted on in and out models of the population's documents (`fit_offline_slope`).
 
     Cost: one pass over the shadows' scores, of which only those of a document are kept.
     """

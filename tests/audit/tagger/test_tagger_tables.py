@@ -152,7 +152,7 @@ def test_a_file_that_is_no_table_of_scores_is_refused(change: tuple[str, str], s
 def test_models_that_were_asked_other_prompts_are_refused(tmp_path: Path) -> None:
     small(tmp_path / "s.csv")
     (tmp_path / "t.csv").write_text((tmp_path / "s.csv").read_text().replace("q [MASK]", "r [MASK]"))
-    with pytest.raises(CorpusError, match="other prompts"):
+    with pytest.raises(CorpusError, match="different prompts"):
         thesis_tables({name: read_scores(tmp_path / f"{name}.csv") for name in "st"})
 
 
