@@ -202,6 +202,8 @@ class NgramIndex:
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
         """Return this index less the documents of ``removed``, with those of ``added``; and for each n how many n-grams
         are new, gone, identifying now and were not, shared now and were not. All with ``min_support`` 1."""
+    def number_words(self, texts: _ArrowArray, words: Words, *, num_threads: int = 0) -> NDArray[np.uint8]:
+        """Return the row of each word in the table of words: three bytes each, or four."""
     def protect(
         self,
         texts: _ArrowArray,
@@ -321,12 +323,77 @@ class PackedTokens:
 
 @final
 class MarkedSpans:
-    """The words that spans meet (1 a word), and what the spans hold between words."""
+    """The words that spans meet, and what the spans hold between words."""
 
+    @property
+    def firsts(self) -> NDArray[np.uint32]:
+        """Of each span the first word that it meets, by its number in the document."""
+    @property
+    def ends(self) -> NDArray[np.uint32]:
+        """One past the last."""
     @property
     def mask(self) -> NDArray[np.uint8]: ...
     @property
     def gaps(self) -> Words: ...
+
+@final
+class Planes:
+    """One bit a token for direct and for indirect identifiers, and where minimal identifying n-grams start."""
+
+    @property
+    def direct(self) -> NDArray[np.uint8]: ...
+    @property
+    def indirect(self) -> NDArray[np.uint8]: ...
+    @property
+    def ngram_tokens(self) -> NDArray[np.int64]: ...
+    @property
+    def ngram_lengths(self) -> NDArray[np.uint8]: ...
+
+@final
+class Numbering:
+    """Protection of documents whose words are rows of one index, by the supports of another."""
+
+    def __init__(
+        self,
+        numbered: NgramIndex,
+        by: NgramIndex | None = None,
+        *,
+        k: int = 2,
+        n: int = 1,
+        policy: str = "all",
+        max_document_frequency: float | None = None,
+        num_threads: int = 0,
+    ) -> None: ...
+    @property
+    def num_blacklisted(self) -> int: ...
+    def add(
+        self,
+        numbers: NDArray[np.uint8],
+        word_offsets: NDArray[np.int64],
+        units: NDArray[np.uint32],
+        kept: NDArray[np.bool_],
+        span_offsets: NDArray[np.int64],
+        firsts: NDArray[np.uint32],
+        ends: NDArray[np.uint32],
+        scopes: NDArray[np.uint8],
+        /,
+    ) -> None:
+        """Add what the spans of documents protect beyond themselves."""
+    def flag_words(
+        self,
+        numbers: NDArray[np.uint8],
+        word_offsets: NDArray[np.int64],
+        units: NDArray[np.uint32],
+        kept: NDArray[np.bool_],
+        span_offsets: NDArray[np.int64],
+        firsts: NDArray[np.uint32],
+        ends: NDArray[np.uint32],
+        scopes: NDArray[np.uint8],
+        /,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return flags of each word, and bit n - 1 where a minimal identifying n-gram of n words starts; zero for
+        documents that do not count.
+        """
 
 @final
 class CommonWords:
@@ -548,6 +615,27 @@ def cover_spans(
     num_threads: int = 0,
 ) -> NDArray[np.uint8]:
     """Return 1 for each word that meets a span of its document in at least one character."""
+
+def planes(
+    begins: NDArray[np.uint8],
+    outside: NDArray[np.uint8],
+    gaps: NDArray[np.uint8] | None,
+    exceptions: NDArray[np.int64],
+    skipped: NDArray[np.uint32],
+    more: NDArray[np.uint32],
+    token_offsets: NDArray[np.int64],
+    flags: NDArray[np.uint8],
+    ngram_starts: NDArray[np.uint8],
+    word_offsets: NDArray[np.int64],
+    kept: NDArray[np.bool_],
+    *,
+    num_threads: int = 0,
+) -> Planes:
+    """Return the planes of the kept documents, from the flags of their words.
+
+    Bits and exceptions are those of the whole store; ``token_offsets`` are the numbers that the tokens of these
+    documents have in it.
+    """
 
 def mark_spans(
     texts: _ArrowArray,

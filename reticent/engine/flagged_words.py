@@ -6,18 +6,19 @@ that flags words. Strings are Rust's: this file moves batches.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.errors import ArtifactError, CorpusError
+from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import DateOptions, SpanArrays, category_codes
 from reticent.engine.schema import DIRECT
+from reticent.engine.text_pass import no_token, placed
 
 if TYPE_CHECKING:
     from reticent._rust import Blacklist, Words
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.ngrams import NgramIndex
     from reticent.engine.split import Individuals
-    from reticent.engine.store import TokenStore
-    from reticent.engine.verify import TextCheck, TextSample
 
 __all__ = ["Flagged", "FlaggedWords", "Part"]
 
@@ -80,13 +79,6 @@ class FlaggedWords:
         """Surfaces protected beyond their span."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
-    def check(self, store: TokenStore, sample: TextSample) -> TextCheck:
-        """Hold the tokens of a sample to their text; `ArtifactError` where they do not fit it."""
-        check = sample.check(store, self._policy, self._spans, self._index)
-        if not check.holds:
-            raise ArtifactError(f"tokens: {check.failure()}")
-        return check
-
     def survey(self) -> tuple[np.ndarray, DateOptions]:
         """Return what surrogates must not be by chance, hashes of the identifiers that were found (uint64, ascending),
         and how dates are read. Cost: one pass over the text.
@@ -137,10 +129,7 @@ class FlaggedWords:
 
     def placed(self, error: CorpusError, part: Part) -> CorpusError:
         """Return an error about a document of a part as one about a row of a file."""
-        found = re.match(r"document (\d+) of the batch: ", str(error))
-        return (
-            error if found is None else CorpusError(f"{self._place(part, int(found[1]))}: {str(error)[found.end() :]}")
-        )
+        return placed(error, partial(self._place, part))
 
     def _place(self, part: Part, row: int) -> str:
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
@@ -151,11 +140,7 @@ class FlaggedWords:
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
             row = int(passed_over[0])
-            raise CorpusError(
-                f"{self._place(part, row)}: the tokenizer makes no token of its words ({num_words[row]:,}), so it "
-                "would be passed over in silence; use a tokenizer that has an unknown token or falls back to bytes, or "
-                "leave the document out"
-            )
+            raise CorpusError(f"{self._place(part, row)}: {no_token(int(num_words[row]))}")
 
     def __iter__(self) -> Iterator[Flagged]:
         from reticent import _rust

@@ -242,6 +242,28 @@ class NgramIndex:
             num_threads=num_threads,
         )
 
+    def number_words(self, texts: pa.Array, words: _rust.Words, *, num_threads: int = 0) -> NDArray[np.uint8]:
+        """Return the row of each word in the table of words, as bytes (:mod:`reticent.engine.numbered`)."""
+        return self._core.number_words(texts, words, num_threads=num_threads)
+
+    def numbering(
+        self,
+        by: NgramIndex,
+        *,
+        k: int,
+        n: int,
+        policy: str = "all",
+        max_document_frequency: float | None = None,
+        num_threads: int = 0,
+    ) -> _rust.Numbering:
+        """Return what protects documents whose words are rows of this index, by the supports of ``by``."""
+        from reticent import _rust
+
+        limit = max_document_frequency
+        return _rust.Numbering(
+            self._core, by._core, k=k, n=n, policy=policy, max_document_frequency=limit, num_threads=num_threads
+        )
+
 
 def _find(key: Any, num_rows: int, key_of: Callable[[int], Any]) -> int | None:
     """The row of a key among rows in ascending order; None where it is not among them."""

@@ -1,20 +1,21 @@
-"""Packed tokens of a folder, mapped: how protected tokens lie on disk, and how they are read without unpacking all.
+"""Packed tokens, mapped: how protected tokens lie on disk, and how they are read without unpacking all.
 
-Of each token stand on disk its id (two bytes, ``ids.bin``; a third, ``ids_high.bin``, where the vocabulary has more
-than 65,536 entries) and four bits: whether it begins a word and whether it is outside of words (``begins.bits``,
-``outside.bits``), and one for each plane of protection (``direct.bits``, ``indirect.bits``). What a bit cannot say
-stands in short tables: tokens before which words are passed over (``exceptions.parquet``), tokens where minimal
-identifying n-grams start (``ngram_starts.parquet``), and the documents (``documents.parquet``).
+Two folders, or one for both. *Ids* depend on documents and tokenizer alone: of each token its id (two bytes,
+``ids.bin``; a third, ``ids_high.bin``, where the vocabulary has more than 65,536 entries) and two bits, whether it
+begins a word and whether it is outside of words (``begins.bits``, ``outside.bits``). A *view* names some of their
+documents (``view.parquet``) and protects them: one bit a token of these documents for each plane (``direct.bits``,
+``indirect.bits``), and the tokens where minimal identifying n-grams start (``ngram_starts.parquet``). The ids of a
+view stand in its folder, or in the folder ``ids`` beside it.
 
 A word that begins is the next one of its document. It is not where the token before met several words, or words have no
-token: then an exception says how many are passed over. So bits and exceptions give the number of every token's word.
+token: then an exception says how many are passed over (``exceptions.parquet``). So bits and exceptions give the number
+of every token's word.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,65 +24,97 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed_kernels import gather_packed, rank_blocks, unpack_flags, unpack_words
-from reticent.engine.schema import DIRECT, INDIRECT, TOKEN_TABLES
+from reticent.engine.packed_kernels import gather_packed, rank_blocks, unpack_flags, unpack_ids, unpack_words
+from reticent.engine.schema import DIRECT, ID_TABLES, INDIRECT, VIEW_TABLES
 
-__all__ = ["BITS", "IDS", "PackedTokens", "Tables", "open_packed"]
+__all__ = ["IDS", "ID_BITS", "PLANES", "PackedTokens", "StoredIds", "ids_of", "mapped_column", "open_packed"]
 
-#: Files of ids and of bits.
+#: Files of ids, of their bits, and of the planes of a view.
 IDS = ("ids", "ids_high")
-BITS = ("begins", "outside", "direct", "indirect")
+ID_BITS = ("begins", "outside")
+PLANES = ("direct", "indirect")
 #: Tokens that are unpacked at a time.
 TOKENS_AT_ONCE = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The short tables of a folder of packed tokens, by the columns of `TOKEN_TABLES`."""
-
-    documents: pa.Table
-    exceptions: pa.Table
-    ngram_starts: pa.Table
+def ids_of(folder: Path) -> Path:
+    """Return the folder of the ids of a view."""
+    holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
+    return folder if holds_ids else folder.parent / "ids"
 
 
-class PackedTokens:
-    """Tokens as they lie on disk.
+class StoredIds:
+    """Ids of documents as they lie on disk.
 
     Attributes
     ----------
     ids : uint16 array, shape (num_tokens,)
     high : uint8 array, the third bytes of the ids; empty where two are enough
-    begins, outside, direct, indirect : uint64 arrays, one bit a token
+    begins, outside : uint64 arrays, one bit a token
+    exceptions : int64 array, ascending: tokens before which words are passed over, or that meet several
+    skipped, more : uint32 arrays: how many words are passed over, and how many more a token meets
     doc_offsets : int64 array, shape (num_documents + 1,)
+    doc_ids : pyarrow string array, shape (num_documents,)
     """
 
-    def __init__(self, folder: Path, tables: Tables):
-        self.doc_offsets = np.concatenate([[0], tables.documents.column("end").to_numpy()]).astype(np.int64)
+    def __init__(self, folder: Path):
+        self.folder = folder
+        documents, exceptions = (_read(folder / f"{name}.parquet", schema) for name, schema in ID_TABLES.items())
+        self.doc_ids = documents.column("doc_id").combine_chunks()
+        self.doc_offsets = np.concatenate([[0], documents.column("end").to_numpy()]).astype(np.int64)
         num_tokens = int(self.doc_offsets[-1])
         if (np.diff(self.doc_offsets) < 0).any():
             raise ArtifactError(f"{folder / 'documents.parquet'}: the ends of documents do not ascend; damaged")
-        self.ids = _mapped(folder / "ids.bin", np.dtype("<u2"), num_tokens)
+        self.ids = mapped_column(folder / "ids.bin", np.dtype("<u2"), num_tokens)
         self.is_wide = (folder / "ids_high.bin").exists()
-        self.high = _mapped(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
-        self.begins, self.outside, self.direct, self.indirect = (
-            _mapped(folder / f"{name}.bits", np.dtype("<u8"), -(-num_tokens // 64)) for name in BITS
-        )
-        self._exceptions = np.ascontiguousarray(tables.exceptions.column("token").to_numpy(), dtype=np.int64)
-        skipped = tables.exceptions.column("skipped").to_numpy()
-        self._passed = np.concatenate([[0], np.cumsum(skipped, dtype=np.int64)])
-        self._ngram_tokens = tables.ngram_starts.column("token").to_numpy()
-        self._ngram_lengths = tables.ngram_starts.column("lengths").to_numpy()
-        for column in (self._exceptions, self._ngram_tokens):
-            if len(column) and not (column[0] >= 0 and column[-1] < num_tokens and (np.diff(column) > 0).all()):
-                raise ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
+        self.high = mapped_column(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
+        self.begins, self.outside = (_bits(folder, name, num_tokens) for name in ID_BITS)
+        self.exceptions = _tokens_of(folder, exceptions, num_tokens)
+        self.skipped, self.more = (exceptions.column(name).to_numpy() for name in ("skipped", "more"))
+        self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
     @property
     def num_tokens(self) -> int:
-        return len(self.ids)
+        return int(self.doc_offsets[-1])
+
+    def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the exceptions of the documents from ``first`` to ``end``: tokens, words skipped, more words met."""
+        own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
+        return self.exceptions[own], self.skipped[own], self.more[own]
 
     @functools.cached_property
-    def _ranks(self) -> np.ndarray:
+    def ranks(self) -> np.ndarray:
         return rank_blocks(self.begins)
+
+
+class PackedTokens:
+    """The documents of a view, their ids and planes.
+
+    Attributes
+    ----------
+    stored : StoredIds
+    documents : int64 array, shape (num_documents,): rows of the documents of ``stored``
+    individual : uint32 array, shape (num_documents,)
+    direct, indirect : uint64 arrays, one bit a token of the view
+    doc_offsets : int64 array, shape (num_documents + 1,)
+        Tokens as the view numbers them.
+    """
+
+    def __init__(self, folder: Path, stored: StoredIds):
+        view, ngram_starts = (_read(folder / f"{name}.parquet", schema) for name, schema in VIEW_TABLES.items())
+        self.stored = stored
+        self.documents = np.ascontiguousarray(view.column("document").to_numpy())
+        self.individual = view.column("individual").to_numpy()
+        num_documents = len(stored.doc_offsets) - 1
+        if not _ascends(self.documents, num_documents):
+            raise ArtifactError(f"{folder / 'view.parquet'}: names documents that are not there; damaged")
+        self._firsts = stored.doc_offsets[self.documents]
+        lengths = stored.doc_offsets[self.documents + 1] - self._firsts
+        self.doc_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        num_tokens = int(self.doc_offsets[-1])
+        self.direct, self.indirect = (_bits(folder, name, num_tokens) for name in PLANES)
+        self._ngram_tokens = _tokens_of(folder, ngram_starts, num_tokens)
+        self._ngram_lengths = ngram_starts.column("lengths").to_numpy()
 
     def gather(
         self,
@@ -93,15 +126,18 @@ class PackedTokens:
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
         """Write windows to ids (int64), words (int32) and flags (uint8), each (B, T); see `gather_packed`."""
+        stored, firsts = self.stored, self._firsts[documents]
         gather_packed(
-            self.ids, self.high, self.begins, self.outside, self.direct, self.indirect, self._ranks, self._exceptions,
-            self._passed, self.doc_offsets[documents], starts, lengths, offset, pad, *out,
+            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
+            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            offset, pad, *out,
         )  # fmt: skip
 
     def column(self, name: str) -> np.ndarray:
         """Return a column of `TokenStore`, whole."""
-        if name == "input_ids" and not self.is_wide:
-            return self.ids
+        num_documents = len(self.documents)
+        if name == "input_ids" and self._is_run(0, num_documents):
+            return self.block(name, 0, num_documents)
         return np.concatenate(list(self.blocks(name)))
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
@@ -118,39 +154,75 @@ class PackedTokens:
 
     def block(self, name: str, first: int, end: int) -> np.ndarray:
         """Return the entries of a column of the documents from ``first`` to ``end``."""
-        offsets = self.doc_offsets[first : end + 1]
-        tokens = slice(int(offsets[0]), int(offsets[-1]))
+        stored, offsets, firsts = self.stored, self.doc_offsets[first : end + 1], self._firsts[first:end]
+        start, stop = int(offsets[0]), int(offsets[-1])
         if name == "input_ids":
-            ids = self.ids[tokens]
-            return ids if not self.is_wide else ids.astype(np.uint32) | self.high[tokens].astype(np.uint32) << 16
+            if self._is_run(first, end) and not stored.is_wide:
+                place = int(firsts[0]) if end > first else 0
+                return stored.ids[place : place + stop - start]
+            ids = np.empty(stop - start, dtype=np.uint32 if stored.is_wide else np.uint16)
+            unpack_ids(stored.ids, stored.high, firsts, offsets, ids)
+            return ids
         if name == "word_ids":
-            words = np.empty(tokens.stop - tokens.start, dtype=np.int32)
-            unpack_words(self.begins, self.outside, self._exceptions, self._passed, offsets, words)
+            words = np.empty(stop - start, dtype=np.int32)
+            unpack_words(stored.begins, stored.outside, stored.exceptions, stored.passed, firsts, offsets, words)
             return words
         if name == "ngram_starts":
-            column = np.zeros(tokens.stop - tokens.start, dtype=np.uint8)
-            known = slice(*np.searchsorted(self._ngram_tokens, [tokens.start, tokens.stop]))
-            column[self._ngram_tokens[known] - tokens.start] = self._ngram_lengths[known]
+            column = np.zeros(stop - start, dtype=np.uint8)
+            known = slice(*np.searchsorted(self._ngram_tokens, [start, stop]))
+            column[self._ngram_tokens[known] - start] = self._ngram_lengths[known]
             return column
-        flags = np.empty(tokens.stop - tokens.start, dtype=np.uint8)
-        unpack_flags(self.direct, self.indirect, tokens.start, flags)
+        flags = np.empty(stop - start, dtype=np.uint8)
+        unpack_flags(self.direct, self.indirect, start, flags)
         return flags
+
+    def _is_run(self, first: int, end: int) -> bool:
+        """Whether these documents follow each other in ``stored``, too."""
+        return end <= first or int(self.documents[end - 1] - self.documents[first]) == end - first - 1
 
     def has_flag(self, flags: int) -> bool:
         """Whether some token has one of these flags."""
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
 
-def open_packed(folder: Path) -> tuple[PackedTokens, pa.Table]:
-    """Return the tokens of a folder and its table of documents.
+def open_packed(folder: Path) -> PackedTokens:
+    """Return the tokens of a view.
 
     Raises
     ------
     ArtifactError
         A file is missing, cannot be read, or does not fit the others.
     """
-    tables = Tables(**{name: _read(folder / f"{name}.parquet", schema) for name, schema in TOKEN_TABLES.items()})
-    return PackedTokens(folder, tables), tables.documents
+    return PackedTokens(folder, StoredIds(ids_of(folder)))
+
+
+def mapped_column(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
+    """Return a file of numbers, mapped; `ArtifactError` where it has another length or cannot be read."""
+    if not length:
+        return np.empty(0, dtype=dtype)
+    try:
+        num_bytes = path.stat().st_size
+        if num_bytes != length * dtype.itemsize:
+            raise ArtifactError(f"{path}: {num_bytes:,} bytes for {length:,} entries; damaged, run protect again")
+        return np.memmap(path, dtype, "r").view(np.ndarray)
+    except OSError as error:
+        raise ArtifactError(f"{path}: protected tokens that cannot be read ({type(error).__name__})") from None
+
+
+def _bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
+    return mapped_column(folder / f"{name}.bits", np.dtype("<u8"), -(-num_bits // 64))
+
+
+def _tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
+    tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
+    if not _ascends(tokens, num_tokens):
+        raise ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
+    return tokens
+
+
+def _ascends(numbers: np.ndarray, end: int) -> bool:
+    """Whether these are numbers from 0 to ``end``, exclusive, each greater than the one before."""
+    return not len(numbers) or bool(numbers[0] >= 0 and numbers[-1] < end and (np.diff(numbers) > 0).all())
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
@@ -163,15 +235,3 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
     if not found.equals(schema, check_metadata=True):
         raise ArtifactError(f"{path}: not a table of protected tokens of this version; run protect again")
     return table.combine_chunks()
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], length: int) -> np.ndarray:
-    if not length:
-        return np.empty(0, dtype=dtype)
-    try:
-        num_bytes = path.stat().st_size
-        if num_bytes != length * dtype.itemsize:
-            raise ArtifactError(f"{path}: {num_bytes:,} bytes for {length:,} entries; damaged, run protect again")
-        return np.memmap(path, dtype, "r").view(np.ndarray)
-    except OSError as error:
-        raise ArtifactError(f"{path}: protected tokens that cannot be read ({type(error).__name__})") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["BLOCK", "gather_packed", "rank_blocks", "unpack_flags", "unpack_words"]
+__all__ = ["BLOCK", "gather_packed", "rank_blocks", "unpack_flags", "unpack_ids", "unpack_words"]
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -69,6 +69,7 @@ def gather_packed(
     passed: np.ndarray,
     firsts: np.ndarray,
     starts: np.ndarray,
+    places: np.ndarray,
     lengths: np.ndarray,
     offset: int,
     pad: int,
@@ -78,11 +79,12 @@ def gather_packed(
 ) -> None:
     """Write each window of tokens to its row of the outputs (B, T) from column ``offset``; the rest is ``pad``, -1, 0.
 
-    ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, in the store.
+    ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, by number of the ids;
+    ``places`` is the window's first token by number of the planes ``direct`` and ``indirect``.
     """
     is_wide = len(high) > 0
     for row in range(len(starts)):
-        start, length = starts[row], lengths[row]
+        start, place, length = starts[row], places[row], lengths[row]
         word = _words_before(begins, ranks, exceptions, passed, start)
         word -= _words_before(begins, ranks, exceptions, passed, firsts[row]) + 1
         nearest = np.searchsorted(exceptions, start)
@@ -100,10 +102,24 @@ def gather_packed(
                 number |= np.int64(high[token]) << 16
             out_ids[row, offset + i] = number
             out_words[row, offset + i] = -1 if _bit(outside, token) else word
-            out_flags[row, offset + i] = _bit(direct, token) | _bit(indirect, token) << 1
+            out_flags[row, offset + i] = _bit(direct, place + i) | _bit(indirect, place + i) << 1
         out_ids[row, offset + length :] = pad
         out_words[row, offset + length :] = -1
         out_flags[row, offset + length :] = 0
+
+
+@_jit
+def unpack_ids(ids: np.ndarray, high: np.ndarray, firsts: np.ndarray, doc_offsets: np.ndarray, out: np.ndarray) -> None:
+    """Write the id of each token of these documents; arguments as of `unpack_words`."""
+    is_wide = len(high) > 0
+    for document in range(len(firsts)):
+        at = doc_offsets[document] - doc_offsets[0]
+        for token in range(firsts[document], firsts[document] + doc_offsets[document + 1] - doc_offsets[document]):
+            number = np.uint32(ids[token])
+            if is_wide:
+                number |= np.uint32(high[token]) << np.uint32(16)
+            out[at] = number
+            at += 1
 
 
 @_jit
@@ -112,20 +128,23 @@ def unpack_words(
     outside: np.ndarray,
     exceptions: np.ndarray,
     passed: np.ndarray,
+    firsts: np.ndarray,
     doc_offsets: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Write the word of each token of these documents, int32; ``doc_offsets`` are numbers of tokens in the store."""
-    base = doc_offsets[0]
-    nearest = np.searchsorted(exceptions, base)
-    for document in range(len(doc_offsets) - 1):
-        word = -1
-        for token in range(doc_offsets[document], doc_offsets[document + 1]):
+    """Write the word of each token of these documents, int32; ``firsts`` are the numbers of their first tokens, and
+    differences of ``doc_offsets`` their lengths.
+    """
+    for document in range(len(firsts)):
+        first, word, at = firsts[document], -1, doc_offsets[document] - doc_offsets[0]
+        nearest = np.searchsorted(exceptions, first)
+        for token in range(first, first + doc_offsets[document + 1] - doc_offsets[document]):
             word += _bit(begins, token)
             if nearest < len(exceptions) and exceptions[nearest] == token:
                 word += passed[nearest + 1] - passed[nearest]
                 nearest += 1
-            out[token - base] = -1 if _bit(outside, token) else word
+            out[at] = -1 if _bit(outside, token) else word
+            at += 1
 
 
 @_jit

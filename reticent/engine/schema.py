@@ -14,6 +14,7 @@ __all__ = [
     "DIRECT",
     "DOCUMENTS",
     "HELDOUT",
+    "ID_TABLES",
     "IGNORE_INDEX",
     "INDIRECT",
     "INDIVIDUALS",
@@ -25,7 +26,7 @@ __all__ = [
     "SPANS",
     "SPAN_TYPE",
     "SPLITS",
-    "TOKEN_TABLES",
+    "VIEW_TABLES",
     "type_name",
     "with_version",
 ]
@@ -107,37 +108,23 @@ INDIVIDUALS: Final = with_version(
 )
 
 
-#: Tables beside ids and bits of protected tokens (:mod:`reticent.engine.packed`). ``end`` counts the tokens up to and
-#: with a document; ``token`` numbers the tokens of all documents; ``lengths`` has bit n - 1 where a minimal identifying
+def _numbers(name: str, **columns: pa.DataType) -> pa.Schema:
+    fields = [pa.field(column, kind, nullable=False) for column, kind in columns.items()]
+    return with_version(pa.schema(fields), name, 4)
+
+
+#: Tables beside the ids of tokens (:mod:`reticent.engine.packed`). ``end`` counts the tokens up to and with a document;
+#: ``token`` numbers the tokens of all documents.
+ID_TABLES: Final = {
+    "documents": _numbers("token-documents", doc_id=pa.string(), end=pa.int64()),
+    "exceptions": _numbers("token-exceptions", token=pa.int64(), skipped=pa.uint32(), more=pa.uint32()),
+}
+#: Tables of a view: which documents it holds (``document`` is a row of the ids' documents, ascending), and where
+#: minimal identifying n-grams start: ``token`` numbers the tokens of the view, ``lengths`` has bit n - 1 where an
 #: n-gram of n words starts at a word whose first token this is.
-TOKEN_TABLES: Final = {
-    "documents": with_version(
-        pa.schema(
-            [
-                pa.field("doc_id", pa.string(), nullable=False),
-                pa.field("individual", pa.uint32(), nullable=False),
-                pa.field("end", pa.int64(), nullable=False),
-            ]
-        ),
-        "token-documents",
-        3,
-    ),
-    "exceptions": with_version(
-        pa.schema(
-            [
-                pa.field("token", pa.int64(), nullable=False),
-                pa.field("skipped", pa.uint32(), nullable=False),
-                pa.field("more", pa.uint32(), nullable=False),
-            ]
-        ),
-        "token-exceptions",
-        3,
-    ),
-    "ngram_starts": with_version(
-        pa.schema([pa.field("token", pa.int64(), nullable=False), pa.field("lengths", pa.uint8(), nullable=False)]),
-        "token-ngram-starts",
-        3,
-    ),
+VIEW_TABLES: Final = {
+    "view": _numbers("token-view", document=pa.int64(), individual=pa.uint32()),
+    "ngram_starts": _numbers("token-ngram-starts", token=pa.int64(), lengths=pa.uint8()),
 }
 
 

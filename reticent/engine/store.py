@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
+from reticent.core.manifest import MANIFEST
 from reticent.engine.kernels import count_disorder
-from reticent.engine.packed import PackedTokens, open_packed
+from reticent.engine.packed import PackedTokens, ids_of, open_packed
 from reticent.engine.schema import DIRECT, INDIRECT
 from reticent.engine.window_kernels import gather_windows
 
@@ -78,11 +80,12 @@ class TokenStore:
         self._set_documents(doc_offsets, individual, doc_ids, path, len(input_ids))
 
     @classmethod
-    def of_packed(cls, packed: PackedTokens, individual: np.ndarray, doc_ids: pa.Array, path: Path) -> TokenStore:
+    def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
         """Return the store of a folder."""
         store = cls.__new__(cls)
         store._packed = packed
-        store._set_documents(packed.doc_offsets, individual, doc_ids, path, packed.num_tokens)
+        doc_ids, num_tokens = packed.stored.doc_ids.take(pa.array(packed.documents)), int(packed.doc_offsets[-1])
+        store._set_documents(packed.doc_offsets, packed.individual, doc_ids, path, num_tokens)
         return store
 
     def _set_documents(
@@ -130,7 +133,8 @@ class TokenStore:
         """Path of the ``tokenizer.json`` the ids are of; `ArtifactError` for a store built in memory."""
         if self.path is None:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
-        return self.path / "tokenizer.json"
+        own = self.path / "tokenizer.json"
+        return own if own.exists() else ids_of(self.path) / own.name
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
         """Yield the entries of a column, one after the other, without unpacking all of it."""
@@ -263,9 +267,18 @@ def open_tokens(path: Path | str) -> TokenStore:
     folder = Path(path)
     if next(folder.glob("shard-*.arrow"), None) is not None:
         raise ArtifactError(f"{folder}: protected tokens of an older version of Reticent; run protect again")
-    if not (folder / "documents.parquet").is_file():
-        raise ArtifactError(f"{folder}: no protected tokens here; expected documents.parquet")
-    packed, documents = open_packed(folder)
-    individual = documents.column("individual").to_numpy().astype(np.uint32)
-    doc_ids = documents.column("doc_id").combine_chunks()
-    return TokenStore.of_packed(packed, individual, doc_ids, folder)
+    if not (folder / "view.parquet").is_file():
+        if (folder / "documents.parquet").is_file():
+            raise ArtifactError(f"{folder}: ids, or tokens of an older version of Reticent; run protect again")
+        raise ArtifactError(f"{folder}: no protected tokens here; expected view.parquet")
+    _check_ids(folder)
+    return TokenStore.of_packed(open_packed(folder), folder)
+
+
+def _check_ids(folder: Path) -> None:
+    """Raise `ArtifactError` where the ids beside a view are not those that it was made for."""
+    ids = ids_of(folder)
+    if ids != folder and (folder / MANIFEST).exists():
+        expected = read_manifest(folder).inputs.get("ids")
+        if read_manifest(ids).digest != expected:
+            raise ArtifactError(f"{ids}: not the ids that {folder.name} was made for; run protect again")

@@ -1,53 +1,152 @@
-"""StoreWriter: protected tokens to disk, as :mod:`reticent.engine.packed` reads them.
+"""Writers of ids and views of protected tokens, as :mod:`reticent.engine.packed` reads them.
 
-Ids and bits are written, and hashed, as they come: memory is bounded by a call of `StoreWriter.write`. The bytes do not
+Ids and bits are written, and hashed, as they come: memory is bounded by one call of `write`. The bytes do not
 depend on how the documents were batched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reticent.core.written import HashedFile
-from reticent.engine.packed import BITS, IDS
-from reticent.engine.schema import TOKEN_TABLES
+from reticent.engine.packed import ID_BITS, IDS, PLANES
+from reticent.engine.schema import ID_TABLES, VIEW_TABLES
 
 if TYPE_CHECKING:
-    from reticent._rust import PackedTokens
+    from reticent._rust import PackedTokens, Planes
 
-__all__ = ["StoreWriter"]
+__all__ = ["BitFile", "IdsWriter", "StoreWriter", "ViewWriter"]
 
 #: Rows of a group of a table.
 ROWS_PER_GROUP = 1 << 20
 
 
-class StoreWriter:
-    """Appends documents to a folder; `close`, or the end of a ``with`` block, makes it whole."""
+class _Writer:
+    """Files of a folder; `close`, or the end of a ``with`` block, makes them whole."""
 
-    def __init__(self, folder: Path, vocab_size: int):
-        self.folder = Path(folder)
-        self.num_documents = self.num_tokens = 0
-        names = IDS if vocab_size > 1 << 16 else IDS[:1]
-        self._ids = {name: HashedFile(self.folder / f"{name}.bin") for name in names}
-        self._bits = {name: _BitFile(self.folder / f"{name}.bits") for name in BITS}
-        self._tables = {
-            name: _TableFile(self.folder / f"{name}.parquet", schema) for name, schema in TOKEN_TABLES.items()
-        }
+    def __init__(self) -> None:
+        self._files: list[HashedFile | BitFile] = []
+        self._tables: list[_TableFile] = []
 
-    def __enter__(self) -> StoreWriter:
+    def _open_tables(self, folder: Path, schemas: Mapping[str, pa.Schema]) -> list[_TableFile]:
+        try:
+            for name, schema in schemas.items():
+                self._tables.append(_TableFile(folder / f"{name}.parquet", schema))
+        except BaseException:
+            self.abandon()
+            raise
+        return self._tables
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is None:
             self.close()
         else:
-            self._abandon()
+            self.abandon()
+
+    def close(self) -> None:
+        """Write what is pending; the folder then holds every document."""
+        try:
+            for file in (*self._files, *self._tables):
+                file.close()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Leave the files as they are."""
+        for table in self._tables:
+            table.abandon()
+
+
+class IdsWriter(_Writer):
+    """Appends documents to a folder of ids."""
+
+    def __init__(self, folder: Path, vocab_size: int):
+        super().__init__()
+        self.num_documents = self.num_tokens = 0
+        names = IDS if vocab_size > 1 << 16 else IDS[:1]
+        self._ids = [HashedFile(folder / f"{name}.bin") for name in names]
+        self._bits = [BitFile(folder / f"{name}.bits") for name in ID_BITS]
+        self._documents, self._exceptions = self._open_tables(folder, ID_TABLES)
+        self._files = [*self._ids, *self._bits]
+
+    def write(self, doc_ids: pa.Array, tokens: PackedTokens) -> None:
+        """Append documents: their ids, string (D,), and their packed tokens, whose planes are left out."""
+        num_tokens, base = int(tokens.doc_offsets[-1]), self.num_tokens
+        for file, column in zip(self._ids, (tokens.ids, tokens.high), strict=False):
+            file.write(np.ascontiguousarray(column))
+        for bits, column in zip(self._bits, (tokens.begins, tokens.outside), strict=True):
+            bits.write(column, num_tokens)
+        self._documents.write([doc_ids, tokens.doc_offsets[1:] + base])
+        self._exceptions.write([tokens.exceptions + base, tokens.skipped, tokens.more])
+        self.num_documents += len(doc_ids)
+        self.num_tokens += num_tokens
+
+
+class ViewWriter(_Writer):
+    """Appends documents to a folder of a view."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.num_documents = self.num_tokens = 0
+        self._bits = [BitFile(folder / f"{name}.bits") for name in PLANES]
+        self._view, self._ngram_starts = self._open_tables(folder, VIEW_TABLES)
+        self._files = [*self._bits]
+
+    def write(
+        self, documents: np.ndarray, individual: np.ndarray, planes: Planes | PackedTokens, num_tokens: int
+    ) -> None:
+        """Append documents: their rows among those of the ids, int64 (D,), their individuals, uint32 (D,), and the
+        planes of their ``num_tokens`` tokens.
+        """
+        for bits, column in zip(self._bits, (planes.direct, planes.indirect), strict=True):
+            bits.write(column, num_tokens)
+        self._view.write([documents, individual.astype(np.uint32)])
+        self._ngram_starts.write([planes.ngram_tokens + self.num_tokens, planes.ngram_lengths])
+        self.num_documents += len(documents)
+        self.num_tokens += num_tokens
+
+
+class StoreWriter:
+    """Appends documents to a folder that holds both their ids and a view of all of them."""
+
+    def __init__(self, folder: Path, vocab_size: int):
+        self._ids = IdsWriter(Path(folder), vocab_size)
+        try:
+            self._view = ViewWriter(Path(folder))
+        except BaseException:
+            self._ids.abandon()
+            raise
+
+    @property
+    def num_documents(self) -> int:
+        return self._ids.num_documents
+
+    @property
+    def num_tokens(self) -> int:
+        return self._ids.num_tokens
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._ids, self._view:
+            if error is not None:
+                raise error
+
+    def close(self) -> None:
+        """Write what is pending; the folder then holds every document."""
+        self.__exit__(None, None, None)
 
     def write(self, doc_ids: pa.Array, individual: np.ndarray, tokens: PackedTokens) -> None:
         """Append documents.
@@ -58,33 +157,12 @@ class StoreWriter:
         individual : uint32 array, shape (D,)
         tokens : packed tokens of these D documents
         """
-        num_tokens, base = int(tokens.doc_offsets[-1]), self.num_tokens
-        for file, column in zip(self._ids.values(), (tokens.ids, tokens.high), strict=False):
-            file.write(np.ascontiguousarray(column))
-        for name, bits in self._bits.items():
-            bits.write(getattr(tokens, name), num_tokens)
-        self._tables["documents"].write([doc_ids, individual.astype(np.uint32), tokens.doc_offsets[1:] + base])
-        self._tables["exceptions"].write([tokens.exceptions + base, tokens.skipped, tokens.more])
-        self._tables["ngram_starts"].write([tokens.ngram_tokens + base, tokens.ngram_lengths])
-        self.num_documents += len(doc_ids)
-        self.num_tokens += num_tokens
-
-    def close(self) -> None:
-        """Write what is pending; the folder then holds every document."""
-        files: list[HashedFile | _BitFile | _TableFile] = [*self._ids.values(), *self._bits.values()]
-        try:
-            for file in (*files, *self._tables.values()):
-                file.close()
-        except BaseException:
-            self._abandon()
-            raise
-
-    def _abandon(self) -> None:
-        for table in self._tables.values():
-            table.abandon()
+        first, num_tokens = self.num_documents, int(tokens.doc_offsets[-1])
+        self._ids.write(doc_ids, tokens)
+        self._view.write(np.arange(first, first + len(doc_ids)), individual, tokens, num_tokens)
 
 
-class _BitFile:
+class BitFile:
     """A file of bits, the first in the lowest bit of the first byte, filled up to whole uint64 with zeros."""
 
     def __init__(self, path: Path):

@@ -18,7 +18,6 @@ from reticent.core.errors import CorpusError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.engine.store import open_tokens
 from reticent.engine.store_writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from reticent.engine.protect import Policy
     from reticent.engine.pseudonymize import DateOptions
     from reticent.engine.split import Individuals
-    from reticent.engine.verify import TextSample
 
 __all__ = ["TokenMaker", "write_tokens"]
 
@@ -44,7 +42,6 @@ def write_tokens(
     spans: SpanReader | None = None,
     policy: Policy | None = None,
     style: TextStyle | None = None,
-    sample: TextSample | None = None,
     progress: Callable[[int], None] | None = None,
     num_threads: int = 0,
 ) -> dict[str, Any]:
@@ -61,9 +58,6 @@ def write_tokens(
         each direct word, its flags 0. "tag": ``[NAME]`` for each span, direct. Flags of other words are those of the
         original. "lower": the text in lower case, no word flagged, for the attack of that name. For surrogates see
         `TokenMaker.write`.
-    sample : TextSample, optional
-        Of the original text: documents whose tokens are held to it once they are written
-        (:mod:`reticent.engine.verify`), which ``text_check`` then counts.
 
     Returns
     -------
@@ -77,8 +71,6 @@ def write_tokens(
     CorpusError
         No document belongs to the splits, a span does not fit its text, or the tokenizer makes no token of a document
         with words, or more tokens than a text of its length can have.
-    ArtifactError
-        A token of the sample does not carry the flags that its text says it must.
 
     Cost: two passes over the text (one without spans); memory is one batch and the blacklist.
     """
@@ -95,7 +87,7 @@ def write_tokens(
         by_category=style not in (None, "x", "lower"),
         num_threads=num_threads,
     )
-    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, sample=sample, progress=progress)
+    return TokenMaker(flagged, tokenizer_json).write(folder, style=style, progress=progress)
 
 
 class TokenMaker:
@@ -115,7 +107,6 @@ class TokenMaker:
         style: TextStyle | None = None,
         key: bytes = bytes(32),
         draw: int = 0,
-        sample: TextSample | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
         """Write protected tokens; see `write_tokens`.
@@ -145,8 +136,6 @@ class TokenMaker:
                 counts["direct"] += int(np.count_nonzero(text.flags & DIRECT))
                 counts["indirect"] += int(np.count_nonzero(text.flags & INDIRECT))
                 counts["protected"] += int(np.count_nonzero(text.flags))
-                if sample is not None:
-                    sample.take(part.first + np.flatnonzero(part.keep), part.texts, part.doc_ids, part.units)
                 if progress:
                     progress(part.last_document)
         if writer.num_documents == 0:
@@ -159,7 +148,6 @@ class TokenMaker:
             "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
             "blacklisted": flagged.num_blacklisted,
             "pretokens": self._encoder.path,
-            **({} if sample is None else {"text_check": flagged.check(open_tokens(folder), sample).to_dict()}),
         }
 
     def _rewritten(self, documents: Flagged, style: TextStyle | None, key: bytes, draw: int) -> Rewritten:

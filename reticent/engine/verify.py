@@ -208,13 +208,14 @@ class TextSample:
     does not see: a surface that is protected in the whole corpus because of a span in a document outside of the sample,
     and whether the index counted right, since supports are looked up in its tables. `verify_tokens` sees both.
 
-    Cost: under half a second, and `NUM_CHARACTERS` of text; a pass over the spans and over the index's tables.
+    Cost: under half a second, a pass over the text that reads it, and one over the spans and the index's tables.
     """
 
     #: Documents that are kept, and characters of them that are looked at.
     NUM_DOCUMENTS, NUM_CHARACTERS = 200, 200_000
 
     def __init__(self, corpus: Corpus, individuals: Individuals, splits: tuple[str, ...], seed: int):
+        self._corpus, self._individuals = corpus, individuals
         codes = individuals.individual_codes(corpus.scan().column("individual_id"))
         rows = np.flatnonzero(individuals.mask(*splits)[codes])
         units = individuals.units[codes[rows]].astype(np.uint64)
@@ -224,6 +225,21 @@ class TextSample:
         self._texts: list[str] = []
         self._doc_ids: list[pa.Array] = []
         self._units: list[np.ndarray] = []
+
+    def require(
+        self, store: TokenStore, policy: Policy, spans: SpanReader | None, index: NgramIndex | None
+    ) -> TextCheck:
+        """Read the documents and compare their tokens with their text; `ArtifactError` where they do not fit it."""
+        first = 0
+        for batch in self._corpus.batches(columns=("doc_id", "individual_id", "text")):
+            units = self._individuals.units[self._individuals.individual_codes(batch.column("individual_id"))]
+            rows = np.arange(first, first + batch.num_rows)
+            self.take(rows, batch.column("text"), batch.column("doc_id"), units)
+            first += batch.num_rows
+        check = self.check(store, policy, spans, index)
+        if not check.holds:
+            raise ArtifactError(f"tokens: {check.failure()}")
+        return check
 
     def take(self, rows: np.ndarray, texts: pa.Array, doc_ids: pa.Array, units: np.ndarray) -> None:
         """Keep the documents of the sample among these, which stand at these rows of the corpus."""

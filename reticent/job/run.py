@@ -23,7 +23,9 @@ from reticent.job.trainings import Measurement, Training
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence
     from reticent.engine.corpus import Corpus
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.protect import Policy
+    from reticent.engine.views import NumberedCorpus
     from reticent.job.config import Job, ModelSection
 
 __all__ = ["Run"]
@@ -154,6 +156,27 @@ class Run:
 
             self._opened["individuals"] = open_individuals(self.folder / "split")
         return self._opened["individuals"]
+
+    def index(self, name: str = "index") -> NgramIndex:
+        """Return an index, opened once."""
+        from reticent.engine.index import open_index
+
+        if name not in self._opened:
+            self._opened[name] = open_index(self.folder / name)
+        return self._opened[name]
+
+    @property
+    def numbered(self) -> NumberedCorpus:
+        """The documents as numbers, opened once; the step over the text must be done."""
+        from reticent.engine.detect.spans import SpanReader
+        from reticent.engine.numbered import NumberedWords, WordSpans
+        from reticent.engine.views import NumberedCorpus
+
+        if "numbered" not in self._opened:
+            words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
+            reader = SpanReader(self.folder / "spans")
+            self._opened["numbered"] = NumberedCorpus(self.corpus, words, spans, reader, self.index("index-joint"))
+        return self._opened["numbered"]
 
     @property
     def policy(self) -> Policy:

@@ -24,6 +24,8 @@ __all__ = ["check_text", "text_check_of_flags"]
 
 #: Tokens of original text -> the sides whose documents they hold, and the sides that shape their protection.
 ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
+#: Folders beside them that are no tokens of their own.
+SHARED = ("ids", "gaps")
 KIND, FILE = "text-check", "check.json"
 
 
@@ -47,7 +49,8 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
     reader = _Reader(run)
     for model in run.job.model:
         folder = run.folder / "tokens" / model.name
-        for path in sorted(path for path in folder.glob("*") if (path / "manifest.json").exists()):
+        made = (path for path in folder.glob("*") if (path / "manifest.json").exists() and path.name not in SHARED)
+        for path in sorted(made):
             require_kind(path, "tokens")
             name = f"tokens/{model.name}/{path.name}"
             found[name] = reader.check(name, path.name) if path.name in ORIGINAL else None

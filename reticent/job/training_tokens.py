@@ -113,7 +113,7 @@ def verify_training(
     """
     import tempfile
 
-    from reticent.core.artifact import fingerprint, read_manifest
+    from reticent.core.artifact import read_manifest
     from reticent.core.manifest import MANIFEST
     from reticent.trainer.verify import read_ledger, verify_ledger
 
@@ -124,7 +124,7 @@ def verify_training(
     recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
     try:  # flags that were changed in between would be drawn again as they are
-        tokens = fingerprint(run.folder / "tokens" / model.name / recipe.tokens)
+        tokens = _fingerprint(run.folder / "tokens" / model.name / recipe.tokens)
     except ArtifactError as error:
         mismatches.append(str(error))
     if (ledger.parent / MANIFEST).exists():
@@ -147,6 +147,17 @@ def verify_training(
         flags, are_those = _text_check_of_flags(run, f"tokens/{model.name}/{recipe.tokens}", recipe, store, epoch_store)
     verdict.mismatches[:0] = mismatches if are_those else [*mismatches, flags]
     return replace(verdict, flags=flags)
+
+
+def _fingerprint(tokens: Path) -> str:
+    """The fingerprint of tokens, every byte of which was read, those of the ids of a view too."""
+    from reticent.core.artifact import fingerprint, read_manifest
+    from reticent.engine.packed import ids_of
+
+    ids = ids_of(tokens)
+    if ids != tokens and fingerprint(ids) != read_manifest(tokens).inputs.get("ids"):
+        raise ArtifactError(f"{ids}: not the ids that {tokens.name} was made for")
+    return fingerprint(tokens)
 
 
 def _text_check_of_flags(

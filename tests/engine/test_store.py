@@ -25,7 +25,7 @@ from reticent.engine.store import LISTS, TokenStore, open_tokens, tokenizer_fing
 DTYPES = {"input_ids": np.uint16, "word_ids": np.int32, "flags": np.uint8, "ngram_starts": np.uint8}
 FILES = {
     *("ids.bin", "begins.bits", "outside.bits", "direct.bits", "indirect.bits"),
-    *("documents.parquet", "exceptions.parquet", "ngram_starts.parquet"),
+    *("documents.parquet", "exceptions.parquet", "ngram_starts.parquet", "view.parquet"),
 }
 
 
@@ -232,7 +232,7 @@ def test_columns_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 
 def test_a_folder_without_tokens_or_with_older_ones_is_an_artifact_error(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(ArtifactError, match=r"no protected tokens here; expected documents\.parquet"):
+        with pytest.raises(ArtifactError, match=r"no protected tokens here; expected view\.parquet"):
             open_tokens(folder)
     (tmp_path / "shard-00000.arrow").write_bytes(b"")
     with pytest.raises(ArtifactError, match="an older version of Reticent; run protect again"):
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_an_artifact_error_with_its_name(tmp_path: Path, harm:
     others = {"no bytes": b"", "first half": sound[: len(sound) // 2], "end cut": sound[:-8], "more": sound + bytes(8)}
     if harm != "missing":
         path.write_bytes(others[harm])
-    with pytest.raises(ArtifactError, match=rf"{name}|expected documents"):
+    with pytest.raises(ArtifactError, match=rf"{name}|expected view|ids, or tokens"):
         open_tokens(tmp_path)
 
 
@@ -264,6 +264,9 @@ def test_a_table_of_another_schema_is_refused(tmp_path: Path) -> None:
     ("name", "column", "values"),
     [
         ("documents", "end", [3, 2, 4]),
+        ("view", "document", [0, 3]),
+        ("view", "document", [0, 0, 2]),
+        ("view", "document", [-1, 2]),
         ("exceptions", "token", [-1, 2]),
         ("exceptions", "token", [2, 2]),
         ("ngram_starts", "token", [1, 12]),

@@ -552,7 +552,7 @@ def test_files_are_the_same_bytes_for_any_threads_files_and_run(tmp_path: Path) 
             )  # fmt: skip
             for path in (tmp_path / name).iterdir():
                 files.setdefault(f"{pseudonymised} {path.name}", set()).add(path.read_bytes())
-    assert len(files) == 2 * 9  # ids, four rows of bits, three tables and the tokenizer of each
+    assert len(files) == 2 * 10  # ids, four rows of bits, four tables and the tokenizer of each
     assert {name: len(contents) for name, contents in files.items()} == dict.fromkeys(files, 1)
 
 

@@ -108,10 +108,14 @@ def test_verifying_finds_a_changed_promise_and_tokens_that_were_changed_behind_t
         assert any(says in line for line in mismatches), change
         assert any("the file was changed" in line or str(path) in line for line in mismatches)
     path.write_text(json.dumps(content, indent=1))
-    with (folder / "tokens" / "toy" / "train" / "tokenizer.json").open("a") as file:
-        file.write("\n")
-    (found,) = verify_training(run, "toy", "dp-clm", path).mismatches
-    assert "tokens/toy/train/tokenizer.json" in found
+    for changed in ("ids/ids.bin", "train/direct.bits"):
+        file = folder / "tokens" / "toy" / changed
+        sound = file.read_bytes()
+        file.unlink()  # and not written over: an earlier mapping of it may still be open
+        file.write_bytes(bytes([sound[0] ^ 1]) + sound[1:])
+        found = verify_training(run, "toy", "dp-clm", path).mismatches
+        assert any(f"tokens/toy/{changed}" in line for line in found)
+        file.write_bytes(sound)
 
 
 def test_training_without_noise_is_noted_as_infinite(hospital: Path, tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ from reticent.trainer.recipes import RECIPES
 ENGINE = ("split", "spans", "index", "index-joint")
 TOKENS = ("tokens/toy/train", "tokens/toy/audit")
 SIZES = "text-sizes"
+#: What the pass over the text makes: of words, and of the tokens of a model.
+WORDS, WORD_SPANS, IDS, GAPS = TEXT = ("words", "word-spans", "tokens/toy/ids", "tokens/toy/gaps")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to the protected tokens; tests work on copies of it."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     recorder = run(values_of(hospital, folder))
-    assert tuple(recorder.made) == (*ENGINE, SIZES, *TOKENS)
+    assert tuple(recorder.made) == (*ENGINE, SIZES, *TEXT, *TOKENS)
     assert not recorder.up_to_date
     return folder
 
@@ -258,7 +260,7 @@ def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hos
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     recorder = run(values_of(hospital, copy))
     assert recorder.made == []
-    assert tuple(recorder.up_to_date) == (*ENGINE, SIZES, *TOKENS)
+    assert tuple(recorder.up_to_date) == (*ENGINE, SIZES, *TEXT, *TOKENS)
     after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     assert after == before
 
@@ -345,13 +347,13 @@ def test_labels_found_in_too_few_individuals_are_not_told_apart(
         ({"protect__policy": "all"}, TOKENS),
         ({"protect__scopes": {"NAME": "occurrence"}}, TOKENS),
         ({"model__recipes": ["ppmlm", "mlma"]}, ("tokens/toy/train-pseudonymised",)),
-        ({"model__name": "other"}, ("tokens/other/train", "tokens/other/audit")),
-        ({"detect__detectors": ["rules"], "detect__records": None}, ("spans", *TOKENS)),
-        ({"index__max_n": 3}, ("index", "index-joint", *TOKENS)),
-        ({"index__surface": "casefold"}, ("index", "index-joint", *TOKENS)),
-        ({"split__heldout": 0.5}, ("split", "index", "index-joint", SIZES, *TOKENS)),
-        ({"seed": 1}, ("split", "index", "index-joint", SIZES, *TOKENS)),
-        ({"corpus__household_id": None}, (*ENGINE, SIZES, *TOKENS)),
+        ({"model__name": "other"}, tuple(f"tokens/other/{n}" for n in ("ids", "gaps", "train", "audit"))),
+        ({"detect__detectors": ["rules"], "detect__records": None}, ("spans", WORD_SPANS, GAPS, *TOKENS)),
+        ({"index__max_n": 3}, ("index", "index-joint", WORDS, *TOKENS)),
+        ({"index__surface": "casefold"}, ("index", "index-joint", WORDS, *TOKENS)),
+        ({"split__heldout": 0.5}, ("split", "index", "index-joint", SIZES, WORDS, *TOKENS)),
+        ({"seed": 1}, ("split", "index", "index-joint", SIZES, WORDS, *TOKENS)),
+        ({"corpus__household_id": None}, (*ENGINE, SIZES, *TEXT, *TOKENS)),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -370,9 +372,9 @@ def test_a_changed_setting_runs_again_what_depends_on_it_and_nothing_else(
 @pytest.mark.parametrize(
     ("file", "made"),
     [
-        ("documents/part-00000.parquet", (*ENGINE, SIZES, *TOKENS)),
-        ("records.parquet", ("spans", *TOKENS)),
-        ("base/tokenizer.json", TOKENS),
+        ("documents/part-00000.parquet", (*ENGINE, SIZES, *TEXT, *TOKENS)),
+        ("records.parquet", ("spans", WORD_SPANS, GAPS, *TOKENS)),
+        ("base/tokenizer.json", (IDS, GAPS, *TOKENS)),
     ],
 )
 def test_a_changed_input_runs_again_what_depends_on_it(
@@ -396,12 +398,12 @@ def test_a_lost_file_is_made_again_and_what_depends_on_it_stays(copy: Path, hosp
     assert content(copy) == before
 
 
-@pytest.mark.parametrize("name", [*ENGINE, SIZES, *TOKENS])
+@pytest.mark.parametrize("name", [*ENGINE, SIZES, *TEXT, *TOKENS])
 def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
     copy: Path, hospital: Path, name: str
 ) -> None:
     before = content(copy)
-    file = next(path for path in sorted((copy / name).iterdir()) if path.suffix in (".parquet", ".arrow"))
+    file = next(path for path in sorted((copy / name).iterdir()) if path.suffix in (".parquet", ".bin", ".bits"))
     harmed = bytearray(file.read_bytes())
     harmed[len(harmed) // 2] ^= 1
     file.write_bytes(harmed)
@@ -415,15 +417,24 @@ HELD = {
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
     "text-sizes": (1, ["text_sizes.parquet: num_bytes, zlib_bytes"]),
-    "tokens": (
-        3,
+    "words": (1, ["word_ends.bin", "words.bin"]),
+    "word-spans": (1, ["span_ends.bin", "span_firsts.bin"]),
+    "token-ids": (
+        1,
         [
-            *("begins.bits", "direct.bits"),
-            "documents.parquet: doc_id, individual, end",
+            "begins.bits",
+            "documents.parquet: doc_id, end",
             "exceptions.parquet: token, skipped, more",
-            *("ids.bin", "indirect.bits"),
+            *("ids.bin", "outside.bits", "tokenizer.json"),
+        ],
+    ),
+    "token-gaps": (1, ["gaps.bits"]),
+    "tokens": (
+        4,
+        [
+            *("direct.bits", "indirect.bits"),
             "ngram_starts.parquet: token, lengths",
-            *("outside.bits", "tokenizer.json"),
+            "view.parquet: document, individual",
         ],
     ),
 }
@@ -431,7 +442,7 @@ HELD = {
 
 def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finished: Path) -> None:
     found: dict[str, tuple[int, list[str]]] = {}
-    for name in ("split", "spans", "index", "text-sizes", "tokens/toy/audit"):
+    for name in ("split", "spans", "index", SIZES, *TEXT, "tokens/toy/audit"):
         manifest = read_manifest(finished / name)
         columns = {
             ".parquet": lambda path: pq.read_schema(path).names,
@@ -558,7 +569,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
     recorder = run(values)
     assert recorder.up_to_date == ["split", "spans", "index"]
-    assert recorder.made == ["index-joint", SIZES, *TOKENS]
+    assert recorder.made == ["index-joint", SIZES, *TEXT, *TOKENS]
     assert content(tmp_path / "run") == content(finished)
 
 

@@ -39,7 +39,8 @@ def sabotaged(name, harm, run):
 
 def one():
     table = kill.Table()
-    table.add("", *kill.kill_trial(engine["engine"], "old", "old", 0.5, by_change=kill.available()), "")
+    for share in (0.3, 0.5, 0.7):
+        table.add("", *kill.kill_trial(engine["engine"], "old", "old", share, by_change=kill.available()), "")
     return table
 
 def replace_file_by_file(path, temporary):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,14 +47,13 @@ def mine(finished: Path, hospital: Path, tmp_path: Path) -> Run:
     return Run(parse_job(changed(values_of(hospital, folder), model__recipes=["ppmlm", "mlma"])))
 
 
-def without_gaps(*arguments: Any, **_: Any) -> Any:
-    """As it was: what a span holds between its words is not protected."""
-    texts, words, offsets, starts, ends = arguments
-    marked = mark_spans(texts, words, offsets, starts, ends)
-    return SimpleNamespace(mask=marked.mask, gaps=_rust.gaps_in_spans(texts, words, offsets, starts, starts))
+def without_gaps(*arguments: Any, **options: Any) -> Any:
+    """What a span holds between its words is not protected."""
+    begins, outside, _, *others = arguments
+    return planes(begins, outside, None, *others, **options)
 
 
-mark_spans = _rust.mark_spans
+planes = _rust.planes
 
 
 def test_protect_holds_a_sample_to_its_text_and_counts_it(mine: Run) -> None:
@@ -76,7 +74,7 @@ def test_protect_holds_a_sample_to_its_text_and_counts_it(mine: Run) -> None:
 def test_tokens_with_a_violation_do_not_become_an_artefact(
     hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_rust, "mark_spans", without_gaps)
+    monkeypatch.setattr(_rust, "planes", without_gaps)
     values = values_of(hospital, tmp_path / "run")
     with pytest.raises(ArtifactError, match=r"tokens: of [\d,]+ documents .* [1-9][\d,]* tokens of direct and 0 of"):
         run(values)
@@ -110,7 +108,7 @@ def test_a_violation_that_the_sample_does_not_see_fails_the_command(
     def blind(self: TextSample, *_: Any) -> TextCheck:
         return TextCheck(**{**dict.fromkeys(TextCheck.__dataclass_fields__, 0), "found_in": (), "whole": False})
 
-    monkeypatch.setattr(_rust, "mark_spans", without_gaps)
+    monkeypatch.setattr(_rust, "planes", without_gaps)
     monkeypatch.setattr(TextSample, "check", blind)
     folder = tmp_path / "run"
     run(values_of(hospital, folder))

@@ -54,6 +54,7 @@ def index_config(run: Run, spill_folder: Path) -> IndexConfig:
 def _build(run: Run, count: Count, outputs: Outputs) -> None:
     from reticent.engine.index import write_index
 
+    run.invalidate(*outputs, "numbered")
     counted: dict[str, NgramIndex] = {}
     for number, (name, writer) in enumerate(outputs.items()):
         title = f"index of {' and '.join(INDEXES[name])}"

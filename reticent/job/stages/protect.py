@@ -1,32 +1,50 @@
-"""Documents, spans and index -> protected tokens, once for each tokenizer and style of text."""
+"""Documents, spans and index -> protected tokens, once for each tokenizer and style of text.
+
+    words, word-spans            the words of all documents as rows of the joint index, and the words of each span
+    tokens/MODEL/ids, gaps       the ids of all documents, and the tokens that spans hold between words
+    tokens/MODEL/train, audit    views over them: whose documents, and what of them is protected
+    tokens/MODEL/train-…         tokens of text in another style, with ids of their own
+
+The first two lines are one pass over the text (:mod:`reticent.engine.text_pass`); a view reads none.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
+from reticent.core.artifact import read_manifest
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.job.artefact import Artefact, Step
+from reticent.engine.store import open_tokens
+from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.auditing import TEXT_SIZES, needs_text_sizes
+from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
+    from reticent.engine.ngrams import NgramIndex
     from reticent.engine.pseudonymize import Style
     from reticent.engine.rewrite import TextStyle
+    from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["REWRITTEN", "digest_of", "protect_steps"]
+__all__ = ["REWRITTEN", "digest_of", "protect_steps", "view_inputs", "write_view_of"]
 
 #: Tokens of the members' documents in another style than the original's.
 REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
+
+
+#: Artefacts of the pass over the text that all models share.
+WORDS, WORD_SPANS = "words", "word-spans"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +58,65 @@ class _Variant:
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each artefact ``tokens/MODEL/VARIANT``, and one for the sizes of texts where they are needed."""
+    """Yield the step of the pass over the text, one for each artefact ``tokens/MODEL/VARIANT``, and one for the sizes
+    of texts where they are needed.
+    """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         yield Step.of(
             Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs), partial(_build_sizes, run)
         )
+    if run.job.model:
+        yield _text_step(run)
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
         for variant in _variants(run, model):
-            yield Step.of(_artefact(run, model, variant, tokenizer), partial(_build, run, model, variant, tokenizer))
+            build = _build_view if variant.style is None else _build_store
+            yield Step.of(_artefact(run, model, variant, tokenizer), partial(build, run, model, variant))
         if USER_INFERENCE in run.job.audit.attacks:
             yield _holdout_step(run, model, tokenizer)
+    run.invalidate(*INDEXES, "numbered")  # their memory
+
+
+def _text_step(run: Run) -> Step:
+    corpus = run.corpus_input()
+    spans = {**corpus, "spans": run.fingerprints.of("spans")}
+    outputs = [
+        Artefact(WORDS, "words", {}, {**corpus, "index": run.fingerprints.of("index-joint")}),
+        Artefact(WORD_SPANS, "word-spans", {}, spans),
+    ]
+    for model in run.job.model:
+        tokenizer = {"tokenizer": digest_of(run.tokenizer_of(model))}
+        outputs += [
+            Artefact(f"tokens/{model.name}/ids", "token-ids", tokenizer, corpus),
+            Artefact(f"tokens/{model.name}/gaps", "token-gaps", tokenizer, spans),
+        ]
+    return Step(tuple(outputs), partial(_read_text, run))
+
+
+def _read_text(run: Run, outputs: Outputs) -> None:
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.text_pass import Encoding, TextPass
+
+    with ExitStack() as stack:
+        # The last that is opened is whole first.
+        made = {name: stack.enter_context(outputs[name]()) for name in reversed(list(outputs))}
+        folders = {name: output.folder for name, output in made.items()}
+        run.invalidate("numbered")
+        text = TextPass(run.corpus, num_threads=run.job.num_threads)
+        text.words, text.word_spans = folders.get(WORDS), folders.get(WORD_SPANS)
+        if text.words:
+            text.index = run.index("index-joint")
+        for model in run.job.model:
+            ids, gaps = (folders.get(f"tokens/{model.name}/{name}") for name in ("ids", "gaps"))
+            if ids or gaps:
+                text.encodings.append(Encoding(run.tokenizer_of(model), ids, gaps))
+        if text.word_spans or any(encoding.gaps for encoding in text.encodings):
+            text.spans = SpanReader(run.folder / "spans")
+        with run.progress.task("words and tokens", run.corpus.num_documents, "documents") as advance:
+            counts = text.run(advance)
+        for output in made.values():
+            output.counts.update(counts.get(output.folder, {}))
 
 
 def digest_of(tokenizer: str) -> str:
@@ -82,38 +147,78 @@ def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) 
         "split": run.fingerprints.of("split"),
         "spans": run.fingerprints.of("spans"),
         "index": run.fingerprints.of(variant.index),
+        **({} if variant.style else view_inputs(run, model)),
     }
     return Artefact(f"tokens/{model.name}/{variant.name}", "tokens", config, inputs)
 
 
-def _build(
-    run: Run, model: ModelSection, variant: _Variant, tokenizer: str, folder: Path, counts: dict[str, Any]
-) -> None:
-    from reticent.engine.detect.spans import SpanReader
-    from reticent.engine.index import open_index
-    from reticent.engine.tokens import write_tokens
+def view_inputs(run: Run, model: ModelSection) -> dict[str, str]:
+    """Return the fingerprints of what a pass over the text made for the views of a model."""
+    names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, **{name: f"tokens/{model.name}/{name}" for name in ("ids", "gaps")}}
+    return {name: run.fingerprints.of(path) for name, path in names.items()}
+
+
+def write_view_of(
+    run: Run,
+    model: ModelSection,
+    folder: Path,
+    individuals: Individuals,
+    splits: tuple[str, ...],
+    index: NgramIndex,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the view of the documents of these splits, as the job protects them by an index; returns its counts."""
+    from reticent.engine.views import write_view
+
+    ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
+    written = write_view(
+        folder,
+        ids,
+        gaps,
+        run.numbered,
+        individuals,
+        splits=splits,
+        index=index,
+        policy=run.policy,
+        num_threads=run.job.num_threads,
+        progress=progress,
+    )
+    return {**written, "pretokens": read_manifest(ids).counts["pretokens"]}
+
+
+def _build_view(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
     from reticent.engine.verify import TextSample
 
+    index = run.index(variant.index)
+    with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
+        counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, advance))
+    sample = TextSample(run.corpus, run.individuals, variant.splits, run.job.seed)
+    checked = sample.require(open_tokens(folder), run.policy, run.numbered.spans, index)
+    counts["text_check"] = checked.to_dict()
+    if variant.name == "train":
+        _warn_of_policy(run, model, counts)
+
+
+def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.tokens import write_tokens
+
     lower = variant.style == "lower"  # asked for by an attack alone: no target, and no flag
-    sample = None if variant.style else TextSample(run.corpus, run.individuals, variant.splits, run.job.seed)
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
         written = write_tokens(
             folder,
             run.corpus,
             run.individuals,
-            tokenizer,
+            run.tokenizer_of(model),
             splits=variant.splits,
             policy=run.policy,
-            index=None if lower else open_index(run.folder / variant.index),
+            index=None if lower else run.index(variant.index),
             spans=None if lower else SpanReader(run.folder / "spans"),
             style=variant.style,
-            sample=sample,
             progress=advance,
             num_threads=run.job.num_threads,
         )
     counts.update(written)
-    if variant.name == "train":
-        _warn_of_policy(run, model, counts)
 
 
 def _warn_of_policy(run: Run, model: ModelSection, counts: dict[str, Any]) -> None:

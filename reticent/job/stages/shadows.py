@@ -28,7 +28,7 @@ from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
-from reticent.job.stages.protect import REWRITTEN, digest_of
+from reticent.job.stages.protect import REWRITTEN, digest_of, view_inputs, write_view_of
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from reticent.audit.scoring.forward import TokenScores
     from reticent.audit.stats.statistics import Bootstrap
     from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.pseudonymize import Style
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
@@ -81,6 +82,11 @@ class Shadow:
         return f"tokens/{self.model.name}/{self.run.job.recipe(self.recipe).tokens}-shadow-{self.number:02d}"
 
     @property
+    def style(self) -> Style | None:
+        """How its tokens' text is rewritten."""
+        return REWRITTEN.get(self.run.job.recipe(self.recipe).tokens)
+
+    @property
     def training(self) -> Training:
         """Section of the trained model, with the shadow's own seed."""
         from reticent.audit.membership.shadow import training_seed
@@ -112,12 +118,14 @@ class Shadow:
             **job.protect.model_dump(),
             **job.index.model_dump(),
             "splits": [MEMBERS],
-            "style": REWRITTEN.get(job.recipe(self.recipe).tokens),
+            "style": self.style,
             "tokenizer": digest_of(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
         }
         inputs = {**run.corpus_input(), **{name: run.fingerprints.of(name) for name in ("split", "spans")}}
+        if self.style is None:
+            inputs |= view_inputs(run, self.model)
         return Artefact(self.tokens, "tokens", config, inputs)
 
     def artefact(self) -> Artefact:
@@ -185,17 +193,22 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.tokens import write_tokens
 
-    run = shadow.run
+    run, splits = shadow.run, (MEMBERS,)
+    if shadow.style is None:
+        written = write_view_of(run, shadow.model, folder, shadow.individuals, splits, shadow.index(folder))
+        run.invalidate("index-joint", "numbered")  # their memory, while models are trained
+        counts.update(written)
+        return
     written = write_tokens(
         folder,
         run.corpus,
         shadow.individuals,
         run.tokenizer_of(shadow.model),
-        splits=(MEMBERS,),
+        splits=splits,
         policy=run.policy,
         index=shadow.index(folder),
         spans=SpanReader(run.folder / "spans"),
-        style=REWRITTEN.get(run.job.recipe(shadow.recipe).tokens),
+        style=shadow.style,
         num_threads=run.job.num_threads,
     )
     counts.update(written)

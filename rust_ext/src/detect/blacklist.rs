@@ -85,6 +85,7 @@ impl Blacklist {
     }
 }
 
-fn is_small_number(surface: &str) -> bool {
+/// Whether a surface is a bare number so short that it says nothing beside its span.
+pub fn is_small_number(surface: &str) -> bool {
     surface.chars().count() <= 3 && surface.chars().all(char::is_numeric)
 }

@@ -8,16 +8,14 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 
+use crate::index::pairs::Pairs;
 use crate::storage::buffer::{Buffer, Zero, prefetch};
 use crate::storage::key::Key;
 use crate::storage::memo::Memo;
 use crate::storage::strings::Strings;
 use crate::text::surface::Surface;
-
-/// Compact id and support of each n-gram that is kept.
-pub type Ranks = HashMap<u64, (u32, u32), FixedState>;
 
 /// What the index says of a word.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -42,8 +40,8 @@ struct Slot {
 // as free.
 unsafe impl Zero for Slot {}
 
-/// Words looked up together: one then waits for memory beside the others.
-const AHEAD: usize = 32;
+/// Words, or pairs, looked up together: one then waits for memory beside the others.
+pub const AHEAD: usize = 32;
 
 pub struct Lookup {
     surface: Surface,
@@ -51,13 +49,13 @@ pub struct Lookup {
     slots: Buffer<Slot>,
     /// Numbers of longer words.
     long: HashTable<u32>,
-    levels: Vec<Ranks>,
+    levels: Vec<Pairs>,
     /// Of threads at rest: what words came to by their surface.
     memos: Mutex<Vec<Memo<Found>>>,
 }
 
 impl Lookup {
-    pub fn new(surface: Surface, words: &Strings, support: &[u32], levels: Vec<Ranks>) -> Self {
+    pub fn new(surface: Surface, words: &Strings, support: &[u32], levels: Vec<Pairs>) -> Self {
         let num_slots = (words.len() * 4 / 3 + 1).next_power_of_two().max(64);
         let mut slots: Buffer<Slot> = Buffer::table(num_slots);
         let mut long = HashTable::new();
@@ -94,10 +92,9 @@ impl Lookup {
         Self { surface, slots, long, levels, memos: Mutex::default() }
     }
 
-    /// Rank and support of the n-gram (n >= 2) made of two (n-1)-grams.
-    #[inline]
-    pub fn pair(&self, n: usize, left: u32, right: u32) -> Option<(u32, u32)> {
-        self.levels[n - 2].get(&(u64::from(left) << 32 | u64::from(right))).copied()
+    /// The n-grams (n >= 2) that are kept, with their compact ids.
+    pub fn pairs(&self, n: usize) -> &Pairs {
+        &self.levels[n - 2]
     }
 
     /// A memo for [`Lookup::find_all`]; give it back with [`Lookup::put_back`].

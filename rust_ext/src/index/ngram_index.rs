@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::lookup::{Lookup, Ranks};
+use crate::index::lookup::Lookup;
+use crate::index::pairs::Pairs;
 use crate::storage::spool::{Spool, Store};
 use crate::storage::strings::Strings;
 use crate::text::characters::is_word_by_itself;
@@ -73,16 +74,22 @@ impl Level {
 }
 
 impl Level {
-    /// Key -> (rank among the n-grams with support >= `min_support`, support).
-    pub fn ranks(&self, min_support: u32) -> Result<Ranks> {
-        let mut ranks = Ranks::default();
+    /// The n-grams with support >= `min_support`; ranks count among them.
+    pub fn pairs(&self, min_support: u32) -> Result<Pairs> {
+        let mut num_kept = 0;
+        self.for_each(|_, support| {
+            num_kept += support.iter().filter(|&&support| support >= min_support).count();
+            Ok(())
+        })?;
+        let (mut pairs, mut rank) = (Pairs::with_room(num_kept), 0);
         self.for_each(|keys, support| {
             for (&key, &support) in keys.iter().zip(support).filter(|pair| *pair.1 >= min_support) {
-                ranks.insert(key, (ranks.len() as u32, support));
+                pairs.insert(key, rank, support);
+                rank += 1;
             }
             Ok(())
         })?;
-        Ok(ranks)
+        Ok(pairs)
     }
 }
 
@@ -127,7 +134,7 @@ impl NgramIndex {
     /// Tables for lookups, made on first use.
     pub fn lookup(&self) -> Result<&Lookup> {
         if self.lookup.get().is_none() {
-            let levels = self.levels.par_iter().map(|level| level.ranks(self.min_support)).collect::<Result<_>>()?;
+            let levels = self.levels.par_iter().map(|level| level.pairs(self.min_support)).collect::<Result<_>>()?;
             let _ = self.lookup.set(Lookup::new(self.surface, &self.words, &self.support, levels));
         }
         self.lookup.get().ok_or_else(|| Error::Artifact("index tables: no lookups".into()))

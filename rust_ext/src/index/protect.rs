@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::lookup::{Found, Lookup};
+use crate::index::lookup::{AHEAD, Found, Lookup};
 use crate::index::ngram_index::{MAX_K, NgramIndex};
 use crate::storage::memo::Memo;
 use crate::text::texts::Texts;
@@ -90,12 +90,7 @@ pub fn protect(index: &NgramIndex, texts: &Texts, words: &Words, settings: Setti
             let range = at..at + bounds.0.len();
             let (flags, starts) = (&mut share.flags[range.clone()], &mut share.starts[range.clone()]);
             finder.minimal_starts(texts.get(row), bounds, starts);
-            if settings.n == 1 {
-                // An interval of one word: every policy protects that word.
-                flags.iter_mut().zip(&*starts).for_each(|(flag, &start)| *flag = start * INDIRECT);
-            } else {
-                apply(settings.policy, settings.n, starts, &finder.rare, flags);
-            }
+            finder.apply(starts, flags);
             at = range.end;
         }
         scratch.lock().unwrap_or_else(PoisonError::into_inner).push(finder);
@@ -132,7 +127,7 @@ fn shares<'a>(words: &Words, mut flags: &'a mut [u8], mut starts: &'a mut [u8]) 
 }
 
 /// Finds where minimal identifying n-grams start; holds what lasts from document to document.
-struct Finder<'a> {
+pub(super) struct Finder<'a> {
     index: &'a NgramIndex,
     lookup: &'a Lookup,
     settings: Settings,
@@ -144,45 +139,90 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
+    pub(super) fn new(index: &'a NgramIndex, lookup: &'a Lookup, settings: Settings) -> Self {
         Self { index, lookup, settings, memo: lookup.memo(), ids: Vec::new(), rare: Vec::new() }
     }
 
     /// Bit n - 1 of entry i: a minimal identifying n-gram of n words starts at word i.
     fn minimal_starts(&mut self, text: &str, words: (&[u32], &[u32]), starts: &mut [u8]) {
-        let Settings { n: max_n, k, max_word_support, .. } = self.settings;
-        let (lookup, known) = (self.lookup, (&self.index.words, &*self.index.support));
-        if max_n == 1 {
-            lookup.find_all(known, text, words, &mut self.memo, |word, found| {
-                starts[word] = u8::from(found.support < k);
-            });
-            return;
+        let mut take = self.begin();
+        let known = (&self.index.words, &*self.index.support);
+        self.lookup.find_all(known, text, words, &mut self.memo, |word, found| take.word(&mut starts[word], found));
+        self.extend(take, starts);
+    }
+
+    /// The same of words that were looked up before.
+    pub(super) fn minimal_starts_of(&mut self, found: impl Iterator<Item = Found>, starts: &mut [u8]) {
+        let mut take = self.begin();
+        found.zip(&mut *starts).for_each(|(found, start)| take.word(start, found));
+        self.extend(take, starts);
+    }
+
+    /// Flag the words of the document whose starts were just found (`flags` is all zeros).
+    pub(super) fn apply(&self, starts: &[u8], flags: &mut [u8]) {
+        if self.settings.n == 1 {
+            // An interval of one word: every policy protects that word.
+            flags.iter_mut().zip(starts).for_each(|(flag, &start)| *flag = start * INDIRECT);
+        } else {
+            apply(self.settings.policy, self.settings.n, starts, &self.rare, flags);
         }
-        let num_words = words.0.len();
+    }
+
+    fn begin(&mut self) -> Take {
         let (mut ids, mut rare) = (std::mem::take(&mut self.ids), std::mem::take(&mut self.rare));
         ids.clear();
         rare.clear();
-        lookup.find_all(known, text, words, &mut self.memo, |word, found| {
-            let is_kept = found.support >= k;
-            starts[word] = u8::from(!is_kept);
-            ids.push(if is_kept { found.id + 1 } else { 0 });
-            rare.push(max_word_support.is_none_or(|limit| found.support < limit));
-        });
-        for n in 2..=max_n.min(num_words) {
-            for i in 0..=num_words - n {
-                let (left, right) = (ids[i], ids[i + 1]);
-                ids[i] = 0;
-                if left == 0 || right == 0 || !rare[i..i + n].iter().all(|&rare| rare) {
-                    continue;
+        Take { settings: self.settings, ids, rare }
+    }
+
+    /// From the words of a document to its longer n-grams.
+    fn extend(&mut self, Take { mut ids, rare, .. }: Take, starts: &mut [u8]) {
+        let (num_words, k) = (ids.len(), self.settings.k);
+        let is_limited = self.settings.max_word_support.is_some();
+        for n in 2..=self.settings.n.min(num_words) {
+            let (pairs, num_starts) = (self.lookup.pairs(n), num_words - n + 1);
+            let mut keys = [None; AHEAD];
+            for first in (0..num_starts).step_by(AHEAD) {
+                let places = first..num_starts.min(first + AHEAD);
+                for (i, key) in places.clone().zip(&mut keys) {
+                    let (left, right) = (ids[i], ids[i + 1]);
+                    *key = (left > 0 && right > 0 && (!is_limited || rare[i..i + n].iter().all(|&rare| rare)))
+                        .then(|| u64::from(left - 1) << 32 | u64::from(right - 1));
+                    key.iter().for_each(|&key| pairs.fetch(key));
                 }
-                match lookup.pair(n, left - 1, right - 1) {
-                    Some((rank, support)) if support >= k => ids[i] = rank + 1,
-                    _ => starts[i] |= 1 << (n - 1),
+                for (i, key) in places.zip(keys) {
+                    // The next places have read it.
+                    ids[i] = 0;
+                    let Some(key) = key else { continue };
+                    match pairs.get(key) {
+                        Some((rank, support)) if support >= k => ids[i] = rank + 1,
+                        _ => starts[i] |= 1 << (n - 1),
+                    }
                 }
             }
-            ids[num_words - n + 1..].fill(0);
+            ids[num_starts..].fill(0);
         }
         (self.ids, self.rare) = (ids, rare);
+    }
+}
+
+/// Takes the words of a document, one after the other.
+struct Take {
+    settings: Settings,
+    ids: Vec<u32>,
+    rare: Vec<bool>,
+}
+
+impl Take {
+    #[inline(always)]
+    fn word(&mut self, start: &mut u8, found: Found) {
+        let Settings { n, k, max_word_support, .. } = self.settings;
+        let is_kept = found.support >= k;
+        *start = u8::from(!is_kept);
+        if n > 1 {
+            self.ids.push(if is_kept { found.id + 1 } else { 0 });
+            self.rare.push(max_word_support.is_none_or(|limit| found.support < limit));
+        }
     }
 }
 

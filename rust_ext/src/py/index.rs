@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::index::build::{IndexBuilder, LEFT_OUT};
 use crate::index::limit::Limit;
 use crate::index::ngram_index::{Level, NgramIndex};
+use crate::index::numbers::width_of;
 use crate::index::protect::{Policy, Settings, protect};
 use crate::pool::{pool, resolve};
 use crate::storage::spool::Spool;
@@ -285,16 +286,32 @@ impl PyNgramIndex {
         num_threads: usize,
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
         let texts = words.import_texts(texts)?;
-        let settings = Settings {
-            k,
-            n,
-            policy: Policy::parse(policy).map_err(to_py_err)?,
-            max_word_support: max_document_frequency.map(|share| support_limit(share, self.0.num_units)),
-        };
+        let settings = self.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
         let threads = pool(num_threads).map_err(to_py_err)?;
         let (flags, starts) =
             py.detach(|| threads.install(|| protect(&self.0, &texts, &words.0, settings))).map_err(to_py_err)?;
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
+    }
+
+    /// Bytes that the number of a word of this index takes.
+    #[getter]
+    fn number_width(&self) -> usize {
+        width_of(self.0.words.len())
+    }
+
+    /// The row of each word of the texts among this index's words, `number_width` bytes each.
+    #[pyo3(signature = (texts, words, *, num_threads=0))]
+    fn number_words<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+        words: &PyWords,
+        num_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let texts = words.import_texts(texts)?;
+        let threads = pool(num_threads).map_err(to_py_err)?;
+        let numbers = py.detach(|| threads.install(|| self.0.number_words(&texts, &words.0))).map_err(to_py_err)?;
+        Ok(PyArray1::from_vec(py, numbers))
     }
 }
 
@@ -305,6 +322,21 @@ fn rows(start: usize, length: Option<usize>, num_rows: usize) -> std::ops::Range
 }
 
 impl PyNgramIndex {
+    pub fn settings(
+        &self,
+        k: u32,
+        n: usize,
+        policy: &str,
+        max_document_frequency: Option<f64>,
+    ) -> crate::error::Result<Settings> {
+        Ok(Settings {
+            k,
+            n,
+            policy: Policy::parse(policy)?,
+            max_word_support: max_document_frequency.map(|share| support_limit(share, self.0.num_units)),
+        })
+    }
+
     fn level_of(&self, n: usize) -> PyResult<&Level> {
         if n < 2 || n > self.0.max_n {
             let message = format!("level: expected 2 to {}, got {n}", self.0.max_n);

@@ -1,21 +1,31 @@
-//! Packed tokens, and spans as words, for Python.
+//! Packed tokens, word numbers and planes for Python.
 
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
+use super::index::PyNgramIndex;
 use super::to_py_err;
 use super::words::PyWords;
+use crate::error::Error;
+use crate::index::lookup::Found;
+use crate::index::numbers::{Numbers, width_of};
+use crate::index::protect::Settings;
+use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
 use crate::pool::pool;
 use crate::storage::bits::Bits;
 use crate::text::spans::{Spans, mark_spans};
 use crate::tokenize::packed::{Exception, Packed};
+use crate::tokenize::planes::{FlaggedWords, StoredTokens, planes};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyPackedTokens>()?;
     module.add_class::<PyMarkedSpans>()?;
-    module.add_function(wrap_pyfunction!(py_mark_spans, module)?)
+    module.add_class::<PyPlanes>()?;
+    module.add_class::<PyNumbering>()?;
+    module.add_function(wrap_pyfunction!(py_mark_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(py_planes, module)?)
 }
 
 type Column<T> = Py<PyArray1<T>>;
@@ -81,6 +91,9 @@ impl PyPackedTokens {
 /// What spans hold of a batch of documents.
 #[pyclass(module = "reticent._rust", name = "MarkedSpans", frozen, get_all)]
 pub struct PyMarkedSpans {
+    /// Words of its document that each span meets: the first, and one past the last.
+    firsts: Column<u32>,
+    ends: Column<u32>,
     /// 1 for each word that meets a span.
     mask: Column<u8>,
     /// What spans hold between words, white space aside.
@@ -104,7 +117,188 @@ fn py_mark_spans(
     let threads = pool(num_threads).map_err(to_py_err)?;
     let marked = py.detach(|| threads.install(|| mark_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
     Ok(PyMarkedSpans {
+        firsts: PyArray1::from_vec(py, marked.firsts).unbind(),
+        ends: PyArray1::from_vec(py, marked.ends).unbind(),
         mask: PyArray1::from_vec(py, marked.mask).unbind(),
         gaps: Py::new(py, PyWords(Arc::new(marked.gaps), texts))?,
     })
+}
+
+/// One bit a token for direct and for indirect identifiers, and the tokens where minimal identifying n-grams start.
+#[pyclass(module = "reticent._rust", name = "Planes", frozen, get_all)]
+pub struct PyPlanes {
+    direct: Column<u8>,
+    indirect: Column<u8>,
+    ngram_tokens: Column<i64>,
+    ngram_lengths: Column<u8>,
+}
+
+/// Planes of documents from the flags of their words. `token_offsets` are numbers of tokens in the store, whose bits and
+/// exceptions are given whole; `word_offsets` begin with 0.
+#[pyfunction(name = "planes")]
+#[pyo3(signature = (
+    begins, outside, gaps, exceptions, skipped, more, token_offsets, flags, ngram_starts, word_offsets, kept, *,
+    num_threads=0
+))]
+#[allow(clippy::too_many_arguments)]
+fn py_planes(
+    py: Python<'_>,
+    begins: Read<'_, u8>,
+    outside: Read<'_, u8>,
+    gaps: Option<Read<'_, u8>>,
+    exceptions: Read<'_, i64>,
+    skipped: Read<'_, u32>,
+    more: Read<'_, u32>,
+    token_offsets: Read<'_, i64>,
+    flags: Read<'_, u8>,
+    ngram_starts: Read<'_, u8>,
+    word_offsets: Read<'_, i64>,
+    kept: Read<'_, bool>,
+    num_threads: usize,
+) -> PyResult<PyPlanes> {
+    let (tokens, skipped, more) = (exceptions.as_slice()?, skipped.as_slice()?, more.as_slice()?);
+    if tokens.len() != skipped.len() || tokens.len() != more.len() {
+        return Err(to_py_err(Error::Artifact("token store: columns of exceptions differ in length".into())));
+    }
+    let known: Vec<Exception> =
+        (0..tokens.len()).map(|i| Exception { token: tokens[i] as u64, skipped: skipped[i], more: more[i] }).collect();
+    let tokens = StoredTokens {
+        begins: begins.as_slice()?,
+        outside: outside.as_slice()?,
+        gaps: gaps.as_ref().map(|gaps| gaps.as_slice()).transpose()?,
+        exceptions: &known,
+        offsets: token_offsets.as_slice()?,
+    };
+    let words = FlaggedWords {
+        flags: flags.as_slice()?,
+        ngram_starts: ngram_starts.as_slice()?,
+        offsets: word_offsets.as_slice()?,
+        kept: kept.as_slice()?,
+    };
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let made = py.detach(|| threads.install(|| planes(tokens, words))).map_err(to_py_err)?;
+    Ok(PyPlanes {
+        direct: PyArray1::from_vec(py, made.direct.into_bytes()).unbind(),
+        indirect: PyArray1::from_vec(py, made.indirect.into_bytes()).unbind(),
+        ngram_tokens: PyArray1::from_iter(py, made.starts.iter().map(|&(token, _)| token as i64)).unbind(),
+        ngram_lengths: PyArray1::from_iter(py, made.starts.iter().map(|&(_, lengths)| lengths)).unbind(),
+    })
+}
+
+/// Protection of documents whose words are numbers: rows of one index (`numbered`), protected by another of the same
+/// surface (`by`) or by none.
+#[pyclass(module = "reticent._rust", name = "Numbering")]
+pub struct PyNumbering {
+    width: usize,
+    by: Option<Protector>,
+    blacklist: NumberBlacklist,
+    num_threads: usize,
+}
+
+struct Protector {
+    index: PyNgramIndex,
+    found: Vec<Found>,
+    settings: Settings,
+}
+
+#[pymethods]
+impl PyNumbering {
+    #[new]
+    #[pyo3(signature = (numbered, by=None, *, k=2, n=1, policy="all", max_document_frequency=None, num_threads=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        numbered: &PyNgramIndex,
+        by: Option<&PyNgramIndex>,
+        k: u32,
+        n: usize,
+        policy: &str,
+        max_document_frequency: Option<f64>,
+        num_threads: usize,
+    ) -> PyResult<Self> {
+        let by = by
+            .map(|by| {
+                if by.0.surface != numbered.0.surface {
+                    return Err(Error::Policy("the two indexes count words by different surfaces".into()));
+                }
+                let settings = by.settings(k, n, policy, max_document_frequency)?;
+                settings.check(&by.0)?;
+                let found = py.detach(|| by.0.found_by_number(&numbered.0));
+                Ok(Protector { index: PyNgramIndex(by.0.clone()), found, settings })
+            })
+            .transpose()
+            .map_err(to_py_err)?;
+        let blacklist = py.detach(|| NumberBlacklist::new(&numbered.0));
+        Ok(Self { width: width_of(numbered.0.words.len()), by, blacklist, num_threads })
+    }
+
+    /// Different surfaces that are protected beyond the span that showed them.
+    #[getter]
+    fn num_blacklisted(&self) -> usize {
+        self.blacklist.len()
+    }
+
+    /// Add what the spans of documents protect beyond themselves.
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        numbers: Read<'_, u8>,
+        word_offsets: Read<'_, i64>,
+        units: Read<'_, u32>,
+        kept: Read<'_, bool>,
+        span_offsets: Read<'_, i64>,
+        firsts: Read<'_, u32>,
+        ends: Read<'_, u32>,
+        scopes: Read<'_, u8>,
+    ) -> PyResult<()> {
+        let documents = NumberedDocuments {
+            numbers: Numbers::new(numbers.as_slice()?, self.width).map_err(to_py_err)?,
+            offsets: word_offsets.as_slice()?,
+            units: units.as_slice()?,
+            kept: kept.as_slice()?,
+            spans: WordSpans {
+                offsets: span_offsets.as_slice()?,
+                firsts: firsts.as_slice()?,
+                ends: ends.as_slice()?,
+                scopes: scopes.as_slice()?,
+            },
+        };
+        self.blacklist.add(documents).map_err(to_py_err)
+    }
+
+    /// Flags of each word, and the lengths of the minimal identifying n-grams that start there (bit n - 1).
+    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
+    fn flag_words<'py>(
+        &self,
+        py: Python<'py>,
+        numbers: Read<'py, u8>,
+        word_offsets: Read<'py, i64>,
+        units: Read<'py, u32>,
+        kept: Read<'py, bool>,
+        span_offsets: Read<'py, i64>,
+        firsts: Read<'py, u32>,
+        ends: Read<'py, u32>,
+        scopes: Read<'py, u8>,
+    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
+        let documents = NumberedDocuments {
+            numbers: Numbers::new(numbers.as_slice()?, self.width).map_err(to_py_err)?,
+            offsets: word_offsets.as_slice()?,
+            units: units.as_slice()?,
+            kept: kept.as_slice()?,
+            spans: WordSpans {
+                offsets: span_offsets.as_slice()?,
+                firsts: firsts.as_slice()?,
+                ends: ends.as_slice()?,
+                scopes: scopes.as_slice()?,
+            },
+        };
+        let supports =
+            self.by.as_ref().map(|by| Supports { index: &by.index.0, found: &by.found, settings: by.settings });
+        let threads = pool(self.num_threads).map_err(to_py_err)?;
+        let blacklist = &self.blacklist;
+        let (flags, starts) = py
+            .detach(|| threads.install(|| flag_words(documents, supports.as_ref(), Some(blacklist))))
+            .map_err(to_py_err)?;
+        Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
+    }
 }

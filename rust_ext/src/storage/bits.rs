@@ -63,6 +63,12 @@ impl Bits {
     }
 }
 
+/// Bit `at` of a row of bits in bytes.
+#[inline(always)]
+pub fn bit_at(bytes: &[u8], at: usize) -> bool {
+    bytes[at / 8] >> (at % 8) & 1 == 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +90,7 @@ mod tests {
             assert_eq!(whole.len(), expected.len());
             let bytes = whole.into_bytes();
             assert_eq!(bytes.len(), expected.len().div_ceil(8));
-            assert!(expected.iter().enumerate().all(|(at, &bit)| (bytes[at / 8] >> (at % 8) & 1 == 1) == bit));
+            assert!(expected.iter().enumerate().all(|(at, &bit)| bit_at(&bytes, at) == bit));
         }
     }
 }

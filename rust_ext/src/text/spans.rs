@@ -131,38 +131,54 @@ pub fn cover_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Vec
     words.check(texts.len())?;
     spans.check(texts.len())?;
     let parts: Vec<Vec<u8>> = rows(texts.len())
-        .map(|row| Ok(mask_of(words.of(row), &spans.in_bytes(row, texts.get(row))?)))
+        .map(|row| {
+            let own = words.of(row);
+            let mut mask = vec![0u8; own.0.len()];
+            for span in spans.in_bytes(row, texts.get(row))? {
+                mask[words_met(own, &span)].fill(1);
+            }
+            Ok(mask)
+        })
         .collect::<Result<_>>()?;
     Ok(parts.concat())
 }
 
 /// What spans hold of a batch of documents.
 pub struct Marked {
-    /// 1 for each word that meets a span, as [`cover_spans`] says it.
+    /// Words of its document that each span meets: the first, and one past the last.
+    pub firsts: Vec<u32>,
+    pub ends: Vec<u32>,
+    /// 1 for each word that meets a span.
     pub mask: Vec<u8>,
-    /// What they hold outside words, as [`gaps_in_spans`] says it.
+    /// What they hold outside words, white space aside.
     pub gaps: Words,
 }
 
-/// Both at once: characters are counted once.
+/// The words that spans meet, and what they hold between words; characters are counted once for both.
 pub fn mark_spans(texts: &Texts, words: &Words, spans: Spans<'_>) -> Result<Marked> {
     words.check(texts.len())?;
     spans.check(texts.len())?;
-    let parts: Vec<(Vec<u8>, Vec<Bounds>)> = rows(texts.len())
+    let parts: Vec<(Vec<Range<usize>>, Vec<Bounds>)> = rows(texts.len())
         .map(|row| {
             let (text, own) = (texts.get(row), words.of(row));
-            let spans = spans.in_bytes(row, text)?;
-            Ok((mask_of(own, &spans), gaps_of(text, own, spans)))
+            let found = spans.in_bytes(row, text)?;
+            let met = found.iter().map(|span| words_met(own, span)).collect();
+            Ok((met, gaps_of(text, own, found)))
         })
         .collect::<Result<_>>()?;
-    let (masks, gaps): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-    Ok(Marked { mask: masks.concat(), gaps: Words::from_parts(&gaps) })
-}
-
-fn mask_of(words: (&[u32], &[u32]), spans: &[Range<usize>]) -> Vec<u8> {
-    let mut mask = vec![0u8; words.0.len()];
-    spans.iter().for_each(|span| mask[words_met(words, span)].fill(1));
-    mask
+    let mut mask = vec![0u8; words.starts.len()];
+    for (row, (met, _)) in parts.iter().enumerate() {
+        let own = &mut mask[words.first(row)..words.first(row + 1)];
+        met.iter().for_each(|met| own[met.clone()].fill(1));
+    }
+    let (met, gaps): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let met = || met.iter().flatten();
+    Ok(Marked {
+        firsts: met().map(|met| met.start as u32).collect(),
+        ends: met().map(|met| met.end as u32).collect(),
+        mask,
+        gaps: Words::from_parts(&gaps),
+    })
 }
 
 /// Where spans hold something else than words and white space: the bytes of each such run, in order and apart. A span that

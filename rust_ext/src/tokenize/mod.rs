@@ -5,6 +5,7 @@
 
 pub mod charsmap;
 pub mod packed;
+pub mod planes;
 pub mod pretokens;
 pub mod subwords;
 pub mod tokenizer_check;

@@ -1,0 +1,207 @@
+"""One pass over the text: ids of its tokens, numbers of its words, words of its spans, whichever are asked for.
+
+Everything after it (:mod:`reticent.engine.views`) is work on numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import CorpusError
+from reticent.engine.numbered import SpanWriter, WordWriter
+from reticent.engine.store_writer import BitFile, IdsWriter
+from reticent.engine.threads import overlapped
+
+if TYPE_CHECKING:
+    from reticent import _rust
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
+
+__all__ = ["GAPS", "Encoding", "TextPass", "no_token", "placed"]
+
+#: File of the tokens that meet what a span holds between words: one bit a token.
+GAPS = "gaps.bits"
+
+
+def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
+    """Return an error about a document of a batch as one about a row of a file; ``place`` takes its row in it."""
+    found = re.match(r"document (\d+) of the batch: ", str(error))
+    return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
+
+
+def no_token(num_words: int) -> str:
+    """Return what is wrong with a document that has words and no token."""
+    return (
+        f"the tokenizer makes no token of its words ({num_words:,}), so it would be passed over in silence; use a "
+        "tokenizer that has an unknown token or falls back to bytes, or leave the document out"
+    )
+
+
+@dataclass(slots=True)
+class Encoding:
+    """The tokens of one tokenizer, and the folders of what is wanted of them.
+
+    Attributes
+    ----------
+    ids : folder of the ids, or None
+    gaps : folder of the tokens that spans hold between words, or None
+    """
+
+    tokenizer_json: str
+    ids: Path | None = None
+    gaps: Path | None = None
+
+
+@dataclass(slots=True)
+class TextPass:
+    """What one pass over the documents of a corpus makes.
+
+    Attributes
+    ----------
+    words : folder of the numbers of words, or None
+    index : index whose rows number the words; needed for ``words``
+    word_spans : folder of the words of spans, or None
+    spans : SpanReader; needed for ``word_spans`` and gaps
+    encodings : tokens, by tokenizer
+    """
+
+    corpus: Corpus
+    words: Path | None = None
+    index: NgramIndex | None = None
+    word_spans: Path | None = None
+    spans: SpanReader | None = None
+    encodings: list[Encoding] = field(default_factory=list)
+    num_threads: int = 0
+
+    def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
+        """Make it, and return the counts of each folder; every one must be there and empty.
+
+        Raises
+        ------
+        CorpusError
+            A span does not fit its text, or the tokenizer makes more tokens of a document than its length allows.
+
+        Cost: reading, segmenting and tokenising, once each; memory is four batches.
+        """
+        from reticent import _rust
+
+        encoders = [_rust.TokenEncoder(own.tokenizer_json, num_threads=self.num_threads) for own in self.encodings]
+        num_done = 0
+        with ExitStack() as stack:
+            files = _Files(self, encoders, stack)
+            batches = self.corpus.batches(columns=("doc_id", "text"))
+            for batch, made in overlapped(batches, lambda batch, first: self._work(encoders, batch, first)):
+                files.write(batch.column("doc_id"), made)
+                num_done += batch.num_rows
+                if progress:
+                    progress(num_done)
+        for own, encoder in zip(self.encodings, encoders, strict=True):
+            if own.ids is not None:
+                (own.ids / "tokenizer.json").write_text(own.tokenizer_json, encoding="utf-8")
+                files.counts[own.ids]["pretokens"] = encoder.path
+        return files.counts
+
+    def _work(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
+        from reticent import _rust
+
+        texts, threads = batch.column("text"), self.num_threads
+        words = _rust.segment(texts, num_threads=threads)
+        numbers = marked = None
+        if self.words is not None:
+            assert self.index is not None
+            numbers = self.index.number_words(texts, words, num_threads=threads)
+        if self.spans is not None:
+            offsets, starts, ends, _ = self.spans.slice(first, batch.num_rows)
+            spans = offsets, np.ascontiguousarray(starts), np.ascontiguousarray(ends)
+            marked = _rust.mark_spans(texts, words, *spans, num_threads=threads)
+        none = np.zeros(words.num_words, dtype=np.uint8)
+        gaps = None if marked is None else marked.gaps
+        try:
+            tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
+        except CorpusError as error:
+            raise placed(error, lambda row: self.corpus.place(first + row)) from None
+        return _Made(words.doc_offsets, numbers, marked, tokens)
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a batch came to."""
+
+    word_offsets: np.ndarray
+    numbers: np.ndarray | None
+    marked: _rust.MarkedSpans | None
+    tokens: list[_rust.PackedTokens]
+
+
+class _Files:
+    """The files of a pass, and their counts by folder; those that stand on the stack are closed at its end."""
+
+    def __init__(self, text: TextPass, encoders: list[_rust.TokenEncoder], stack: ExitStack):
+        self.counts: dict[Path, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+        self._writers: list[Callable[[pa.Array, _Made], None]] = []
+        if text.words is not None:
+            self._add_words(text.words, stack)
+        if text.word_spans is not None:
+            self._add_spans(text.word_spans, stack)
+        for number, (own, encoder) in enumerate(zip(text.encodings, encoders, strict=True)):
+            if own.ids is not None:
+                self._add_ids(own.ids, number, encoder.vocab_size, stack)
+            if own.gaps is not None:
+                self._add_gaps(own.gaps, number, stack)
+
+    def write(self, doc_ids: pa.Array, made: _Made) -> None:
+        """Append a batch."""
+        for write in self._writers:
+            write(doc_ids, made)
+
+    def _add_words(self, folder: Path, stack: ExitStack) -> None:
+        writer, counts = WordWriter(folder), self.counts[folder]
+        stack.callback(writer.close)
+
+        def write(_: pa.Array, made: _Made) -> None:
+            assert made.numbers is not None
+            writer.write(made.numbers, made.word_offsets)
+            counts["words"] += int(made.word_offsets[-1])
+
+        self._writers.append(write)
+
+    def _add_spans(self, folder: Path, stack: ExitStack) -> None:
+        writer, counts = SpanWriter(folder), self.counts[folder]
+        stack.callback(writer.close)
+
+        def write(_: pa.Array, made: _Made) -> None:
+            assert made.marked is not None
+            writer.write(made.marked)
+            counts["spans"] += len(made.marked.firsts)
+
+        self._writers.append(write)
+
+    def _add_ids(self, folder: Path, number: int, vocab_size: int, stack: ExitStack) -> None:
+        writer, counts = stack.enter_context(IdsWriter(folder, vocab_size)), self.counts[folder]
+
+        def write(doc_ids: pa.Array, made: _Made) -> None:
+            writer.write(doc_ids, made.tokens[number])
+            counts.update(documents=writer.num_documents, tokens=writer.num_tokens)
+
+        self._writers.append(write)
+
+    def _add_gaps(self, folder: Path, number: int, stack: ExitStack) -> None:
+        writer, counts = BitFile(folder / GAPS), self.counts[folder]
+        stack.callback(writer.close)
+
+        def write(_: pa.Array, made: _Made) -> None:
+            num_tokens = int(made.tokens[number].doc_offsets[-1])
+            writer.write(made.tokens[number].direct, num_tokens)
+            counts["tokens"] += num_tokens
+
+        self._writers.append(write)

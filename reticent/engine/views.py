@@ -1,0 +1,204 @@
+"""Views: the documents of some individuals over the ids of a tokenizer, with what protects their tokens.
+
+A view is made from numbers alone: ids and their bits, word numbers, word spans and supports
+(:mod:`reticent.engine.text_pass` makes the first three). Neither text nor tokenizer is read, so another split, k, n or
+policy costs little. It holds, bit for bit, what `reticent.engine.tokens.write_tokens` makes of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine.numbered import NumberedWords, WordSpans
+from reticent.engine.packed import StoredIds, mapped_column
+from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.store_writer import ViewWriter
+from reticent.engine.text_pass import GAPS, no_token
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+    from reticent.engine.detect.spans import SpanReader
+    from reticent.engine.ngrams import NgramIndex
+    from reticent.engine.protect import Policy
+    from reticent.engine.split import Individuals
+
+__all__ = ["NumberedCorpus", "write_view"]
+
+#: Words that are flagged at a time.
+WORDS_AT_ONCE = 1 << 22
+#: Scopes as the core numbers them.
+SCOPES = {"occurrence": 0, "individual": 1, "corpus": 2}
+
+
+@dataclass(slots=True)
+class NumberedCorpus:
+    """The documents of a corpus as numbers.
+
+    Attributes
+    ----------
+    words : NumberedWords
+    word_spans : WordSpans
+    spans : SpanReader, for the labels of the spans
+    index : index whose rows number the words
+    """
+
+    corpus: Corpus
+    words: NumberedWords
+    word_spans: WordSpans
+    spans: SpanReader
+    index: NgramIndex
+
+
+def write_view(
+    folder: Path,
+    ids: Path,
+    gaps: Path,
+    numbered: NumberedCorpus,
+    individuals: Individuals,
+    *,
+    splits: tuple[str, ...],
+    index: NgramIndex,
+    policy: Policy,
+    num_threads: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the view of the documents of ``splits``; returns the counts of `reticent.engine.tokens.write_tokens`.
+
+    Parameters
+    ----------
+    ids, gaps : folders that one pass over the text made
+    index : the index whose supports protect; it counts words by the surface of ``numbered.index``
+
+    Raises
+    ------
+    CorpusError
+        No document belongs to the splits, or one has words and no token.
+    ArtifactError
+        The numbers do not fit each other.
+
+    Cost: two passes over the numbers, 10 to 50 ns a word of a core; memory is that of a block and of the blacklist.
+    """
+    from reticent import _rust
+
+    stored = StoredIds(ids)
+    view = _View(numbered, stored, individuals, splits, policy)
+    numbering = numbered.index.numbering(
+        index,
+        k=policy.k,
+        n=policy.n,
+        policy=policy.policy,
+        max_document_frequency=policy.max_document_frequency,
+        num_threads=num_threads,
+    )
+    for block in view.blocks():
+        numbering.add(*block.words)
+    in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
+    bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8), in_gaps
+    counts = dict.fromkeys(("words", "direct", "indirect", "protected"), 0)
+    with ViewWriter(folder) as writer:
+        for block in view.blocks():
+            flags, starts = numbering.flag_words(*block.words)
+            exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
+            planes = _rust.planes(
+                *bits, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
+                num_threads=num_threads,
+            )  # fmt: skip
+            rows = np.flatnonzero(block.kept)
+            num_tokens = int(np.diff(block.token_offsets)[rows].sum())
+            writer.write(block.first + rows, block.codes[rows], planes, num_tokens)
+            counts["words"] += int(np.diff(block.word_offsets)[rows].sum())
+            counts["direct"] += int(np.count_nonzero(flags & DIRECT))
+            counts["indirect"] += int(np.count_nonzero(flags & INDIRECT))
+            counts["protected"] += int(np.count_nonzero(flags))
+            if progress:
+                progress(block.first + len(block.kept))
+    return {
+        "documents": writer.num_documents,
+        "tokens": writer.num_tokens,
+        **counts,
+        "retention": 1.0 - counts["protected"] / max(counts["words"], 1),
+        "blacklisted": numbering.num_blacklisted,
+    }
+
+
+@dataclass(slots=True)
+class _Block:
+    """Documents that follow each other, as the core takes them."""
+
+    first: int
+    kept: np.ndarray
+    codes: np.ndarray
+    word_offsets: np.ndarray
+    token_offsets: np.ndarray
+    #: Arguments of `_rust.Numbering.add` and `flag_words`.
+    words: tuple[np.ndarray, ...]
+
+
+class _View:
+    """The documents of a corpus, block by block, and which of them count."""
+
+    def __init__(
+        self,
+        numbered: NumberedCorpus,
+        stored: StoredIds,
+        individuals: Individuals,
+        splits: tuple[str, ...],
+        policy: Policy,
+    ):
+        self._numbered, self._policy = numbered, policy
+        self._codes = individuals.individual_codes(numbered.corpus.scan().column("individual_id")).astype(np.uint32)
+        self._units = individuals.units[self._codes].astype(np.uint32)
+        self._kept = individuals.mask(*splits)[self._codes]
+        self._token_offsets, self._word_offsets = stored.doc_offsets, numbered.words.doc_offsets
+        if not len(self._codes) == len(stored.doc_offsets) - 1 == numbered.words.num_documents:
+            raise ArtifactError(f"{stored.folder}: ids, words and documents differ in number; run protect again")
+        if not self._kept.any():
+            raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
+        passed_over = (np.diff(self._word_offsets) > 0) & (np.diff(self._token_offsets) == 0) & self._kept
+        if passed_over.any():
+            row = int(np.argmax(passed_over))
+            raise CorpusError(
+                f"{numbered.corpus.place(row)}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}"
+            )
+
+    def blocks(self) -> Iterator[_Block]:
+        """Yield all documents, in order."""
+        num_documents, first, num_spans = len(self._codes), 0, 0
+        while first < num_documents:
+            full = self._word_offsets[first] + WORDS_AT_ONCE
+            end = min(max(int(np.searchsorted(self._word_offsets, full, "right")) - 1, first + 1), num_documents)
+            block = slice(first, end)
+            span_offsets, _, _, labels = self._numbered.spans.slice(first, end - first)
+            spans = slice(num_spans, num_spans + len(labels))
+            num_spans = spans.stop
+            word_offsets = self._word_offsets[first : end + 1] - self._word_offsets[first]
+            yield _Block(
+                first,
+                self._kept[block],
+                self._codes[block],
+                word_offsets,
+                self._token_offsets[first : end + 1],
+                (
+                    self._numbered.words.of(first, end),
+                    word_offsets,
+                    self._units[block],
+                    self._kept[block],
+                    span_offsets,
+                    self._numbered.word_spans.firsts[spans],
+                    self._numbered.word_spans.ends[spans],
+                    self._scopes(labels),
+                ),
+            )
+            first = end
+
+    def _scopes(self, labels: pa.Array) -> np.ndarray:
+        encoded = labels.dictionary_encode()
+        scopes = [SCOPES[self._policy.scope_of(label)] for label in encoded.dictionary.to_pylist()]
+        return np.array([*scopes, 0], dtype=np.uint8)[encoded.indices.to_numpy(zero_copy_only=False)]

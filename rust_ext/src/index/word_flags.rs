@@ -1,0 +1,244 @@
+//! Word flags: what is protected of documents whose words are numbers (`numbers`) and whose spans are ranges of words.
+//!
+//! The same answer as from the text (`protect`, and `detect::blacklist`), in integers.
+
+use std::ops::Range;
+
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use rayon::prelude::*;
+
+use crate::detect::blacklist::is_small_number;
+use crate::error::{Error, Result};
+use crate::index::lookup::Found;
+use crate::index::ngram_index::NgramIndex;
+use crate::index::numbers::{Numbers, UNKNOWN};
+use crate::index::protect::{DIRECT, Finder, Settings};
+
+/// Words by number, and what marks them, of some documents.
+#[derive(Clone, Copy)]
+pub struct NumberedDocuments<'a> {
+    pub numbers: Numbers<'a>,
+    /// Words of document d are `offsets[d]..offsets[d + 1]`.
+    pub offsets: &'a [i64],
+    /// The unit of each document.
+    pub units: &'a [u32],
+    /// Documents that count.
+    pub kept: &'a [bool],
+    /// Spans of document d are `spans.offsets[d]..spans.offsets[d + 1]`.
+    pub spans: WordSpans<'a>,
+}
+
+/// Spans by the words of their document that they meet, `first..end`.
+#[derive(Clone, Copy)]
+pub struct WordSpans<'a> {
+    pub offsets: &'a [i64],
+    pub firsts: &'a [u32],
+    pub ends: &'a [u32],
+    /// How far each reaches: [`OCCURRENCE`], [`INDIVIDUAL`] or [`CORPUS`].
+    pub scopes: &'a [u8],
+}
+
+/// A span protects its own words, and no other.
+pub const OCCURRENCE: u8 = 0;
+/// It protects its words in every document of the unit.
+pub const INDIVIDUAL: u8 = 1;
+/// It protects its words in every document.
+pub const CORPUS: u8 = 2;
+
+impl NumberedDocuments<'_> {
+    fn check(&self) -> Result<()> {
+        let bad =
+            || Err(Error::Artifact("word numbers: they do not fit their documents and spans; make them again".into()));
+        let num_documents = self.kept.len();
+        let fits = |offsets: &[i64], num: usize| {
+            offsets.len() == num_documents + 1
+                && offsets[0] == 0
+                && offsets.is_sorted()
+                && offsets[num_documents] == num as i64
+        };
+        let spans = self.spans;
+        if self.units.len() != num_documents
+            || !fits(self.offsets, self.numbers.len())
+            || !fits(spans.offsets, spans.firsts.len())
+            || spans.firsts.len() != spans.ends.len()
+            || spans.firsts.len() != spans.scopes.len()
+        {
+            return bad();
+        }
+        for document in 0..num_documents {
+            let num_words = (self.offsets[document + 1] - self.offsets[document]) as u32;
+            if self.spans_of(document).any(|(words, _)| words.start > words.end || words.end > num_words) {
+                return bad();
+            }
+        }
+        Ok(())
+    }
+
+    /// Words of a document that each of its spans meets, and the span's scope.
+    fn spans_of(&self, document: usize) -> impl Iterator<Item = (Range<u32>, u8)> {
+        let WordSpans { offsets, firsts, ends, scopes } = self.spans;
+        let own = offsets[document] as usize..offsets[document + 1] as usize;
+        own.map(move |span| (firsts[span]..ends[span], scopes[span]))
+    }
+}
+
+/// Words that are protected beyond the span that showed them: `detect::blacklist` by numbers.
+pub struct NumberBlacklist {
+    /// The word that stands for all that are seen alike (characters that print nothing aside); [`UNKNOWN`]: never spread.
+    alike: Vec<u32>,
+    everywhere: Vec<bool>,
+    /// Whether some unit has it.
+    of_some: Vec<bool>,
+    of_unit: HashSet<(u32, u32), FixedState>,
+}
+
+impl NumberBlacklist {
+    pub fn new(numbered: &NgramIndex) -> Self {
+        let words = &numbered.words;
+        let mut unlisted: HashMap<String, u32, FixedState> = HashMap::default();
+        let alike = (0..words.len())
+            .map(|number| {
+                let word = words.get(number);
+                let seen = numbered.surface.apply_to_seen(word);
+                if is_small_number(&seen) {
+                    UNKNOWN
+                } else if *seen == *word {
+                    number as u32
+                } else {
+                    match words.find_sorted(&seen) {
+                        Some(number) => number as u32,
+                        None => *unlisted.entry(seen.into_owned()).or_insert(number as u32),
+                    }
+                }
+            })
+            .collect();
+        let none = vec![false; words.len()];
+        Self { alike, everywhere: none.clone(), of_some: none, of_unit: HashSet::default() }
+    }
+
+    /// Different surfaces.
+    pub fn len(&self) -> usize {
+        self.everywhere.iter().zip(&self.of_some).filter(|&(&all, &some)| all || some).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Add the words of the spans of documents.
+    pub fn add(&mut self, documents: NumberedDocuments<'_>) -> Result<()> {
+        documents.check()?;
+        for document in (0..documents.kept.len()).filter(|&document| documents.kept[document]) {
+            let first = documents.offsets[document] as usize;
+            for (words, scope) in documents.spans_of(document).filter(|&(_, scope)| scope != OCCURRENCE) {
+                for word in words {
+                    let number = documents.numbers.get(first + word as usize);
+                    let alike = self.alike.get(number as usize).copied().unwrap_or(UNKNOWN);
+                    if alike == UNKNOWN {
+                        if number == UNKNOWN {
+                            return Err(unknown());
+                        }
+                    } else if scope == CORPUS {
+                        self.everywhere[alike as usize] = true;
+                    } else {
+                        self.of_some[alike as usize] = true;
+                        self.of_unit.insert((documents.units[document], alike));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How far each word reaches, by its number.
+    fn reaches(&self) -> Vec<u8> {
+        let reach = |&alike: &u32| match alike {
+            UNKNOWN => OCCURRENCE,
+            alike if self.everywhere[alike as usize] => CORPUS,
+            alike if self.of_some[alike as usize] => INDIVIDUAL,
+            _ => OCCURRENCE,
+        };
+        self.alike.iter().map(reach).collect()
+    }
+
+    fn is_of_unit(&self, number: u32, unit: u32) -> bool {
+        self.of_unit.contains(&(unit, self.alike[number as usize]))
+    }
+}
+
+fn unknown() -> Error {
+    Error::Artifact("word numbers: a document that counts holds a word that the index does not; make them again".into())
+}
+
+/// Supports that decide, of the index whose rows the numbers are and of the one that protects.
+pub struct Supports<'a> {
+    pub index: &'a NgramIndex,
+    /// By number: see [`NgramIndex::found_by_number`].
+    pub found: &'a [Found],
+    pub settings: Settings,
+}
+
+/// Documents that one thread takes at a time.
+const SHARE: usize = 64;
+
+/// Flags of each word, and for each the lengths of the minimal identifying n-grams that start there (bit n - 1); zero for
+/// documents that do not count.
+pub fn flag_words(
+    documents: NumberedDocuments<'_>,
+    supports: Option<&Supports<'_>>,
+    blacklist: Option<&NumberBlacklist>,
+) -> Result<(Vec<u8>, Vec<u8>)> {
+    documents.check()?;
+    if let Some(Supports { index, settings, .. }) = supports {
+        settings.check(index)?;
+        index.lookup()?;
+    }
+    let reaches = blacklist.map(|blacklist| (blacklist, blacklist.reaches()));
+    let num_words = documents.numbers.len();
+    let (mut flags, mut starts) = (vec![0u8; num_words], vec![0u8; num_words]);
+    let mut shares = Vec::new();
+    let (mut flags_left, mut starts_left) = (&mut flags[..], &mut starts[..]);
+    for first in (0..documents.kept.len()).step_by(SHARE) {
+        let rows = first..(first + SHARE).min(documents.kept.len());
+        let num = (documents.offsets[rows.end] - documents.offsets[rows.start]) as usize;
+        let (own_flags, own_starts);
+        (own_flags, flags_left) = flags_left.split_at_mut(num);
+        (own_starts, starts_left) = starts_left.split_at_mut(num);
+        shares.push((rows, own_flags, own_starts));
+    }
+    shares.into_par_iter().try_for_each(|(rows, flags, starts)| {
+        let mut finder =
+            supports.map(|s| Ok::<_, Error>(Finder::new(s.index, s.index.lookup()?, s.settings))).transpose()?;
+        let mut at = 0;
+        for document in rows {
+            let own = documents.offsets[document] as usize..documents.offsets[document + 1] as usize;
+            let range = at..at + own.len();
+            at = range.end;
+            if !documents.kept[document] {
+                continue;
+            }
+            let (flags, starts) = (&mut flags[range.clone()], &mut starts[range]);
+            let unit = documents.units[document];
+            let numbers = own.map(|word| documents.numbers.get(word));
+            if let (Some(finder), Some(supports)) = (&mut finder, supports) {
+                let found = |number: u32| supports.found.get(number as usize).copied().unwrap_or_default();
+                finder.minimal_starts_of(numbers.clone().map(found), starts);
+                finder.apply(starts, flags);
+            }
+            for (words, _) in documents.spans_of(document) {
+                flags[words.start as usize..words.end as usize].iter_mut().for_each(|flag| *flag |= DIRECT);
+            }
+            if let Some((blacklist, reaches)) = &reaches {
+                for (flag, number) in flags.iter_mut().zip(numbers) {
+                    let reach = reaches.get(number as usize).copied().unwrap_or(OCCURRENCE);
+                    if reach == CORPUS || reach == INDIVIDUAL && blacklist.is_of_unit(number, unit) {
+                        *flag |= DIRECT;
+                    }
+                }
+            }
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok((flags, starts))
+}

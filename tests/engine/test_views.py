@@ -1,0 +1,294 @@
+"""Views are the tokens that the text gives, bit for bit: numbers instead of text change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fixtures.cases import Case
+from fixtures.places import DATA
+from fixtures.tokenizers import plain_tokenizer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.detection_corpora import CORPORA, read_case
+from benchmarks.escape_tokenizers import KINDS, published_tokenizers, tokenizer_json
+from reticent.core.errors import ArtifactError, CorpusError
+from reticent.engine import views as views_module
+from reticent.engine.corpus import open_corpus
+from reticent.engine.detect import detect_spans
+from reticent.engine.detect.rules import RulesDetector
+from reticent.engine.detect.spans import SpanReader
+from reticent.engine.index import IndexConfig, build_index
+from reticent.engine.numbered import NumberedWords, WordSpans
+from reticent.engine.packed import StoredIds
+from reticent.engine.protect import POLICIES, Policy
+from reticent.engine.schema import HELDOUT, MEMBERS
+from reticent.engine.split import SplitConfig, split_individuals
+from reticent.engine.store import TokenStore, open_tokens
+from reticent.engine.text_pass import Encoding, TextPass
+from reticent.engine.tokens import write_tokens
+from reticent.engine.views import NumberedCorpus, write_view
+
+#: Of every way that a text comes to tokens, and one whose ids need three bytes.
+WIDE = plain_tokenizer(*(f"none{i}" for i in range(70_000)), "a", "b", "Smith", "12")
+TOKENIZERS = {**{name: tokenizer_json(name) for name in KINDS}, "wide": WIDE}
+SIDES = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
+#: Documents of a real corpus; 0 for all.
+LIMIT = int(os.environ.get("RETICENT_VIEW_DOCUMENTS", "60")) or None
+COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
+COUNTS = ("documents", "tokens", "words", "direct", "indirect", "protected", "retention", "blacklisted")
+
+
+@dataclass
+class Views:
+    """A pass over the text of a case, and the views over it."""
+
+    case: Any
+    tokenizer: str
+    policy: Policy
+    surface: str = "exact"
+    num_threads: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder = self.case.folder / "tokens"
+        self.folders = folders = {name: self.folder / name for name in ("ids", "gaps", "words", "spans")}
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        self.joint = self.index((MEMBERS, HELDOUT))
+        encoding = Encoding(self.tokenizer, folders["ids"], folders["gaps"])
+        text = TextPass(self.case.corpus, folders["words"], self.joint, folders["spans"], self.case.spans, [encoding])
+        text.num_threads = self.num_threads
+        self.counts = text.run()
+        words, spans = NumberedWords(folders["words"]), WordSpans(folders["spans"])
+        self.numbered = NumberedCorpus(self.case.corpus, words, spans, self.case.spans, self.joint)
+
+    def index(self, splits: tuple[str, ...]) -> Any:
+        config = IndexConfig(max_n=self.policy.n, surface=self.surface)
+        return build_index(self.case.corpus, self.case.individuals, splits=splits, config=config)
+
+    def view(self, name: str, splits: tuple[str, ...]) -> tuple[TokenStore, dict[str, Any]]:
+        (self.folder / name).mkdir()
+        counts = write_view(
+            self.folder / name,
+            self.folder / "ids",
+            self.folder / "gaps",
+            self.numbered,
+            self.case.individuals,
+            splits=splits,
+            index=self.index(splits),
+            policy=self.policy,
+            num_threads=self.num_threads,
+        )
+        return open_tokens(self.folder / name), counts
+
+    def of_text(self, name: str, splits: tuple[str, ...]) -> tuple[TokenStore, dict[str, Any]]:
+        (self.case.folder / name).mkdir()
+        options = {"index": self.index(splits), "spans": self.case.spans, "splits": splits, "policy": self.policy}
+        counts = write_tokens(
+            self.case.folder / name, self.case.corpus, self.case.individuals, self.tokenizer, **options
+        )
+        return open_tokens(self.case.folder / name), counts
+
+
+def assert_same(found: tuple[TokenStore, dict[str, Any]], expected: tuple[TokenStore, dict[str, Any]]) -> None:
+    for name in COLUMNS:
+        np.testing.assert_array_equal(getattr(found[0], name), getattr(expected[0], name), err_msg=name)
+    assert found[0].doc_ids.to_pylist() == expected[0].doc_ids.to_pylist()
+    assert {name: found[1][name] for name in COUNTS} == {name: expected[1][name] for name in COUNTS}
+    assert found[0].flags_fingerprint() == expected[0].flags_fingerprint()
+    assert found[0].text_fingerprint() == expected[0].text_fingerprint()
+
+
+def case_of(folder: Path, documents: list[tuple[str, str]], homes: dict[str, str] | None = None) -> Case:
+    case = Case(folder, documents, homes)
+    case.write()
+    return case
+
+
+pieces = st.sampled_from(
+    [
+        *("a", "b", "a", "b", "Smith", "smith", "été", "e\u0301t", "12", "1234", "12/05", "-", "@", ".", " ", " "),
+        *("\u00a0", "\u200b", "\u00ad", "Smi\u00adth", "th\x0be", "was seen by", "\ue123", "😀", "👩\u200d⚕\ufe0f"),
+        *("田中", "ก", "カナ", "א'", "\u0301", "ß", "ﬁ", "[MASK]", "<s>", "½", "\n"),
+    ]
+)  # fmt: skip
+plain = st.lists(pieces, max_size=7).map("".join)
+labels = st.sampled_from(["NAME", "CITY", "DATE", "ID"])
+marked = st.tuples(st.lists(pieces, min_size=1, max_size=3).map("".join), labels).map(lambda m: f"«{m[0]}|{m[1]}»")
+documents = st.lists(st.one_of(plain, plain, marked), max_size=6).map("".join)
+people = st.sampled_from(["p0", "p1", "p2", "p3", "held0", "held1"])
+
+
+@pytest.mark.heavy
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(people, documents), min_size=2, max_size=9),
+    st.sampled_from(list(TOKENIZERS)),
+    st.sampled_from(["exact", "casefold", "fold"]),
+    st.integers(2, 3),
+    st.integers(1, 3),
+    st.sampled_from(POLICIES),
+    st.sampled_from([None, 0.5, 0.75]),
+    st.booleans(),
+)
+def test_a_view_is_what_the_text_gives(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[tuple[str, str]],
+    tokenizer: str,
+    surface: str,
+    k: int,
+    n: int,
+    policy: Any,
+    share: float | None,
+    households: bool,
+) -> None:
+    homes = {"p0": "h", "p1": "h", "p2": "i", "p3": "j", "held0": "k", "held1": "l"} if households else None
+    # BERT drops private-use and lone combining characters, and a document without a token is refused: each has a word.
+    documents = [("p0", "a b"), ("p2", "b a"), ("held0", "a"), *((person, f"{text} a") for person, text in documents)]
+    case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+    settings = Policy(k=k, n=n, policy=policy, max_document_frequency=share)
+    views = Views(case, TOKENIZERS[tokenizer], settings, surface=surface)
+    for name, splits in SIDES.items():
+        assert_same(views.view(name, splits), views.of_text(name, splits))
+
+
+@pytest.mark.parametrize("tokenizer", ["superword BPE", "WordPiece, uncased"])
+def test_a_token_of_several_words_keeps_every_flag(tmp_path: Path, tokenizer: str) -> None:
+    said = "th\x0be patient was seen by Dr. «Smith|NAME» on the ward of the old hospital"
+    documents = [
+        ("p0", f"{said} with Smith and so on"),
+        ("p1", "the patient was s\x0been by rare on 12/«05|DATE»-b; th\x0be ward of the old «hospital|CITY»"),
+        ("p1", "the hospital of the patient, seldom"),
+        ("held0", f"a\u00adb {said}"),
+    ]
+    views = Views(case_of(tmp_path, documents), tokenizer_json(tokenizer), Policy(n=2))
+    store, _ = found = views.view("train", (MEMBERS,))
+    assert_same(found, views.of_text("train", (MEMBERS,)))
+    assert StoredIds(views.folders["ids"]).more.max() > 0
+    assert store.flags.any()
+    assert store.ngram_starts.any()
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 30])
+def test_blocks_do_not_change_a_view(tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of(tmp_path, [(f"p{i % 3}", "a «Smith|NAME» b rare" * (i % 4) + " a 12/05") for i in range(40)])
+    views = Views(case, tokenizer_json("WordPiece, cased"), Policy(n=3))
+    expected = views.view("whole", (MEMBERS,))
+    monkeypatch.setattr(views_module, "WORDS_AT_ONCE", at_once)
+    assert_same(views.view("train", (MEMBERS,)), expected)
+    content = [
+        {path.name: path.read_bytes() for path in (views.folder / name).iterdir()} for name in ("whole", "train")
+    ]
+    assert content[0] == content[1]
+
+
+def test_what_is_made_is_the_same_bytes_for_any_number_of_threads_and_any_part(tmp_path: Path) -> None:
+    documents = [(f"p{i % 7}", f"a «Smith|NAME» seen on 12/«{i}|DATE» with b{i % 11} " * 9) for i in range(300)]
+    made: dict[str, set[bytes]] = {}
+    for threads in (1, 2, 5):
+        (tmp_path / str(threads)).mkdir()
+        views = Views(case_of(tmp_path / str(threads), documents), WIDE, Policy(n=2), num_threads=threads)
+        views.view("train", (MEMBERS,))
+        for path in sorted(views.folder.glob("*/*")):
+            made.setdefault(f"{path.parent.name}/{path.name}", set()).add(path.read_bytes())
+        for name, folder in views.folders.items():  # each alone
+            alone = views.case.folder / f"{name}-alone"
+            alone.mkdir()
+            text = TextPass(views.case.corpus, index=views.joint, spans=views.case.spans)
+            if name in ("words", "spans"):
+                setattr(text, {"words": "words", "spans": "word_spans"}[name], alone)
+            else:
+                text.encodings = [Encoding(WIDE, **{name: alone})]
+            text.run()
+            assert {p.name: p.read_bytes() for p in alone.iterdir()} == {
+                p.name: p.read_bytes() for p in folder.iterdir()
+            }
+    assert all(len(content) == 1 for content in made.values())
+    assert len(made) >= 15
+
+
+def test_documents_without_a_token_are_refused_where_they_count(tmp_path: Path) -> None:
+    nothing = plain_tokenizer("a", "b")
+    content = json.loads(nothing)
+    content["normalizer"] = {"type": "Replace", "pattern": {"String": "gone"}, "content": ""}
+    case = case_of(tmp_path, [("p0", "a b"), ("held0", "gone")])
+    views = Views(case, json.dumps(content), Policy())
+    views.view("train", (MEMBERS,))
+    with pytest.raises(CorpusError, match=r"part-0\.parquet row 2: the tokenizer makes no token of its words \(1\)"):
+        views.view("audit", (MEMBERS, HELDOUT))
+
+
+def test_parts_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    views = Views(case_of(tmp_path, [("p0", "a b"), ("p1", "b a c")]), WIDE, Policy())
+    other = Views(case_of(tmp_path / "other", [("p0", "a"), ("p1", "b"), ("p1", "c")]), WIDE, Policy())
+    views.numbered.words = other.numbered.words
+    with pytest.raises(ArtifactError, match="ids, words and documents differ in number; run protect again"):
+        views.view("train", (MEMBERS,))
+    with pytest.raises(CorpusError, match="no document belongs to the splits heldout"):
+        other.view("train", (HELDOUT,))
+    for name, says in (("words.bin", "do not fit their documents"), ("word_ends.bin", "cannot be read")):
+        path = other.folders["words"] / name
+        path.unlink()
+        path.write_bytes(b"")
+        if name == "word_ends.bin":
+            path.unlink()
+        with pytest.raises(ArtifactError, match=says):
+            NumberedWords(other.folders["words"])
+
+
+def test_words_of_people_who_are_in_no_index_protect_nothing(tmp_path: Path) -> None:
+    case = case_of(tmp_path, [("p0", "a b «Smith|NAME»"), ("p1", "a b Smith"), ("held0", "a unheard «Jones|NAME» b")])
+    views = Views(case, WIDE, Policy())
+    views.numbered.index = views.index((MEMBERS,))
+    folder = views.folders["words"]
+    for path in folder.iterdir():
+        path.unlink()
+    TextPass(case.corpus, folder, views.numbered.index).run()
+    views.numbered.words = NumberedWords(folder)
+    assert_same(views.view("train", (MEMBERS,)), views.of_text("train", (MEMBERS,)))
+    with pytest.raises(ArtifactError, match="a document that counts holds a word that the index does not"):
+        views.view("audit", (MEMBERS, HELDOUT))
+
+
+@dataclass
+class Real:
+    """A corpus as `Views` takes it, its spans those of the rules."""
+
+    folder: Path
+    corpus: Any
+    individuals: Any
+    spans: Any
+
+
+def real_case(name: str, folder: Path, limit: int | None) -> Real:
+    place = CORPORA[name][0]
+    if place is not None and not (DATA / place).exists():
+        pytest.skip(f"no {name} under RETICENT_DATA")
+    table = read_case(name, limit).documents
+    pq.write_table(table, folder / "documents.parquet")
+    corpus = open_corpus(folder / "documents.parquet")
+    individuals = split_individuals(corpus, SplitConfig(heldout=0.4, seed=2))
+    detect_spans(corpus, [RulesDetector()], folder)
+    return Real(folder, corpus, individuals, SpanReader(folder))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("corpus", [name for name in CORPORA if not name.startswith("meddocan_")])
+def test_views_of_real_corpora_are_what_their_text_gives(corpus: str, tmp_path: Path) -> None:
+    tokenizers = published_tokenizers() or {
+        name: tokenizer_json(name) for name in ("WordPiece, uncased", "byte-level BPE")
+    }
+    for number, (name, tokenizer) in enumerate(tokenizers.items()):
+        (tmp_path / str(number)).mkdir()
+        policy = Policy(k=2 + number % 2, n=3 - number % 3, policy=POLICIES[number % 4])
+        views = Views(real_case(corpus, tmp_path / str(number), LIMIT), tokenizer, policy)
+        for side, splits in SIDES.items():
+            assert_same(views.view(side, splits), views.of_text(side, splits)), name
