@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError
-from reticent.core.manifest import MANIFEST
 from reticent.engine.kernels import count_disorder
 from reticent.engine.packed import PackedTokens, ids_of, open_packed
 from reticent.engine.schema import DIRECT, INDIRECT
@@ -277,6 +275,9 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 def _check_ids(folder: Path) -> None:
     """Raise `ArtifactError` where the ids beside a view are not those that it was made for."""
+    from reticent.core.artifact import read_manifest
+    from reticent.core.manifest import MANIFEST
+
     ids = ids_of(folder)
     if ids != folder and (folder / MANIFEST).exists():
         expected = read_manifest(folder).inputs.get("ids")

@@ -64,7 +64,7 @@ class Encoding:
 
 @dataclass(slots=True)
 class TextPass:
-    """What one pass over the documents of a corpus makes.
+    """One pass over the documents of a corpus, and where its results go.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class TextPass:
 
 @dataclass(slots=True)
 class _Made:
-    """What a batch came to."""
+    """The results of a batch."""
 
     word_offsets: np.ndarray
     numbers: np.ndarray | None
