@@ -116,8 +116,8 @@ def check_counted(of: list[list[str]], k: int, n: int) -> None:
             assert not escaped(kind_of(name), text, one, rare[number]), name
 
 
-#: Letters and marks of Unicode 18, which the oracle's tables know and the core's cutter does not: it counts them in runs, where
-#: the oracle has words.
+#: Letters and marks of Unicode 18, which the oracle's tables know and the core's cutter does not: it counts letters in
+#: runs, where the oracle has words.
 newer = regex.compile(
     "[\u0558\u058b\u058c\u05c8\u05c9\u208f\u209d-\u209f\ua7dd\ua7e2\uab6c\uab6d\U000107bb-\U000107bf\U00010ecb-\U00010ef8"
     "\U00011b0a\U00011df0\U00011df1\U0001246f-\U0001247f\U00012550-\U00012686\U00018cd6-\U00018cda\U00018d1f\U00018d20"

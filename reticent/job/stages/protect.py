@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.membership.names import USER_INFERENCE
-from reticent.core.artifact import read_manifest
 from reticent.engine.schema import HELDOUT, MEMBERS
-from reticent.engine.store import open_tokens
 from reticent.job.artefact import Artefact, Outputs, Step
 from reticent.job.auditing import TEXT_SIZES, needs_text_sizes
 from reticent.job.stages.index import INDEXES
@@ -168,6 +166,7 @@ def write_view_of(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the view of the documents of these splits, as the job protects them by an index; returns its counts."""
+    from reticent.core.artifact import read_manifest
     from reticent.engine.views import write_view
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
@@ -187,6 +186,7 @@ def write_view_of(
 
 
 def _build_view(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.store import open_tokens
     from reticent.engine.verify import TextSample
 
     index = run.index(variant.index)
