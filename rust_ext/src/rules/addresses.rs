@@ -230,17 +230,28 @@ pub fn is_behind_a_town(hit: &mut Hit) -> bool {
         && !matches!(digits, [b'0', b'0', ..] | [b'9', b'9', ..] | [.., b'0', b'0', b'0'])
 }
 
+/// Whether a German kind of street ends before a place.
+pub fn has_street_before(before: &[u8]) -> bool {
+    street_at_end(before.trim_ascii_end()).is_some()
+}
+
+fn street_at_end(before: &[u8]) -> Option<&'static [u8]> {
+    const KINDS: [&[u8]; 8] = [b"strasse", b"str.", b"weg", b"platz", b"allee", b"gasse", b"damm", b"ufer"];
+    if !matches!(before.last(), Some(b'e' | b'E' | b'.' | b'g' | b'G' | b'z' | b'Z' | b'm' | b'M' | b'r' | b'R')) {
+        return None;
+    }
+    KINDS
+        .into_iter()
+        .find(|kind| before.len() > kind.len() && before[before.len() - kind.len()..].eq_ignore_ascii_case(kind))
+}
+
 /// A capitalised word that ends as German streets do stands before the number; it is a part of what is found.
 pub fn is_behind_a_street(hit: &mut Hit) -> bool {
-    const KINDS: [&[u8]; 8] = [b"strasse", b"str.", b"weg", b"platz", b"allee", b"gasse", b"damm", b"ufer"];
     while hit.text[hit.end - 1] == b' ' {
         hit.end -= 1;
     }
     let before = hit.before().trim_ascii_end();
-    let Some(kind) = KINDS
-        .iter()
-        .find(|kind| before.len() > kind.len() && before[before.len() - kind.len()..].eq_ignore_ascii_case(kind))
-    else {
+    let Some(kind) = street_at_end(before) else {
         return false;
     };
     let word = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii() || *byte == b'-';

@@ -74,6 +74,8 @@ pub struct Rule {
     of_field: bool,
     /// Anchored where it is tried. The groups are what is reported; without a group, all of it.
     pattern: &'static str,
+    /// Whether the text before a place may have a match behind it: said sooner than an expression can be tried.
+    behind: fn(&[u8]) -> bool,
     /// Whether a match is one; it may give up a part at the end.
     accepts: fn(&mut Hit) -> bool,
 }
@@ -86,7 +88,7 @@ const fn rule(
     pattern: &'static str,
     accepts: fn(&mut Hit) -> bool,
 ) -> Rule {
-    Rule { name, label, finds, rank, of_field: false, pattern, accepts }
+    Rule { name, label, finds, rank, of_field: false, pattern, behind: anything, accepts }
 }
 
 /// A rule of the value behind a field's name.
@@ -98,10 +100,14 @@ const fn field(
     pattern: &'static str,
     accepts: fn(&mut Hit) -> bool,
 ) -> Rule {
-    Rule { name, label, finds, rank, of_field: true, pattern, accepts }
+    Rule { name, label, finds, rank, of_field: true, pattern, behind: anything, accepts }
 }
 
 fn always(_: &mut Hit) -> bool {
+    true
+}
+
+const fn anything(_: &[u8]) -> bool {
     true
 }
 

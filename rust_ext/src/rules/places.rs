@@ -1,8 +1,8 @@
 //! Places: postcodes behind a cue or beside a town, streets by their form.
 
 use super::addresses::{
-    ends_an_address, has_number_or_kind, is_behind_a_house, is_behind_a_name, is_behind_a_street, is_behind_a_town,
-    is_beside_a_town, is_no_blood_pressure, is_no_form_text, is_postcode, is_town,
+    ends_an_address, has_number_or_kind, has_street_before, is_behind_a_house, is_behind_a_name, is_behind_a_street,
+    is_behind_a_town, is_beside_a_town, is_no_blood_pressure, is_no_form_text, is_postcode, is_town,
 };
 use super::{Rank, Rule, always, rule};
 
@@ -140,14 +140,17 @@ pub const RULES: &[Rule] = &[
         r"(?:[cC] ?[/\\]\.? ?(?i:calle )?|(?:P\.?[o*]|Avd?a?/|(?i:calle|avda?|avenida|av|paseo|plaza|plza|pza|pl|ctra|carretera|camino|ronda|travesia|glorieta|urbanizacion|urb|rambla|alameda|poligono|pol|barrio|barriada|cuesta|pasaje|partida|callejon|(?:gran )?via))(?:\.? |\.)) ?(?:(?i:de las?|de los|del?|las?|los|el|y|i|d') ?){0,3}(?:%CAPITAL%|\d{1,2} de [A-Z][a-z]+)(?:,? (?:(?i:de las?|de los|del?|las?|los|el|y|i|en) ){0,2}%CAPITAL%){0,6}(?:,? {0,2}(?i:n[o*.]{1,2} ?|num\.? ?|numero |km\.? ?)?(?:[1-9]\d{0,3}(?:[.,-]\d{1,4})?(?: ?[A-Za-z])?\b|s/n)%FLOOR%)?",
         has_number_or_kind,
     ),
-    rule(
-        "street_de",
-        "STREET",
-        Rank::Form,
-        "name and number of street in German: Hauptstraße 5a",
-        r"\d{1,4} ?(?:[a-h]\b)?",
-        is_behind_a_street,
-    ),
+    Rule {
+        behind: has_street_before,
+        ..rule(
+            "street_de",
+            "STREET",
+            Rank::Form,
+            "name and number of street in German: Hauptstraße 5a",
+            r"\d{1,4} ?(?:[a-h]\b)?",
+            is_behind_a_street,
+        )
+    },
     rule(
         "po_box",
         "STREET",

@@ -12,7 +12,7 @@ use regex_automata::util::{primitives::NonMaxUsize, syntax};
 use regex_automata::{Anchored, Input};
 
 use super::fields::{Fields, is_sign, signs as signs_of_fields};
-use super::filter::{Filter, Mask};
+use super::filter::{Filter, LANES, Mask};
 use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
@@ -107,6 +107,16 @@ pub fn stands_free(text: &str, start: usize, end: usize) -> bool {
     })
 }
 
+/// Bytes before the next digit, as far as the next block goes.
+#[inline]
+fn before_digit(blocks: &[Block], at: usize) -> usize {
+    let (number, bit) = (at / 64, at % 64);
+    match blocks[number].digit >> bit {
+        0 => 64 - bit + blocks.get(number + 1).map_or(64, |next| next.digit.trailing_zeros() as usize),
+        digits => digits.trailing_zeros() as usize,
+    }
+}
+
 /// A text under its rules; `resume` is the end of each rule's last match.
 struct Scan<'a> {
     compiled: &'a Compiled,
@@ -127,6 +137,7 @@ impl Scan<'_> {
         let mut signs = memchr3_iter(b'+', b'(', b'@', self.text).peekable();
         let mut glued = memmem::find_iter(self.text, GLUED).peekable();
         let mut in_word = 0;
+        let mut found = Vec::with_capacity(64);
         for (number, block) in blocks.iter().enumerate() {
             let word = block.letter | block.digit | block.not_ascii;
             let mut places = word & !(word << 1 | in_word);
@@ -136,24 +147,43 @@ impl Scan<'_> {
                 places |= 1 << (at % 64);
             }
             while places != 0 {
-                self.at_place(number * 64 + places.trailing_zeros() as usize, active);
+                found.push(number * 64 + places.trailing_zeros() as usize);
                 places &= places - 1;
             }
+            // Those left over go with the next block's.
+            let whole = found.len() / LANES * LANES;
+            self.at_places(&blocks, &found[..whole], active);
+            found.drain(..whole);
         }
+        self.at_places(&blocks, &found, active);
         self.fields(fields, signs_of_fields(self.text, &blocks, self.others).into_iter(), active);
         BLOCKS.set(blocks);
     }
 
+    /// The rules that the filter lets through, at ascending places.
     #[inline(always)]
-    fn at_place(&mut self, at: usize, active: Mask) {
-        if self.text[at] != b'@' {
-            let mut mask = self.compiled.filter.candidates(self.text, at) & active;
-            while mask != 0 {
-                self.attempt(mask.trailing_zeros() as usize, at);
-                mask &= mask - 1;
+    fn at_places(&mut self, blocks: &[Block], places: &[usize], active: Mask) {
+        for places in places.chunks(LANES) {
+            let mut lanes = [places[0]; LANES];
+            lanes[..places.len()].copy_from_slice(places);
+            let masks = self.compiled.filter.candidates(self.text, &lanes);
+            for (&at, mask) in places.iter().zip(masks) {
+                let mut mask = mask & active;
+                if self.text[at] == b'@' {
+                    if active >> self.compiled.at & 1 != 0 {
+                        self.around(at);
+                    }
+                } else if mask != 0 {
+                    mask &= self.compiled.filter.with_digit_behind(before_digit(blocks, at));
+                    while mask != 0 {
+                        let rule = mask.trailing_zeros() as usize;
+                        if (RULES[rule].behind)(&self.text[at.saturating_sub(LIMIT)..at]) {
+                            self.attempt(rule, at);
+                        }
+                        mask &= mask - 1;
+                    }
+                }
             }
-        } else if active >> self.compiled.at & 1 != 0 {
-            self.around(at);
         }
     }
 
