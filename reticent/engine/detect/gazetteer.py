@@ -53,6 +53,7 @@ class GazetteerDetector:
     name = "gazetteer"
     columns: tuple[str, ...] = ()
     exact_offsets = True
+    can_go_together = True
 
     def __init__(
         self,
@@ -79,5 +80,13 @@ class GazetteerDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         common = self.common_words or None
-        found = pa.record_batch(self._gazetteer.find(batch.column("text"), common=common, num_threads=self.num_threads))
+        found = self._gazetteer.find(batch.column("text"), common=common, num_threads=self.num_threads)
+        return self.as_spans(pa.record_batch(found))
+
+    def choice(self, _: pa.RecordBatch) -> tuple[object, ...]:
+        """Return the arguments of a pass with others."""
+        return self._gazetteer, self.common_words or None
+
+    def as_spans(self, found: pa.RecordBatch) -> pa.Table:
+        """Return the finds of the core as `BATCH_SPANS`."""
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

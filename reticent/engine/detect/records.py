@@ -242,9 +242,7 @@ class RecordsDetector:
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         parts = []
         if self._ids is not None:
-            codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
-            units = pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: no unit
-            parts.append(self._find(self._records, batch, units))
+            parts.append(self._find(self._records, batch, self._units(batch)))
         if self._of_document:
             rows = pa.chunked_array([pa.array(np.arange(batch.num_rows), pa.int64()).cast(pa.string())])
             values = _values(rows, self._columns(batch), "documents").table
@@ -252,19 +250,34 @@ class RecordsDetector:
             parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
         return pa.concat_tables(parts)
 
+    @property
+    def can_go_together(self) -> bool:
+        """Whether one pass may serve it with others: what stands beside each text is looked for apart."""
+        return not self._of_document
+
+    def choice(self, batch: pa.RecordBatch) -> tuple[object, ...]:
+        """Return the arguments of that pass."""
+        return self._records, self._units(batch), self.common_words, self.initials
+
+    def _units(self, batch: pa.RecordBatch) -> np.ndarray:
+        codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
+        return pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: no unit
+
     def _find(self, records: object, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
         from reticent import _rust
 
         assert isinstance(records, _rust.Records)
-        found = pa.record_batch(
-            records.find(
-                batch.column("text"),
-                units,
-                common=self.common_words,
-                initials=self.initials,
-                num_threads=self.num_threads,
-            )
+        found = records.find(
+            batch.column("text"),
+            units,
+            common=self.common_words,
+            initials=self.initials,
+            num_threads=self.num_threads,
         )
+        return self.as_spans(pa.record_batch(found))
+
+    def as_spans(self, found: pa.RecordBatch) -> pa.Table:
+        """Return the finds of the core as `BATCH_SPANS`."""
         spans = spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))
         scores = pc.if_else(pc.equal(found.column("rule"), "edited"), _EDITED, 1.0).cast(pa.float32())
         return spans.set_column(4, spans.schema.field(4), scores)

@@ -24,6 +24,7 @@ from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, Detector
 from reticent.engine.detect.quarantine import write_quarantine
+from reticent.engine.detect.together import detect_together
 from reticent.engine.schema import SPANS
 from reticent.engine.sources.columns import sorted_codes
 from reticent.engine.threads import overlapped, read_ahead
@@ -144,7 +145,14 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
-        return [self._run(detector, batch, num_before) for detector in self.detectors]
+        try:
+            together = detect_together(self.detectors, batch)
+        except Exception:  # each by itself says which failed, and on which document
+            together = {}
+        return [
+            (together[place], {}) if place in together else self._run(detector, batch, num_before)
+            for place, detector in enumerate(self.detectors)
+        ]
 
     def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
         """Check and count what the detectors found in the next documents of the corpus; returns what makes one table

@@ -196,29 +196,47 @@ impl Gazetteer {
     /// Every free-standing occurrence of every pattern; `source` is the pattern's number. With `common` words, a pattern of one
     /// piece that is among them counts only with evidence.
     pub fn find(&self, texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
-        let classes = common.map(|common| self.classes_of(common));
+        let guarded = self.guarded(common);
         rows(texts.len())
-            .flat_map_iter(|row| {
-                let view = View::new(texts.get(row), self.surface);
-                let mut hits = Vec::new();
-                for piece in 0..view.len() {
-                    self.sequences.at(&view, piece, |number, last| hits.push((piece, last, number)));
-                }
-                if let Some(classes) = &classes {
-                    guard(&view, &mut hits, classes);
-                }
-                let mut found: Vec<Found> = hits
-                    .iter()
-                    .filter_map(|&(first, last, source)| {
-                        let (start, end) = view.origin_of(first, last)?;
-                        Some(Found { document: row as u32, start, end, source })
-                    })
-                    .collect();
-                found.sort_unstable_by_key(|found| (found.start, found.end, found.source));
-                found.dedup();
-                found
-            })
+            .flat_map_iter(|row| guarded.find(row as u32, &View::new(texts.get(row), self.surface)))
             .collect()
+    }
+
+    pub fn surface(&self) -> Surface {
+        self.surface
+    }
+
+    /// The list, with what is known of its words.
+    pub fn guarded(&self, common: Option<&CommonWords>) -> Guarded<'_> {
+        Guarded { gazetteer: self, classes: common.map(|common| self.classes_of(common)) }
+    }
+}
+
+pub struct Guarded<'a> {
+    gazetteer: &'a Gazetteer,
+    classes: Option<Arc<Vec<Class>>>,
+}
+
+impl Guarded<'_> {
+    /// What stands in a document, by start.
+    pub fn find(&self, document: u32, view: &View) -> Vec<Found> {
+        let mut hits = Vec::new();
+        for piece in 0..view.len() {
+            self.gazetteer.sequences.at(view, piece, |number, last| hits.push((piece, last, number)));
+        }
+        if let Some(classes) = &self.classes {
+            guard(view, &mut hits, classes);
+        }
+        let mut found: Vec<Found> = hits
+            .iter()
+            .filter_map(|&(first, last, source)| {
+                let (start, end) = view.origin_of(first, last)?;
+                Some(Found { document, start, end, source })
+            })
+            .collect();
+        found.sort_unstable_by_key(|found| (found.start, found.end, found.source));
+        found.dedup();
+        found
     }
 }
 

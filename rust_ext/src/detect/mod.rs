@@ -12,3 +12,4 @@ pub mod gazetteer;
 pub mod names;
 pub mod records;
 pub mod surfaces;
+pub mod together;

@@ -59,7 +59,7 @@ struct Phrase {
 
 /// The values of one individual, ready to be looked for.
 #[derive(Default)]
-struct Profile {
+pub struct Profile {
     names: Names,
     phrases: Vec<Phrase>,
     dates: Vec<BirthDate>,
@@ -138,6 +138,15 @@ impl Profile {
             class,
             source,
         });
+    }
+
+    /// What stands in a document, by start.
+    pub fn found(&self, row: u32, view: &View, common: Option<&CommonWords>, initials: bool) -> Vec<Found> {
+        let mut found = Vec::new();
+        self.find(row, view, common, initials, &mut found);
+        found.sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
+        found.dedup_by(|next, before| is_within(next, before));
+        found
     }
 
     fn find(&self, row: u32, view: &View, common: Option<&CommonWords>, initials: bool, found: &mut Vec<Found>) {
@@ -269,7 +278,8 @@ impl Records {
         Ok(own)
     }
 
-    fn profile(&self, unit: u32, common: Option<&CommonWords>) -> Option<Profile> {
+    /// The values of an individual, ready to be looked for; None where there are none.
+    pub fn profile(&self, unit: u32, common: Option<&CommonWords>) -> Option<Profile> {
         let at = self.units.binary_search(&unit).ok()?;
         let mut profile = Profile::default();
         for &row in &self.rows[self.offsets[at]..self.offsets[at + 1]] {
@@ -287,39 +297,34 @@ impl Records {
         common: Option<&CommonWords>,
         initials: bool,
     ) -> Result<Vec<Found>> {
-        if units.len() != texts.len() {
-            return Err(Error::Corpus("records: one individual is needed for each document".into()));
-        }
-        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
-        order.sort_by_key(|&row| units[row as usize]);
+        let order = by_unit(units, texts.len())?;
         let groups: Vec<&[u32]> = order.chunk_by(|&a, &b| units[a as usize] == units[b as usize]).collect();
-        let mut found: Vec<Vec<Found>> = groups
+        let found: Vec<Vec<Found>> = groups
             .into_par_iter()
             .with_max_len(4)
             .map(|rows| {
-                let mut found = Vec::new();
-                if let Some(profile) = self.profile(units[rows[0] as usize], common) {
-                    for &row in rows {
-                        let from = found.len();
-                        profile.find(
-                            row,
-                            &View::new(texts.get(row as usize), Surface::Fold),
-                            common,
-                            initials,
-                            &mut found,
-                        );
-                        found[from..]
-                            .sort_unstable_by_key(|found| (found.start, std::cmp::Reverse(found.end), found.source));
-                    }
-                    found.dedup_by(|next, before| is_within(next, before));
-                }
-                found
+                let profile = self.profile(units[rows[0] as usize], common);
+                let in_row = |&row: &u32| {
+                    let view = || View::new(texts.get(row as usize), Surface::Fold);
+                    profile.as_ref().map_or_else(Vec::new, |profile| profile.found(row, &view(), common, initials))
+                };
+                rows.iter().flat_map(in_row).collect()
             })
             .collect();
-        let mut all: Vec<Found> = found.drain(..).flatten().collect();
+        let mut all: Vec<Found> = found.into_iter().flatten().collect();
         all.sort_by_key(|found| found.document); // stable: each document's spans stand in order
         Ok(all)
     }
+}
+
+/// Numbers of documents, those of an individual together.
+pub fn by_unit(units: &[u32], num_documents: usize) -> Result<Vec<u32>> {
+    if units.len() != num_documents {
+        return Err(Error::Corpus("records: one individual is needed for each document".into()));
+    }
+    let mut order: Vec<u32> = (0..num_documents as u32).collect();
+    order.sort_by_key(|&row| units[row as usize]);
+    Ok(order)
 }
 
 /// The same value, or its end only ("06 …" in "+33 6 …"): one span.

@@ -12,9 +12,10 @@ use crate::detect::common::CommonWords;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
 use crate::detect::surfaces::{Spans, Surfaces};
+use crate::detect::together::{OwnRecords, Together};
 use crate::error::Error;
 use crate::pool::pool;
-use crate::rules::{RULES, field_labels, scan};
+use crate::rules::{RULES, field_labels, wanted};
 use crate::text::fold::fold;
 use crate::text::spans::{Found, in_characters};
 use crate::text::surface::Surface;
@@ -26,6 +27,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(scan_together, module)?)?;
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
@@ -92,14 +94,63 @@ fn scan_rules(
     let found = py
         .detach(|| {
             threads.install(|| {
-                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
+                let rules = wanted(labels.as_deref(), &fields.unwrap_or_default(), filtered)?;
+                Ok(located(&texts, rules.scan(&texts)))
             })
         })
         .map_err(to_py_err)?;
-    to_batch(&found, |source| {
-        let rule = &RULES[source as usize];
-        (rule.label, rule.name)
-    })
+    to_batch(&found, rule_named)
+}
+
+/// Label and name of a rule.
+fn rule_named(source: u32) -> (&'static str, &'static str) {
+    let rule = &RULES[source as usize];
+    (rule.label, rule.name)
+}
+
+type RulesChoice = (Option<Vec<String>>, Vec<(String, String)>);
+type RecordsChoice<'py> = (PyRef<'py, PyRecords>, PyReadonlyArray1<'py, u32>, Option<PyRef<'py, PyCommonWords>>, bool);
+type GazetteerChoice<'py> = (PyRef<'py, PyGazetteer>, Option<PyRef<'py, PyCommonWords>>);
+
+/// Rules, records and gazetteer in one pass, as each finds alone: the batches of those that are given, in this order.
+#[pyfunction]
+#[pyo3(signature = (texts, *, rules=None, records=None, gazetteer=None, num_threads=0))]
+fn scan_together(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    rules: Option<RulesChoice>,
+    records: Option<RecordsChoice<'_>>,
+    gazetteer: Option<GazetteerChoice<'_>>,
+    num_threads: usize,
+) -> PyResult<Vec<ArrowBatch>> {
+    let texts = import_texts(texts, "text")?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let own = match &records {
+        Some((records, units, common, initials)) => Some(OwnRecords {
+            records: &records.records,
+            units: units.as_slice()?,
+            common: common.as_ref().map(|common| &common.common),
+            initials: *initials,
+        }),
+        None => None,
+    };
+    let list = gazetteer.as_ref().map(|(list, common)| (&list.gazetteer, common.as_ref().map(|common| &common.common)));
+    let rules =
+        rules.map(|(labels, fields)| wanted(labels.as_deref(), &fields, true)).transpose().map_err(to_py_err)?;
+    let given = [rules.is_some(), own.is_some(), list.is_some()];
+    let together = Together { rules, records: own, gazetteer: list };
+    let parts = py
+        .detach(|| threads.install(|| together.scan(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
+        .map_err(to_py_err)?;
+    let mut batches = Vec::new();
+    for (number, found) in parts.iter().enumerate().filter(|(number, _)| given[*number]) {
+        batches.push(match (number, &records, &gazetteer) {
+            (1, Some((records, ..)), _) => to_batch(found, |source| records.named(source))?,
+            (2, _, Some((list, _))) => to_batch(found, |source| list.named(source))?,
+            _ => to_batch(found, rule_named)?,
+        });
+    }
+    Ok(batches)
 }
 
 fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {
@@ -205,7 +256,13 @@ impl PyGazetteer {
         let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
         let found = py.detach(|| threads.install(|| located(&texts, self.gazetteer.find(&texts, common))));
-        to_batch(&found, |source| (self.labels.get(source as usize), "list"))
+        to_batch(&found, |source| self.named(source))
+    }
+}
+
+impl PyGazetteer {
+    fn named(&self, source: u32) -> (&str, &str) {
+        (self.labels.get(source as usize), "list")
     }
 }
 
@@ -252,9 +309,13 @@ impl PyRecords {
         let found = py
             .detach(|| threads.install(|| Ok(located(&texts, self.records.find(&texts, units, common, initials)?))))
             .map_err(to_py_err)?;
-        to_batch(&found, |source| {
-            (self.labels.get(source as usize / 2), if source % 2 == 1 { "edited" } else { "record" })
-        })
+        to_batch(&found, |source| self.named(source))
+    }
+}
+
+impl PyRecords {
+    fn named(&self, source: u32) -> (&str, &str) {
+        (self.labels.get(source as usize / 2), if source % 2 == 1 { "edited" } else { "record" })
     }
 }
 
