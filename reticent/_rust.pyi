@@ -723,18 +723,14 @@ def scan_rules(
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
 
-def scan_together(
+def find_together(
     texts: _ArrowArray,
+    records: tuple[Records, NDArray[np.uint32], CommonWords | None, bool],
+    gazetteer: tuple[Gazetteer, CommonWords | None],
     *,
-    rules: tuple[Sequence[str] | None, Sequence[tuple[str, str]]] | None = None,
-    records: tuple[Records, NDArray[np.uint32], CommonWords | None, bool] | None = None,
-    gazetteer: tuple[Gazetteer, CommonWords | None] | None = None,
     num_threads: int = 0,
-) -> list[ArrowBatch]:
-    """Return what rules, records and gazetteer find, those that are given, in this order, in one pass over the texts.
-
-    Each batch is that of `scan_rules`, `Records.find` and `Gazetteer.find`.
-    """
+) -> tuple[ArrowBatch, ArrowBatch]:
+    """Return the batches of `Records.find` and `Gazetteer.find`, in one pass over the texts."""
 
 def list_field_labels() -> list[str]:
     """Return the labels that the value of a field may have."""

@@ -1,4 +1,4 @@
-"""One pass for rules, records and gazetteer finds what each finds alone."""
+"""One pass for records and gazetteer finds what each finds alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = (
 )
 
 
-def the_three(folder: Path, surface: str = "fold") -> list[Any]:
+def the_two(folder: Path, surface: str = "fold") -> list[Any]:
     (folder / "names.txt").write_text("Young\nBrown\nWill\nM\u00fcller\nSaint-\u00c9lie\n", encoding="utf-8")
     (folder / "records.csv").write_text(
         "individual_id,last_name,birth_date\np0,Brown,2019-03-12\np2,Dupont,1950-05-03\np4,Dupont,1999-03-12\n",
@@ -34,7 +34,6 @@ def the_three(folder: Path, surface: str = "fold") -> list[Any]:
     )
     return [
         GazetteerDetector({"NAME": folder / "names.txt"}, surface=surface),
-        RulesDetector(),
         RecordsDetector(folder / "records.csv"),
     ]
 
@@ -46,11 +45,11 @@ def batch_of(texts: Any) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("surface", ["fold", "casefold", "exact"])
 def test_each_finds_together_what_it_finds_alone(tmp_path: Path, surface: str) -> None:
-    detectors = the_three(tmp_path, surface)
+    detectors = the_two(tmp_path, surface)
     learn_common_words(corpus_of(tmp_path / "d.parquet", TEXTS), detectors)
     batch = batch_of(TEXTS * 3)
     together = detect_together(detectors, batch)
-    assert sorted(together) == [0, 1, 2]
+    assert sorted(together) == [0, 1]
     for place, detector in enumerate(detectors):
         assert together[place].num_rows > 0
         assert together[place].equals(detector.detect(batch)), detector.name
@@ -81,19 +80,20 @@ def test_each_finds_together_what_it_finds_alone(tmp_path: Path, surface: str) -
         max_size=12,
     )
 )
-def test_one_pass_matches_three(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    detectors = the_three(tmp_path_factory.mktemp("three"))
+def test_one_pass_matches_two(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    detectors = the_two(tmp_path_factory.mktemp("two"))
     batch = batch_of(texts)
     for place, found in detect_together(detectors, batch).items():
         assert found.equals(detectors[place].detect(batch))
 
 
 def test_what_cannot_go_together_is_left_alone(tmp_path: Path) -> None:
-    gazetteer, rules, records = the_three(tmp_path)
+    gazetteer, records = the_two(tmp_path)
     batch = batch_of(TEXTS)
-    assert detect_together([rules], batch) == {}
-    of_columns = RecordsDetector(columns={"last_name": "surname"})
-    assert detect_together([rules, of_columns], batch) == {}
-    assert sorted(detect_together([of_columns, rules, gazetteer], batch)) == [1, 2]
-    records.num_threads = 1
+    rules = RulesDetector()
+    assert detect_together([rules, gazetteer], batch) == {}
     assert detect_together([rules, records], batch) == {}
+    assert sorted(detect_together([gazetteer, rules, records], batch)) == [0, 2]
+    assert detect_together([gazetteer, RecordsDetector(columns={"last_name": "surname"})], batch) == {}
+    records.num_threads = 1
+    assert detect_together([gazetteer, records], batch) == {}

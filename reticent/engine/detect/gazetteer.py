@@ -13,7 +13,7 @@ from reticent.engine.detect.common import read_common_words, read_lines
 from reticent.engine.detect.detector import spans_batch
 
 if TYPE_CHECKING:
-    from reticent._rust import CommonWords
+    from reticent._rust import CommonWords, Gazetteer
 
 __all__ = ["GazetteerDetector", "read_lists"]
 
@@ -53,7 +53,6 @@ class GazetteerDetector:
     name = "gazetteer"
     columns: tuple[str, ...] = ()
     exact_offsets = True
-    can_go_together = True
 
     def __init__(
         self,
@@ -83,8 +82,8 @@ class GazetteerDetector:
         found = self._gazetteer.find(batch.column("text"), common=common, num_threads=self.num_threads)
         return self.as_spans(pa.record_batch(found))
 
-    def choice(self, _: pa.RecordBatch) -> tuple[object, ...]:
-        """Return the arguments of a pass with others."""
+    def choice(self) -> tuple[Gazetteer, CommonWords | None]:
+        """Return the arguments of a pass with records (:mod:`reticent.engine.detect.together`)."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:

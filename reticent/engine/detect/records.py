@@ -27,7 +27,7 @@ from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
 from reticent.engine.schema import type_name
 
 if TYPE_CHECKING:
-    from reticent._rust import CommonWords
+    from reticent._rust import CommonWords, Records
     from reticent.engine.corpus import Corpus
 
 __all__ = ["FIELDS", "RecordsDetector", "Values", "read_records"]
@@ -250,23 +250,15 @@ class RecordsDetector:
             parts.append(self._find(own, batch, np.arange(batch.num_rows, dtype=np.uint32)))
         return pa.concat_tables(parts)
 
-    @property
-    def can_go_together(self) -> bool:
-        """Whether one pass may serve it with others: what stands beside each text is looked for apart."""
-        return not self._of_document
-
-    def choice(self, batch: pa.RecordBatch) -> tuple[object, ...]:
-        """Return the arguments of that pass."""
+    def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
+        """Return the arguments of a pass with the gazetteer (:mod:`reticent.engine.detect.together`)."""
         return self._records, self._units(batch), self.common_words, self.initials
 
     def _units(self, batch: pa.RecordBatch) -> np.ndarray:
         codes = pc.index_in(batch.column("individual_id").cast(pa.string()), value_set=self._ids)
         return pc.fill_null(codes, -1).to_numpy().astype(np.int64).astype(np.uint32)  # no record: no unit
 
-    def _find(self, records: object, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
-        from reticent import _rust
-
-        assert isinstance(records, _rust.Records)
+    def _find(self, records: Records, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
         found = records.find(
             batch.column("text"),
             units,
@@ -289,7 +281,7 @@ def _names(values: pa.Table) -> pa.Table:
     return named.select(["individual_id", "value"]).rename_columns(["individual_id", "name"])
 
 
-def _compiled(values: pa.Table, units: pa.Array) -> object:
+def _compiled(values: pa.Table, units: pa.Array) -> Records:
     from reticent import _rust
 
     columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))

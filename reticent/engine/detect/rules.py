@@ -70,8 +70,6 @@ class RulesDetector:
     name = "rules"
     columns: tuple[str, ...] = ()
     exact_offsets = True
-    #: Whether one pass may serve it with others (:mod:`reticent.engine.detect.together`).
-    can_go_together = True
 
     def __init__(
         self,
@@ -100,13 +98,7 @@ class RulesDetector:
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         from reticent import _rust
 
-        found = _rust.scan_rules(batch.column("text"), self.labels, fields=self.fields, num_threads=self.num_threads)
-        return self.as_spans(pa.record_batch(found))
-
-    def choice(self, _: pa.RecordBatch) -> tuple[object, ...]:
-        """Return the arguments of that pass."""
-        return self.labels, self.fields
-
-    def as_spans(self, found: pa.RecordBatch) -> pa.Table:
-        """Return the finds of the core as `BATCH_SPANS`."""
+        found = pa.record_batch(
+            _rust.scan_rules(batch.column("text"), self.labels, fields=self.fields, num_threads=self.num_threads)
+        )
         return spans_batch(*(found.column(name) for name in ("document", "start", "end", "label")))

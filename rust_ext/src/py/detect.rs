@@ -12,10 +12,10 @@ use crate::detect::common::CommonWords;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
 use crate::detect::surfaces::{Spans, Surfaces};
-use crate::detect::together::{OwnRecords, Together};
+use crate::detect::together::Together;
 use crate::error::Error;
 use crate::pool::pool;
-use crate::rules::{RULES, field_labels, wanted};
+use crate::rules::{RULES, field_labels, scan};
 use crate::text::fold::fold;
 use crate::text::spans::{Found, in_characters};
 use crate::text::surface::Surface;
@@ -27,7 +27,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(scan_together, module)?)?;
+    module.add_function(wrap_pyfunction!(find_together, module)?)?;
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
@@ -94,63 +94,45 @@ fn scan_rules(
     let found = py
         .detach(|| {
             threads.install(|| {
-                let rules = wanted(labels.as_deref(), &fields.unwrap_or_default(), filtered)?;
-                Ok(located(&texts, rules.scan(&texts)))
+                Ok(located(&texts, scan(&texts, labels.as_deref(), &fields.unwrap_or_default(), filtered)?))
             })
         })
         .map_err(to_py_err)?;
-    to_batch(&found, rule_named)
+    to_batch(&found, |source| {
+        let rule = &RULES[source as usize];
+        (rule.label, rule.name)
+    })
 }
 
-/// Label and name of a rule.
-fn rule_named(source: u32) -> (&'static str, &'static str) {
-    let rule = &RULES[source as usize];
-    (rule.label, rule.name)
-}
-
-type RulesChoice = (Option<Vec<String>>, Vec<(String, String)>);
 type RecordsChoice<'py> = (PyRef<'py, PyRecords>, PyReadonlyArray1<'py, u32>, Option<PyRef<'py, PyCommonWords>>, bool);
 type GazetteerChoice<'py> = (PyRef<'py, PyGazetteer>, Option<PyRef<'py, PyCommonWords>>);
 
-/// Rules, records and gazetteer in one pass, as each finds alone: the batches of those that are given, in this order.
+/// Records and gazetteer in one pass: the batch of each, as it finds alone.
 #[pyfunction]
-#[pyo3(signature = (texts, *, rules=None, records=None, gazetteer=None, num_threads=0))]
-fn scan_together(
+#[pyo3(signature = (texts, records, gazetteer, *, num_threads=0))]
+fn find_together(
     py: Python<'_>,
     texts: &Bound<'_, PyAny>,
-    rules: Option<RulesChoice>,
-    records: Option<RecordsChoice<'_>>,
-    gazetteer: Option<GazetteerChoice<'_>>,
+    records: RecordsChoice<'_>,
+    gazetteer: GazetteerChoice<'_>,
     num_threads: usize,
-) -> PyResult<Vec<ArrowBatch>> {
+) -> PyResult<(ArrowBatch, ArrowBatch)> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let own = match &records {
-        Some((records, units, common, initials)) => Some(OwnRecords {
-            records: &records.records,
-            units: units.as_slice()?,
-            common: common.as_ref().map(|common| &common.common),
-            initials: *initials,
-        }),
-        None => None,
+    let (own, units, common, initials) = &records;
+    let (list, common_of_list) = &gazetteer;
+    let together = Together {
+        records: &own.records,
+        units: units.as_slice()?,
+        common_of_records: common.as_ref().map(|common| &common.common),
+        initials: *initials,
+        gazetteer: &list.gazetteer,
+        common_of_gazetteer: common_of_list.as_ref().map(|common| &common.common),
     };
-    let list = gazetteer.as_ref().map(|(list, common)| (&list.gazetteer, common.as_ref().map(|common| &common.common)));
-    let rules =
-        rules.map(|(labels, fields)| wanted(labels.as_deref(), &fields, true)).transpose().map_err(to_py_err)?;
-    let given = [rules.is_some(), own.is_some(), list.is_some()];
-    let together = Together { rules, records: own, gazetteer: list };
-    let parts = py
-        .detach(|| threads.install(|| together.scan(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
+    let [of_records, of_list] = py
+        .detach(|| threads.install(|| together.find(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
         .map_err(to_py_err)?;
-    let mut batches = Vec::new();
-    for (number, found) in parts.iter().enumerate().filter(|(number, _)| given[*number]) {
-        batches.push(match (number, &records, &gazetteer) {
-            (1, Some((records, ..)), _) => to_batch(found, |source| records.named(source))?,
-            (2, _, Some((list, _))) => to_batch(found, |source| list.named(source))?,
-            _ => to_batch(found, rule_named)?,
-        });
-    }
-    Ok(batches)
+    Ok((to_batch(&of_records, |source| own.named(source))?, to_batch(&of_list, |source| list.named(source))?))
 }
 
 fn check_labels(labels: &Texts, num_values: usize) -> PyResult<()> {

@@ -22,13 +22,14 @@ mod places;
 mod scan;
 mod values;
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::error::{Error, Result};
+use crate::text::spans::Found;
+use crate::text::texts::Texts;
 
 pub use fields::{Fields, labels as field_labels};
-pub use scan::{Wanted, stands_free};
+pub use scan::stands_free;
 
 /// How sure a rule is of its label. A hit within a surer one, or within one of its own label, is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,12 +128,12 @@ fn expand(pattern: &str) -> String {
     expanded
 }
 
-/// The rules with these labels (every rule for None).
+/// Matches of the rules with these labels (every rule for None), by document, then start.
 ///
 /// `rows` are the user's names of fields with their labels; `filtered` false tries every rule at every place: the
 /// definition, for tests.
-pub fn wanted(labels: Option<&[String]>, rows: &[(String, String)], filtered: bool) -> Result<Wanted<'static>> {
-    let is_wanted = |rule: &Rule| labels.is_none_or(|labels| labels.iter().any(|label| label == rule.label));
+pub fn scan(texts: &Texts, labels: Option<&[String]>, rows: &[(String, String)], filtered: bool) -> Result<Vec<Found>> {
+    let wanted = |rule: &Rule| labels.is_none_or(|labels| labels.iter().any(|label| label == rule.label));
     for label in labels.into_iter().flatten() {
         if !RULES.iter().any(|rule| rule.label == label) {
             return Err(Error::Policy(format!("rules: unknown label {label:?}")));
@@ -140,8 +141,10 @@ pub fn wanted(labels: Option<&[String]>, rows: &[(String, String)], filtered: bo
     }
     let mut active = 0;
     for (number, rule) in RULES.iter().enumerate() {
-        active |= u128::from(is_wanted(rule)) << number;
+        active |= u128::from(wanted(rule)) << number;
     }
-    let fields = if rows.is_empty() { Cow::Borrowed(Fields::shipped()?) } else { Cow::Owned(Fields::with(rows)?) };
-    Wanted::new(active, fields, filtered)
+    if rows.is_empty() {
+        return scan::scan(texts, active, Fields::shipped()?, filtered);
+    }
+    scan::scan(texts, active, &Fields::with(rows)?, filtered)
 }

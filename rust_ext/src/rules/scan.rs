@@ -1,6 +1,5 @@
 //! Scanning: the places of a text, the expressions tried at them, and what is reported.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -18,8 +17,8 @@ use super::{Hit, RULES, expand};
 use crate::error::{Error, Result};
 use crate::pool::rows;
 use crate::text::classes::{Block, InstructionSet, classify};
-use crate::text::escapes::{Seen, seen, unescape_seen};
-use crate::text::fold::{Folded, fold_plain};
+use crate::text::escapes::{seen, unescape_seen};
+use crate::text::fold::fold_plain;
 use crate::text::spans::Found;
 use crate::text::texts::Texts;
 
@@ -305,61 +304,48 @@ impl Scan<'_> {
     }
 }
 
-/// Rules that are wanted, ready for texts.
-pub struct Wanted<'a> {
-    compiled: &'a Compiled,
-    fields: Cow<'a, Fields>,
+fn scan_text(
+    compiled: &Compiled,
+    fields: &Fields,
+    (document, text): (u32, &str),
     active: Mask,
     filtered: bool,
+) -> Vec<Found> {
+    let seen = self::seen(text.as_bytes());
+    let unescaped = unescape_seen(text, seen);
+    let read = unescaped.as_ref().map_or(text, |unescaped| &unescaped.text);
+    let folded = fold_plain(read);
+    let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
+    // Folding may make a sign of what was none.
+    let seen = if unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
+    let others = seen.equals || seen.edge;
+    let hits = CACHES.with_borrow_mut(|caches| {
+        caches.resize_with(RULES.len(), || None);
+        let mut scan = Scan { compiled, caches, text: plain, others, resume: vec![0; RULES.len()], hits: Vec::new() };
+        if filtered {
+            scan.filtered(fields, active)
+        } else {
+            scan.everywhere(fields, active)
+        }
+        scan.reported()
+    });
+    let original = |(start, end, source)| {
+        let (start, end) = match &folded {
+            Some(folded) => folded.original(read, start, end)?,
+            None => (start, end),
+        };
+        let (start, end) = match &unescaped {
+            Some(unescaped) => unescaped.original(text, start, end)?,
+            None => (start, end),
+        };
+        Some(Found { document, start, end, source })
+    };
+    hits.into_iter().filter_map(original).collect()
 }
 
-impl<'a> Wanted<'a> {
-    pub fn new(active: Mask, fields: Cow<'a, Fields>, filtered: bool) -> Result<Self> {
-        let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
-        Ok(Self { compiled, fields, active, filtered })
-    }
-
-    /// Matches in a document, given what its text has and its text without escapes.
-    pub fn find(&self, (document, text): (u32, &str), seen: Seen, unescaped: Option<&Folded>) -> Vec<Found> {
-        let read = unescaped.map_or(text, |unescaped| &unescaped.text);
-        let folded = fold_plain(read);
-        let plain = folded.as_ref().map_or(read, |folded| &folded.text).as_bytes();
-        // Folding may make a sign of what was none.
-        let seen = if unescaped.is_some() || folded.is_some() { self::seen(plain) } else { seen };
-        let others = seen.equals || seen.edge;
-        let compiled = self.compiled;
-        let hits = CACHES.with_borrow_mut(|caches| {
-            caches.resize_with(RULES.len(), || None);
-            let resume = vec![0; RULES.len()];
-            let mut scan = Scan { compiled, caches, text: plain, others, resume, hits: Vec::new() };
-            if self.filtered {
-                scan.filtered(&self.fields, self.active)
-            } else {
-                scan.everywhere(&self.fields, self.active)
-            }
-            scan.reported()
-        });
-        let original = |(start, end, source)| {
-            let (start, end) = match &folded {
-                Some(folded) => folded.original(read, start, end)?,
-                None => (start, end),
-            };
-            let (start, end) = match unescaped {
-                Some(unescaped) => unescaped.original(text, start, end)?,
-                None => (start, end),
-            };
-            Some(Found { document, start, end, source })
-        };
-        hits.into_iter().filter_map(original).collect()
-    }
-
-    /// Matches in documents, by document, then start.
-    pub fn scan(&self, texts: &Texts) -> Vec<Found> {
-        let found = |row: usize| {
-            let text = texts.get(row);
-            let seen = seen(text.as_bytes());
-            self.find((row as u32, text), seen, unescape_seen(text, seen).as_ref())
-        };
-        rows(texts.len()).flat_map_iter(found).collect()
-    }
+pub fn scan(texts: &Texts, active: Mask, fields: &Fields, filtered: bool) -> Result<Vec<Found>> {
+    let compiled = COMPILED.as_ref().map_err(|error| Error::Policy(error.clone()))?;
+    Ok(rows(texts.len())
+        .flat_map_iter(|row| scan_text(compiled, fields, (row as u32, texts.get(row)), active, filtered))
+        .collect())
 }

@@ -35,11 +35,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     pub fn new(original: &'a str, surface: Surface) -> Self {
-        Self::of(original, unescape(original), surface)
-    }
-
-    /// The same, where it is known what the text is without escapes.
-    pub fn of(original: &'a str, unescaped: Option<Folded>, surface: Surface) -> Self {
+        let unescaped = unescape(original);
         let read = unescaped.as_ref().map_or(original, |unescaped| &unescaped.text);
         let shape = if !read.is_ascii() {
             Shape::Folded(fold(read, surface))
