@@ -723,6 +723,12 @@ def scan_rules(
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
 
+def find_running(texts: _ArrowArray, *, common: CommonWords | None = None, num_threads: int = 0) -> ArrowBatch:
+    """Return columns document, start, end, label, rule of names in running text, by the words around them.
+
+    Without ``common`` words, only those that a word before them announces.
+    """
+
 def find_together(
     texts: _ArrowArray,
     records: tuple[Records, NDArray[np.uint32], CommonWords | None, bool],

@@ -91,6 +91,13 @@ _ROWS: Final = (
         short={"lists": "lists"},
     ),
     DetectorRow(
+        name="context",
+        module="context",
+        kind="ContextDetector",
+        about="names in running text, by the words around them",
+        files=("common",),
+    ),
+    DetectorRow(
         name="spacy",
         module="spacy",
         kind="SpacyDetector",

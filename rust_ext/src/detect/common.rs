@@ -206,6 +206,11 @@ impl CommonWords {
         self.counts(name).0 == u32::MAX || self.bearers.is_word(name) && self.class(name) != Class::Name
     }
 
+    /// Whether a folded word has been seen with a capital inside a sentence.
+    pub fn has_capital(&self, word: &str) -> bool {
+        self.counts(word).1 > 0
+    }
+
     /// Whether a folded word has been seen in small letters at all.
     pub fn is_word(&self, word: &str) -> bool {
         self.counts(word).0 > 0

@@ -11,5 +11,7 @@ pub mod dates;
 pub mod gazetteer;
 pub mod names;
 pub mod records;
+pub mod running;
+pub mod running_words;
 pub mod surfaces;
 pub mod together;

@@ -11,6 +11,7 @@ use super::{ArrowBatch, import_texts, to_py_err};
 use crate::detect::common::CommonWords;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
+use crate::detect::running;
 use crate::detect::surfaces::{Spans, Surfaces};
 use crate::detect::together::Together;
 use crate::error::Error;
@@ -27,6 +28,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyRecords>()?;
     module.add_class::<PySurfaces>()?;
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(find_running, module)?)?;
     module.add_function(wrap_pyfunction!(find_together, module)?)?;
     module.add_function(wrap_pyfunction!(list_field_labels, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
@@ -102,6 +104,22 @@ fn scan_rules(
         let rule = &RULES[source as usize];
         (rule.label, rule.name)
     })
+}
+
+/// Names in running text, by the words around them.
+#[pyfunction]
+#[pyo3(signature = (texts, *, common=None, num_threads=0))]
+fn find_running(
+    py: Python<'_>,
+    texts: &Bound<'_, PyAny>,
+    common: Option<PyRef<'_, PyCommonWords>>,
+    num_threads: usize,
+) -> PyResult<ArrowBatch> {
+    let texts = import_texts(texts, "text")?;
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    let common = common.as_ref().map(|common| &common.common);
+    let found = py.detach(|| threads.install(|| located(&texts, running::find_all(&texts, common))));
+    to_batch(&found, |_| ("NAME", "context"))
 }
 
 type RecordsChoice<'py> = (PyRef<'py, PyRecords>, PyReadonlyArray1<'py, u32>, Option<PyRef<'py, PyCommonWords>>, bool);

@@ -1,0 +1,383 @@
+//! Running text: names that stand in no header and behind no title, by the words around them.
+//!
+//! A run is one to five words with capitals, joined as the parts of a name, none of which this corpus writes small (`common`) and
+//! none of a closed list (`running_words`). A run alone is no name: it may be a town, a drug or a firm. It is one where something
+//! beside it says so, in English, French, Spanish or German:
+//!
+//! | evidence | example |
+//! | --- | --- |
+//! | a word that names | her name is Anna Roy; se llama Ana; un homme nommé Petit |
+//! | kinship or a trade before it | his wife Anna; su hija Ana; the surgeon Roy |
+//! | an address | Dear Anna; thanks, Anna |
+//! | something only an individual does | Roy denies pain; Ana refiere dolor; Anna Roy is a 43-year-old woman |
+//! | an initial within | Anna B. Roy |
+//! | a doer, of two words | seen by Anna Roy |
+//! | a line of its own above an address or below a greeting | Anna Roy / 12 Main Street |
+//! | kinship behind its genitive | Anna's mother |
+//! | a name beside it | Anna Roy and Max |
+//!
+//! Where else a name stands that was found once, `surfaces` finds. Cost: a look at the first letter of each piece; the rest only where it is a
+//! capital.
+
+use rayon::prelude::*;
+
+use crate::detect::common::{Class, CommonWords};
+use crate::detect::context::{
+    has_case, is_capital, is_eponym, is_in_date, is_initial, is_particle, is_title, month, starts_sentence,
+};
+use crate::detect::running_words::{
+    ACT, AGENT, AND, ARTICLE, CLOSING, COPULA, GREETING, HUMAN, KIN, NAME, NAMING, OWNER, PLACE, ends_as_no_name, kind,
+};
+use crate::pool::rows;
+use crate::text::pieces::View;
+use crate::text::spans::Found;
+use crate::text::surface::Surface;
+use crate::text::texts::Texts;
+
+/// Words of a run.
+const MAX_WORDS: usize = 5;
+
+/// Pieces of a run, and how many of them are words and initials.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: usize,
+    last: usize,
+    num_words: usize,
+    num_initials: usize,
+}
+
+/// The names of documents, by document, then start.
+pub fn find_all(texts: &Texts, common: Option<&CommonWords>) -> Vec<Found> {
+    rows(texts.len())
+        .flat_map_iter(|row| {
+            let view = View::new(texts.get(row), Surface::Fold);
+            let mut found = Vec::new();
+            find(&view, common, |first, last| {
+                if let Some((start, end)) = view.origin_of(first, last) {
+                    found.push(Found { document: row as u32, start, end, source: 0 });
+                }
+            });
+            found
+        })
+        .collect()
+}
+
+/// First and last piece of each name of a text, from left to right; without `common` words, only what a word before it says.
+pub fn find(view: &View, common: Option<&CommonWords>, mut emit: impl FnMut(usize, usize)) {
+    if !has_case(view.original) {
+        return;
+    }
+    let runs = runs(view, common);
+    let mut names: Vec<bool> = runs
+        .iter()
+        .map(|run| {
+            !is_place(view, run)
+                && (is_said_before(view, run) || common.is_some_and(|common| is_name(view, run, common)))
+        })
+        .collect();
+    if common.is_some() {
+        let joined: Vec<bool> = runs.windows(2).map(|two| is_joined(view, &two[0], &two[1])).collect();
+        for (at, _) in joined.iter().enumerate().filter(|(_, joined)| **joined) {
+            names[at + 1] |= names[at] && !is_place(view, &runs[at + 1]);
+        }
+        for (at, _) in joined.iter().enumerate().rev().filter(|(_, joined)| **joined) {
+            names[at] |= names[at + 1] && !is_place(view, &runs[at]);
+        }
+    }
+    runs.iter().zip(names).filter(|(_, is_name)| *is_name).for_each(|(run, _)| emit(run.first, run.last));
+}
+
+/// What stands in the original between a piece and the next, where white space is told apart.
+fn between<'a>(view: &View<'a>, number: usize) -> Option<&'a str> {
+    let (_, end) = view.origin_of(number, number)?;
+    let start = if number + 1 < view.len() { view.origin_start(number + 1)? } else { view.original.len() };
+    view.original.get(end..start)
+}
+
+fn runs(view: &View, common: Option<&CommonWords>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut piece = 0;
+    while piece < view.len() {
+        if is_capital(view, piece) != Some(true) || !(is_word(view, piece, common) || is_initial_of_name(view, piece)) {
+            piece += 1;
+            continue;
+        }
+        let mut run = Run { first: piece, last: piece, num_words: 0, num_initials: 0 };
+        let mut at = piece;
+        // Particles belong to a run where a word follows them.
+        let mut inside = 0;
+        while at < view.len() {
+            if is_word(view, at, common) {
+                run.num_words += 1;
+            } else if is_initial_of_name(view, at) {
+                run.num_initials += 1;
+            } else if run.num_words > 0 && is_inner_particle(view, at) && inside < 2 && joins(view, at) {
+                inside += 1;
+                at += 1;
+                continue;
+            } else {
+                break;
+            }
+            inside = 0;
+            run.last = at;
+            if run.num_words == MAX_WORDS || !joins(view, at) {
+                break;
+            }
+            at += 1;
+        }
+        if run.num_words > 0 {
+            runs.push(run);
+        }
+        piece = run.last + 1;
+    }
+    runs
+}
+
+/// A word with a capital that this corpus does not write small.
+fn is_word(view: &View, piece: usize, common: Option<&CommonWords>) -> bool {
+    let text = view.piece(piece);
+    text.len() > 1
+        && is_capital(view, piece) == Some(true)
+        && text.chars().all(char::is_alphabetic)
+        && kind(text) == 0
+        && !is_title(text)
+        && !is_particle(text)
+        && month(text).is_none()
+        && is_written_as_name(view, piece)
+        && !ends_as_no_name(text)
+        && common.is_none_or(|common| common.class(text) == Class::Name)
+        && !is_eponym(view, piece)
+}
+
+/// A capital and small letters behind it, as in Anna and McRoy: not MRI, IgG, pH.
+fn is_written_as_name(view: &View, piece: usize) -> bool {
+    let original = view.origin_of(piece, piece).and_then(|(start, end)| view.original.get(start..end));
+    original.is_some_and(|original| {
+        let capitals = original.chars().filter(|letter| letter.is_uppercase()).count();
+        let small = original.chars().filter(|letter| letter.is_lowercase()).count();
+        capitals <= 2 && small >= 2 * capitals - 1 && original.ends_with(char::is_lowercase)
+    })
+}
+
+/// `B` of "Anna B. Roy": not the word "I" or "A".
+fn is_initial_of_name(view: &View, piece: usize) -> bool {
+    is_initial(view, piece)
+        && (view.gap(piece).starts_with('.') || !matches!(view.piece(piece), "i" | "a" | "y" | "e" | "o"))
+}
+
+fn is_inner_particle(view: &View, piece: usize) -> bool {
+    is_particle(view.piece(piece))
+        && !is_title(view.piece(piece))
+        && !matches!(view.piece(piece), "y" | "e" | "les" | "al")
+}
+
+/// One name goes on behind a piece: a space, a hyphen, an apostrophe, a point behind an initial.
+fn joins(view: &View, piece: usize) -> bool {
+    piece + 1 < view.len()
+        && match between(view, piece) {
+            Some(" " | "-" | "'" | "\u{2019}" | "\u{2010}" | "\u{2011}") => true,
+            Some(". " | ".") => is_initial(view, piece),
+            _ => false,
+        }
+}
+
+/// The word before a piece that one space, or a comma and one, parts from it.
+fn before(view: &View, piece: usize) -> Option<(usize, bool)> {
+    let before = piece.checked_sub(1)?;
+    match between(view, before)? {
+        " " => Some((before, false)),
+        ", " | " , " => Some((before, true)),
+        _ => None,
+    }
+}
+
+fn kind_at(view: &View, piece: Option<usize>) -> u32 {
+    piece.filter(|&piece| piece < view.len()).map_or(0, |piece| kind(view.piece(piece)))
+}
+
+/// Whether the words before a run say that a name comes.
+fn is_said_before(view: &View, run: &Run) -> bool {
+    let Some((last, comma)) = before(view, run.first) else { return false };
+    let kind = kind(view.piece(last));
+    let second = || kind_at(view, last.checked_sub(1));
+    if kind & NAMING != 0 {
+        return !comma;
+    }
+    // "her name is", "son nom est"
+    if kind & COPULA != 0 && !comma && second() & NAME != 0 {
+        return true;
+    }
+    // "his wife Anna", "his wife, Anna,"
+    if kind & KIN != 0 {
+        return !comma || second() & OWNER != 0;
+    }
+    kind & GREETING != 0
+}
+
+fn is_name(view: &View, run: &Run, common: &CommonWords) -> bool {
+    let initial_within = run.num_initials > 0 && run.num_words > 1 && {
+        let is_inner = |piece: usize| piece > run.first && is_initial(view, piece);
+        (run.first..run.last).any(is_inner) && is_capital(view, run.last) == Some(true) && !is_initial(view, run.last)
+    };
+    // One word that begins a sentence has a capital for that; elsewhere the corpus must have one.
+    let told = run.num_words > 1 || !starts_sentence(view, run.first) || common.has_capital(view.piece(run.first));
+    initial_within || told && does_as_individuals_do(view, run) || is_doer(view, run) || is_own_line(view, run)
+}
+
+/// "seen by Anna Roy"; "por" and "von" only behind a participle: they are also "for" and "of".
+fn is_doer(view: &View, run: &Run) -> bool {
+    let is_agent = |last: usize| {
+        let participle = || {
+            last.checked_sub(1).map(|verb| view.piece(verb)).is_some_and(|verb| {
+                ["do", "da", "dos", "das", "to", "ta", "en", "t"].iter().any(|ending| verb.ends_with(ending))
+                    && verb.len() > 4
+            })
+        };
+        kind(view.piece(last)) & AGENT != 0 && (!matches!(view.piece(last), "por" | "von") || participle())
+    };
+    run.num_words > 1
+        && (run.first..run.last).any(|piece| between(view, piece) == Some(" "))
+        && before(view, run.first).is_some_and(|(last, comma)| !comma && is_agent(last))
+}
+
+/// "Roy denies", "Roy is a 43-year-old", "Roy, a 43-year-old", "Roy's mother"
+fn does_as_individuals_do(view: &View, run: &Run) -> bool {
+    let next = run.last + 1;
+    let Some(gap) = between(view, run.last).filter(|_| next < view.len()) else { return false };
+    let small = is_capital(view, next) == Some(false);
+    let kind = kind_at(view, Some(next));
+    match gap {
+        " " if small && kind & ACT != 0 => true,
+        " " if small && kind & COPULA != 0 => is_individual(view, next + 1),
+        ", " => is_individual(view, next),
+        "'" | "\u{2019}" => {
+            view.piece(next) == "s"
+                && view.gap(next) == " "
+                && kind_at(view, Some(next + 1)) & KIN != 0
+                && is_capital(view, next + 1) == Some(false)
+        }
+        _ => false,
+    }
+}
+
+/// "a 43-year-old", "a pleasant woman", "une patiente de 43 ans"
+fn is_individual(view: &View, piece: usize) -> bool {
+    kind_at(view, Some(piece)) & ARTICLE != 0
+        && (piece + 1..view.len().min(piece + 6))
+            .take_while(|&at| !view.gap(at - 1).contains(['.', ';', ':', '\n']))
+            .any(|at| kind(view.piece(at)) & HUMAN != 0)
+}
+
+/// A line of two to four words that a house number or an address of mail follows, or that ends a letter.
+fn is_own_line(view: &View, run: &Run) -> bool {
+    let words = run.num_words + run.num_initials;
+    let begins = run.first == 0
+        || between(view, run.first - 1).is_some_and(|gap| gap.trim_end_matches([' ', '\t']).ends_with('\n'));
+    let ends =
+        between(view, run.last).is_some_and(|gap| gap.trim_start_matches([' ', '\t', ',', '\r']).starts_with('\n'));
+    if !begins || !ends || !(2..=4).contains(&words) || run.num_words < 2 && run.num_initials == 0 {
+        return false;
+    }
+    let number =
+        view.pieces.get(run.last + 1).is_some() && view.piece(run.last + 1).bytes().all(|byte| byte.is_ascii_digit());
+    let street = number && {
+        let gap = between(view, run.last + 1);
+        gap.is_some_and(|gap| matches!(gap, " " | ", "))
+            && is_capital(view, run.last + 2 - usize::from(run.last + 2 >= view.len())).is_some()
+    };
+    let closing = run.first > 0 && kind(view.piece(run.first - 1)) & CLOSING != 0;
+    street || closing
+}
+
+/// What stands around it makes it a place or a firm.
+fn is_place(view: &View, run: &Run) -> bool {
+    let next = (run.last + 1 < view.len() && matches!(view.gap(run.last), " " | ", " | " & ")).then_some(run.last + 1);
+    kind_at(view, next) & PLACE != 0 || is_in_date(view, run.first)
+}
+
+/// "Anna Roy and Max"
+fn is_joined(view: &View, one: &Run, next: &Run) -> bool {
+    next.first == one.last + 2
+        && kind(view.piece(one.last + 1)) & AND != 0
+        && [one.last, one.last + 1].into_iter().all(|piece| between(view, piece) == Some(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corpus() -> CommonWords {
+        let mut common = CommonWords::new();
+        let texts = [
+            "The patient and the nurse saw the pain, the plan and the clinic of the town; brown, will and long. So did Roy and Anna.",
+            "the patient and the nurse saw the pain, the plan and the clinic of the town; brown, will and long; brown",
+        ];
+        common.add(&Texts::of(&texts), None).unwrap();
+        common.merge();
+        common
+    }
+
+    fn found(text: &str, common: Option<&CommonWords>) -> Vec<String> {
+        let view = View::new(text, Surface::Fold);
+        let mut found = Vec::new();
+        find(&view, common, |first, last| {
+            let (start, end) = view.origin_of(first, last).unwrap();
+            found.push(text[start..end].to_owned());
+        });
+        found
+    }
+
+    #[test]
+    fn names_of_hand_worked_sentences() {
+        let table: &[(&str, &[&str])] = &[
+            ("Her name is Anna Roy today.", &["Anna Roy"]),
+            ("Une femme nommée Élodie Petit-Roy arrive.", &["Élodie Petit-Roy"]),
+            ("La paciente se llama Ana de la Cruz y vive sola.", &["Ana de la Cruz"]),
+            ("He lives with his wife Anna and a dog.", &["Anna"]),
+            ("He came with his wife, Anna, today.", &["Anna"]),
+            ("The wife, Medicare says, pays.", &[]),
+            ("Dear Anna, thanks", &["Anna"]),
+            ("Roy denies pain.", &["Roy"]),
+            ("Zoe denies pain. Then Zoe denies it.", &["Zoe"]),
+            ("Similarly, the patient came. IgG denies pain. Hematology states it.", &[]),
+            ("Operada por Ana Ruiz. Tratada por Western Blot.", &["Ana Ruiz", "Western Blot"]),
+            ("Enfermedad por Western Blot.", &[]),
+            ("Ana Ruiz refiere dolor.", &["Ana Ruiz"]),
+            ("Anna Roy is a pleasant 43-year-old woman.", &["Anna Roy"]),
+            ("Then Roy, a 43-year-old woman, came.", &["Roy"]),
+            ("Lasix is a drug.", &[]),
+            ("The plan of Anna B. Roy is", &["Anna B. Roy"]),
+            ("It was seen by Anna Roy today.", &["Anna Roy"]),
+            ("It was seen by Medtronic today.", &[]),
+            ("It was seen by Anna Roy Hospital.", &[]),
+            ("Anna's mother came.", &["Anna"]),
+            ("Anna's drug came.", &[]),
+            ("Hello Anna and Max, come", &["Anna", "Max"]),
+            ("said\nAnna Roy\n12 Main Street\nx", &["Anna Roy"]),
+            ("said\nBest regards\nAnna Roy\n", &["Anna Roy"]),
+            ("said\nAnna Roy\nfor pain", &[]),
+            // The corpus writes these small.
+            ("Patient denies pain. Brown denies pain.", &[]),
+            ("MRI denies pain.", &[]),
+            ("She denies pain. He reports it.", &[]),
+            ("Crohn's disease is a disease of the patient.", &[]),
+            ("in May he says", &[]),
+            ("", &[]),
+        ];
+        let common = corpus();
+        for (text, expected) in table {
+            assert_eq!(found(text, Some(&common)), *expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_corpus_only_a_word_before_a_name_is_believed() {
+        assert_eq!(found("Her name is Anna Roy. Roy denies pain.", None), ["Anna Roy"]);
+    }
+
+    #[test]
+    fn a_text_without_case_says_nothing() {
+        assert!(found("her name is anna roy", Some(&corpus())).is_empty());
+        assert!(found("HER NAME IS ANNA ROY", Some(&corpus())).is_empty());
+    }
+}
