@@ -39,7 +39,7 @@ def test_top_level_names_are_reticent_alone(files: list[str]) -> None:
 def test_every_module_template_and_type_of_the_package_is_in_it(files: list[str]) -> None:
     tracked = [
         path.relative_to(ROOT).as_posix()
-        for pattern in ("*.py", "*.pyi", "*.j2", "*.toml", "py.typed")
+        for pattern in ("*.py", "*.pyi", "*.j2", "*.html", "*.css", "*.js", "*.toml", "py.typed")
         for path in (ROOT / "reticent").rglob(pattern)
     ]
     assert len(tracked) > 50
@@ -52,4 +52,4 @@ def test_the_core_is_one_library_for_every_python_from_3_11(files: list[str]) ->
 
 def test_no_source_test_or_record_is_in_it(files: list[str]) -> None:
     kinds = {Path(name).suffix for name in files if name.startswith("reticent/")}
-    assert kinds <= {".py", ".pyi", ".j2", ".toml", ".so", ".typed", ""}
+    assert kinds <= {".py", ".pyi", ".j2", ".html", ".css", ".js", ".toml", ".so", ".typed", ""}

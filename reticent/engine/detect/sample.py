@@ -1,0 +1,212 @@
+"""A sample of documents for annotation: stratified by their length and by how much detectors found in them.
+
+Strata of equal words hold few long documents and many short ones, and as many are drawn of each: a document is drawn
+about in proportion to its words, as identifiers are, and no long one that holds many of them is likely left out. Every
+stratum has at least two documents in the sample, or all of its own. What a document stands for is the size of its
+stratum over those drawn of it, whatever was found in it later.
+
+Cost: one pass over the texts, some 40 bytes a document and 60 a span.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from reticent.core.errors import PolicyError
+from reticent.engine.randomness import generator
+
+if TYPE_CHECKING:
+    from reticent.engine.corpus import Corpus
+
+__all__ = ["Sample", "SampledDocument", "draw_sample", "iter_rows", "text_digest"]
+
+#: Stream of the draws.
+_STREAM: Final = 51
+#: Documents that a stratum has of a sample on average, at least.
+_PER_STRATUM: Final = 6
+#: The most classes of one kind: four of length, three of what was found.
+_MOST_LENGTHS, _MOST_FOUND = 4, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledDocument:
+    """A document drawn: its name for annotators, its number in the corpus, its stratum, the SHA-256 of its text."""
+
+    name: str
+    row: int
+    stratum: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A sample of a corpus: all that weights need, and no text.
+
+    Attributes
+    ----------
+    corpus : str
+        Fingerprint of the documents that it was drawn from.
+    strata : tuple of int
+        Documents of the corpus in each stratum.
+    documents : tuple of SampledDocument
+        In an order that was drawn, so that an annotator who tires does so on all strata alike.
+    """
+
+    corpus: str
+    strata: tuple[int, ...]
+    documents: tuple[SampledDocument, ...]
+
+    @property
+    def drawn(self) -> np.ndarray:
+        """Documents drawn of each stratum, int64, shape (strata,)."""
+        return np.bincount([document.stratum for document in self.documents], minlength=len(self.strata))
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text, by which a document is known again."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def draw_sample(
+    corpus: Corpus, folder: Path | str, num_documents: int, *, seed: int = 0, by_disagreement: bool = False
+) -> Sample:
+    """Return documents drawn from a corpus without replacement.
+
+    Parameters
+    ----------
+    folder : path
+        Of the spans that were found in these documents (``spans.parquet``).
+    num_documents : int
+        How many; all where there are no more.
+    by_disagreement : bool
+        Documents in which one detector finds what another does not are strata of their own, of which half as many
+        again are drawn.
+
+    Raises
+    ------
+    PolicyError
+        Fewer than two documents are asked for, or ``by_disagreement`` of a single detector.
+    """
+    if num_documents < 2:
+        raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
+    words, digests = _texts(corpus)
+    found, disagreed, detectors = _finds(Path(folder) / "spans.parquet", len(words))
+    if by_disagreement and len(detectors) < 2:
+        raise PolicyError(
+            f"one detector cannot disagree: {', '.join(detectors) or 'none'} found all of the spans of this run"
+        )
+    num_documents = min(num_documents, len(words))
+    stratum = _strata(words, found, disagreed if by_disagreement else None, num_documents)
+    sizes = np.bincount(stratum)
+    wanted = np.bincount(stratum, weights=words + 1.0)
+    if by_disagreement:
+        wanted = wanted * (1 + 0.5 * (np.bincount(stratum, weights=disagreed) > 0))
+    random = generator(seed, _STREAM)
+    rows = np.concatenate(
+        [
+            random.choice(np.flatnonzero(stratum == number), count, replace=False)
+            for number, count in enumerate(_allocated(sizes, wanted, num_documents))
+        ]
+    )
+    rows = random.permutation(rows)
+    width = max(4, len(str(len(rows))))
+    documents = tuple(
+        SampledDocument(name=f"{number:0{width}d}", row=int(row), stratum=int(stratum[row]), sha256=digests[row])
+        for number, row in enumerate(rows, start=1)
+    )
+    return Sample(corpus=corpus.fingerprint(), strata=tuple(map(int, sizes)), documents=documents)
+
+
+def iter_rows(corpus: Corpus, rows: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the documents of these numbers, in the order of the corpus, with these columns."""
+    wanted, first = np.sort(np.asarray(rows, dtype=np.int64)), 0
+    for batch in corpus.batches(columns=tuple(columns)):
+        own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, first + batch.num_rows)] - first
+        first += batch.num_rows
+        if len(own):
+            yield batch.take(pa.array(own))
+
+
+def _texts(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
+    """Words of each document, and the digests of their texts."""
+    from reticent import _rust
+
+    words, digests = [np.empty(0, dtype=np.int64)], []
+    for batch in corpus.batches(columns=("text",)):
+        texts = batch.column("text")
+        words.append(np.diff(_rust.segment(texts).doc_offsets))
+        digests += [text_digest(text) for text in texts.to_pylist()]
+    return np.concatenate(words), digests
+
+
+def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Stretches that any detector found in each document, those of them that not every detector found, and the
+    detectors; a propagated span is a find of the detector that it was propagated from.
+    """
+    spans = pq.read_table(file, columns=["document", "start", "end", "detector"])
+    if not spans.num_rows:
+        return np.zeros(num_documents), np.zeros(num_documents), []
+    document, start, end = (spans.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
+    source = pc.replace_substring_regex(spans.column("detector"), "^.*:", "").combine_chunks().dictionary_encode()
+    detectors = source.dictionary.to_pylist()
+    line = document * (int(end.max()) + 1)  # documents one after another, none touching the next
+    furthest = np.maximum.accumulate(line + end)
+    begins = np.concatenate([[True], (line + start)[1:] >= furthest[:-1]])
+    stretch = np.cumsum(begins) - 1
+    pairs = np.unique(np.stack([stretch, source.indices.to_numpy().astype(np.int64)]), axis=1)
+    by_all = np.bincount(pairs[0]) == len(detectors)
+    owner = document[begins]
+    found = np.bincount(owner, minlength=num_documents).astype(np.float64)
+    return found, np.bincount(owner, weights=~by_all, minlength=num_documents), detectors
+
+
+def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
+    """Number of each document's stratum, from 0 without a gap: by length, within that by finds a word, within that by
+    whether detectors disagree more than in most."""
+    most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
+    num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))
+    num_lengths = int(np.clip(most / num_found, 1, _MOST_LENGTHS))
+    keys = [_classes(words, words + 1.0, num_lengths)]
+    density = found / np.maximum(words, 1)
+    keys.append(_within(keys[0], density, num_found))
+    if disagreed is not None:
+        numbers = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
+        keys.append(_within(numbers, disagreed / np.maximum(found, 1), 2))
+    return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def _within(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
+    """Classes of equal numbers of documents within each group, by a value."""
+    result = np.zeros(len(values), dtype=np.int64)
+    for number in np.unique(group):
+        own = np.flatnonzero(group == number)
+        result[own] = _classes(values[own], np.ones(len(own)), num)
+    return result
+
+
+def _classes(values: np.ndarray, sizes: np.ndarray, num: int) -> np.ndarray:
+    """Class of each value, from the lowest: classes whose sizes have about one sum."""
+    order = np.argsort(values, kind="stable")
+    until = np.cumsum(sizes[order])
+    result = np.empty(len(values), dtype=np.int64)
+    result[order] = np.minimum((until - sizes[order] / 2) * num // until[-1], num - 1)
+    return result
+
+
+def _allocated(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
+    """How many to draw of each stratum, in proportion to ``wanted`` and at least two (equal proportions, as seats are
+    given); never more than it has."""
+    counts = np.minimum(sizes, 2)
+    while counts.sum() < num:
+        claims = np.where(counts < sizes, wanted / np.sqrt(counts * (counts + 1.0)), -1.0)
+        counts[int(np.argmax(claims))] += 1
+    return counts
