@@ -48,7 +48,7 @@ from reticent.audit.stats.statistics import BOOTSTRAP, Bootstrap, Estimate, rati
 if TYPE_CHECKING:
     from reticent.engine.detect.marks import LineSpans, Marks
 
-__all__ = ["evaluate_detection"]
+__all__ = ["covered_mentions", "evaluate_detection"]
 
 MATCHES: Final = ("strict", "relaxed", "words")
 
@@ -81,6 +81,12 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
         missed=_counted(marks, ~reached),
         partial=_counted(marks, reached & ~covered),
     )
+
+
+def covered_mentions(marks: Marks) -> np.ndarray:
+    """Return whether each gold mention is covered: found spans touch every word of it, whatever their label."""
+    everything = np.ones(len(marks.found), dtype=bool)
+    return _covered(marks, _touched(marks, everything), everything)
 
 
 @dataclass(slots=True)

@@ -46,6 +46,8 @@ PANELS = {
     "A finished model": {"probe": "probe", "guard_app": "guard", "tagger_app": "tagger"},
 }
 
+#: Commands that are one themselves and have others below them -> module and class of that.
+BELOW = {"detect": "sample.DetectCommand"}
 #: Commands that work in a run folder, so that finished results are there when they are stopped; and those that do
 #: where they are given one.
 RESUMED = ("demo", "run", "index", "update", "protect", "train", "audit", "report")
@@ -90,7 +92,9 @@ def _command_line(name: str | None = None) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=each, rich_help_panel=panel)
         else:
-            app.command(rich_help_panel=panel)(command)
+            place, _, kind = BELOW.get(each, "").partition(".")
+            own = getattr(importlib.import_module(f"reticent.cli.{place}"), kind) if kind else None
+            app.command(cls=own, rich_help_panel=panel)(command)
     return app
 
 

@@ -9,9 +9,10 @@ from rich import box
 from rich.table import Table
 
 from reticent.audit.evidence.detection import DetectionEvidence
+from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["counts_table", "evaluation_tables", "rules_table"]
+__all__ = ["counts_table", "evaluation_tables", "rules_table", "sampled_lines", "sampled_table"]
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
@@ -106,6 +107,38 @@ def _by_detector(found: DetectionEvidence) -> Table:
         rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
         table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
     return table
+
+
+def sampled_table(found: SampledRecall) -> Table:
+    """Recall in a sample, weighted back to the corpus, and the identifiers that are left, by category."""
+    table = _table(
+        "category",
+        *("marked", "recall", "95 %", "unprotected", "95 %"),
+        title=f"Detection in {found.documents:,} of {found.corpus_documents:,} documents, weighted back to all",
+    )
+    for name, row in {"all": found.overall, **found.categories}.items():
+        left = row.unprotected
+        bounds = "-" if left.low is None or left.high is None else f"{left.low:,.0f}-{left.high:,.0f}"
+        of = "-" if row.recall.low is None else f"{row.recall.low:.3f}-{row.recall.high:.3f}"
+        count = "-" if left.value is None else f"{left.value:,.0f}"
+        table.add_row(name, f"{row.marked:,}", _value(row.recall), of, count, bounds)
+    return table
+
+
+def sampled_lines(found: SampledRecall) -> Iterator[str]:
+    """The number of identifiers that are left, and how far annotators agree, in sentences."""
+    left = found.overall.unprotected
+    if left.value is not None and left.high is not None:
+        yield (
+            f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
+            "(each counted wherever it stands)."
+        )
+    if found.agreement is not None:
+        own = found.agreement
+        yield (
+            f"Two annotators agree: equal spans {_shown(own.exact)}, overlapping spans {_shown(own.partial)}, words "
+            f"beyond chance (kappa) {_shown(own.kappa)}, (alpha) {_shown(own.alpha)}."
+        )
 
 
 def _table(first: str, *heads: str, title: str, caption: str | None = None) -> Table:

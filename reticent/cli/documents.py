@@ -123,7 +123,11 @@ def detect(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find direct identifiers, count them by detector and category, and measure them against annotations."""
+    """Find direct identifiers, count them by detector and category, and measure them against annotations.
+
+    Commands below it: [bold]reticent detect sample RUN[/bold] draws documents for annotators,
+    [bold]reticent detect evaluate RUN ANNOTATION[/bold] says what detection misses, from their corrections.
+    """
     if list_rules:
         print_rules(as_json)
         return

@@ -50,6 +50,7 @@ FORMATS = {
     "scrub": 1,
     "split": 1,
     "spans": 1,
+    "sampled-recall": 1,
     "index": 3,
     "foundation": 1,
     "token-ids": 1,

@@ -25,6 +25,7 @@ from reticent.audit.evidence.leakage import (
 from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack, are_enough
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import NAME, PARTS, PRIVATE, SETTING, SETTINGS, TOTAL, Settings, publish
+from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.evidence.settings import published_settings
 
 __all__ = [
@@ -107,6 +108,8 @@ class AuditEvidence:
 
     probe: Annotated[ProbeEvidence | None, PARTS] = optional()
     extraction: Annotated[Extraction | None, PARTS] = optional()
+    #: What annotators say detection misses; None where no sample of these documents was annotated.
+    sampled_recall: Annotated[SampledRecall | None, PARTS] = optional()
     format: Annotated[str, SETTING]
     created: Annotated[str, SETTING]
     versions: Annotated[dict[str, str], SETTING]

@@ -27,7 +27,7 @@ from reticent.audit.report.findings import plain_findings
 from reticent.audit.report.groups import groups_of
 from reticent.audit.report.probe_page import probe_section
 from reticent.audit.report.readings import PARTS, all_utility, loss_auc, ordinary_utility, retention_rows
-from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value
+from reticent.audit.report.shown import count, ends, leaks, percent, trainings, value, whole
 from reticent.audit.report.summary import last_checkpoints
 from reticent.audit.report.table import Shown, drawn_plots
 from reticent.audit.stats.seeds import num_seeds, over_seeds
@@ -159,6 +159,7 @@ def _render(audit: AuditEvidence) -> str:
         value=value,
         ends=ends,
         percent=percent,
+        whole=whole,
         leaks=lambda part: leaks(part, cell),
         count=lambda n: count(n, cell),
         trainings=trainings,
@@ -185,7 +186,7 @@ def _render(audit: AuditEvidence) -> str:
         doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
         recipes=list(dict.fromkeys(m.recipe for m in models)),
         probe=probe_section(audit.probe) if audit.probe else "",
-        extraction=extraction_html(audit.extraction, audit.verdict, cell),
+        extraction=extraction_html(audit.extraction, audit.verdict, cell), missed=audit.sampled_recall,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.leakage import Privacy
     from reticent.audit.stats.estimate import Estimate
 
-__all__ = ["at_most", "count", "ends", "leaks", "percent", "trainings", "value"]
+__all__ = ["at_most", "count", "ends", "leaks", "percent", "trainings", "value", "whole"]
 
 
 def value(estimate: Estimate | None, digits: int = 3) -> str:
@@ -65,6 +65,11 @@ def leaks(part: Privacy, cell: int) -> tuple[str, str]:
 def count(number: int | None, cell: int) -> str:
     """Format a count that may be too small to publish."""
     return f"fewer than {cell}" if number is None else f"{number:,}"
+
+
+def whole(number: float | None) -> str:
+    """Format an estimated number of things, rounded up: an estimate of less than one is not none."""
+    return "–" if number is None else f"{math.ceil(number - 1e-9):,}"
 
 
 def percent(share: float | None) -> str:

@@ -83,17 +83,17 @@ class Drawn:
         As much as the largest seen; as the individual with the largest ``whole`` would have, were as much of it rare as
         of those seen that have any; at least one thing; and at least ``crowd``, but no more than an individual has in
         all: the one of an average thing ("typical"), or the one that has most ("largest"). Where nothing was seen and
-        nothing is known of crowds, it is all that this individual has.
+        nothing is known of crowds, it is all that the one of an average thing has.
         """
         own = self.by_individual(self.error_weight * whole)
         seen = self.by_individual(self.error_weight * rare)
-        limit = 0.0
-        if own.any():
-            limit = float((own**2).sum() / own.sum() if at_most == "typical" else own.max())
-        if not seen.any():
-            return max(float(self.error_weight.max()), min(crowd, limit) if crowd else limit)
-        crowded = float((seen**2 / np.maximum(own, 1e-300)).sum() / seen.sum())
-        return max(float(seen.max()), crowded * float(own.max()), float(self.error_weight.max()), min(crowd, limit))
+        one, most = float(self.error_weight.max()), float(own.max())
+        typical = float((own**2).sum() / own.sum()) if most else 0.0
+        if not seen.any() and not crowd:
+            return max(one, typical)
+        known = min(crowd, typical if at_most == "typical" else most)
+        crowded = float((seen**2 / np.maximum(own, 1e-300)).sum() / seen.sum()) if seen.any() else 0.0
+        return max(float(seen.max()), crowded * most, one, known)
 
     def variance(self, values: np.ndarray) -> float:
         """Variance of the estimated total of a value of each document."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -77,7 +78,13 @@ def text_digest(text: str) -> str:
 
 
 def draw_sample(
-    corpus: Corpus, folder: Path | str, num_documents: int, *, seed: int = 0, by_disagreement: bool = False
+    corpus: Corpus,
+    folder: Path | str,
+    num_documents: int,
+    *,
+    seed: int = 0,
+    by_disagreement: bool = False,
+    ends: np.ndarray | None = None,
 ) -> Sample:
     """Return documents drawn from a corpus without replacement.
 
@@ -90,6 +97,8 @@ def draw_sample(
     by_disagreement : bool
         Documents in which one detector finds what another does not are strata of their own, of which half as many
         again are drawn.
+    ends : int64, shape (documents of the corpus,), optional
+        Where the text of each document ends for annotators; what stands behind is not theirs.
 
     Raises
     ------
@@ -98,7 +107,7 @@ def draw_sample(
     """
     if num_documents < 2:
         raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
-    words, digests = _texts(corpus)
+    words, digests = _texts(corpus, ends)
     found, disagreed, detectors = _finds(Path(folder) / "spans.parquet", len(words))
     if by_disagreement and len(detectors) < 2:
         raise PolicyError(
@@ -126,7 +135,7 @@ def draw_sample(
     return Sample(corpus=corpus.fingerprint(), strata=tuple(map(int, sizes)), documents=documents)
 
 
-def iter_rows(corpus: Corpus, rows: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the documents of these numbers, in the order of the corpus, with these columns."""
     wanted, first = np.sort(np.asarray(rows, dtype=np.int64)), 0
     for batch in corpus.batches(columns=tuple(columns)):
@@ -136,15 +145,17 @@ def iter_rows(corpus: Corpus, rows: Sequence[int], columns: Sequence[str]) -> It
             yield batch.take(pa.array(own))
 
 
-def _texts(corpus: Corpus) -> tuple[np.ndarray, list[str]]:
+def _texts(corpus: Corpus, ends: np.ndarray | None) -> tuple[np.ndarray, list[str]]:
     """Words of each document, and the digests of their texts."""
     from reticent import _rust
 
-    words, digests = [np.empty(0, dtype=np.int64)], []
+    words: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
+    digests: list[str] = []
     for batch in corpus.batches(columns=("text",)):
         texts = batch.column("text")
         words.append(np.diff(_rust.segment(texts).doc_offsets))
-        digests += [text_digest(text) for text in texts.to_pylist()]
+        cut = repeat(None) if ends is None else ends[len(digests) : len(digests) + batch.num_rows]
+        digests += [text_digest(text[:end]) for text, end in zip(texts.to_pylist(), cut, strict=False)]
     return np.concatenate(words), digests
 
 
@@ -152,21 +163,27 @@ def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list
     """Stretches that any detector found in each document, those of them that not every detector found, and the
     detectors; a propagated span is a find of the detector that it was propagated from.
     """
-    spans = pq.read_table(file, columns=["document", "start", "end", "detector"])
-    if not spans.num_rows:
-        return np.zeros(num_documents), np.zeros(num_documents), []
-    document, start, end = (spans.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
-    source = pc.replace_substring_regex(spans.column("detector"), "^.*:", "").combine_chunks().dictionary_encode()
-    detectors = source.dictionary.to_pylist()
-    line = document * (int(end.max()) + 1)  # documents one after another, none touching the next
-    furthest = np.maximum.accumulate(line + end)
-    begins = np.concatenate([[True], (line + start)[1:] >= furthest[:-1]])
-    stretch = np.cumsum(begins) - 1
-    pairs = np.unique(np.stack([stretch, source.indices.to_numpy().astype(np.int64)]), axis=1)
-    by_all = np.bincount(pairs[0]) == len(detectors)
-    owner = document[begins]
-    found = np.bincount(owner, minlength=num_documents).astype(np.float64)
-    return found, np.bincount(owner, weights=~by_all, minlength=num_documents), detectors
+    spans = pq.ParquetFile(file)
+    found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
+    known: dict[str, int] = {}
+    parts = []
+    for group in range(spans.num_row_groups):  # documents stand whole in one
+        table = spans.read_row_group(group, columns=["document", "start", "end", "detector"])
+        if not table.num_rows:
+            continue
+        document, start, end = (table.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))
+        source = pc.replace_substring_regex(table.column("detector"), "^.*:", "").combine_chunks().dictionary_encode()
+        number = np.array([known.setdefault(name, len(known)) for name in source.dictionary.to_pylist()])
+        line = document * (int(end.max()) + 1)  # documents one after another, none touching the next
+        furthest = np.maximum.accumulate(line + end)
+        begins = np.concatenate([[True], (line + start)[1:] >= furthest[:-1]])
+        stretch = np.cumsum(begins) - 1
+        pairs = np.unique(np.stack([stretch, number[source.indices.to_numpy()]]), axis=1)
+        parts.append((document[begins], np.bincount(pairs[0]).astype(np.int16)))
+    for owner, num_detectors in parts:
+        found += np.bincount(owner, minlength=num_documents)
+        disagreed += np.bincount(owner, weights=num_detectors < len(known), minlength=num_documents)
+    return found, disagreed, list(known)
 
 
 def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.corpus_statistics import corpus_section
 from reticent.job.gates import gate_settings, judge_gates
+from reticent.job.sampling import SAMPLED_RECALL, read_sampled_recall
 from reticent.job.stages.extraction import extraction_artefacts, extraction_section
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.trainings import Measurement, measurements_of, trainings_of
@@ -39,6 +40,8 @@ def audit_steps(run: Run) -> Iterator[Step]:
         names += [measurement.name for measurement in measurements_of(run.job, model)]
     names += extraction_artefacts(run)
     inputs = {name: run.fingerprints.of(name) for name in names}
+    if (run.folder / SAMPLED_RECALL).exists():
+        inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
     if run.job.gate:
         config |= gate_settings(run)
     if run.job.probe is not None:
@@ -110,6 +113,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
     evidence = AuditEvidence(
         probe=probe,
         extraction=extraction_section(run),
+        sampled_recall=read_sampled_recall(run),
         format=FORMAT,
         created=datetime.datetime.fromtimestamp(_now(), datetime.UTC).isoformat(timespec="seconds"),
         versions={

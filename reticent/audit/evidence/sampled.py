@@ -1,0 +1,115 @@
+"""Evidence of a sample that annotators read: the share of identifiers that detectors find, and how many they leave."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from reticent.audit.evidence.json_form import optional
+from reticent.audit.evidence.rules import COUNT, OVER_INDIVIDUALS, PARTS, PRIVATE, SETTING, TOTAL
+from reticent.audit.stats.estimate import Estimate
+
+__all__ = ["Agreement", "SampledIdentifiers", "SampledRecall"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledIdentifiers:
+    """Identifiers of one category, or all: each is counted wherever it stands.
+
+    ``recall`` is the share that detection protects whole, ``unprotected`` the number that it does not, both of all
+    documents of the run. The last two count individuals of the sample with one that is not protected, and with one that
+    is.
+    """
+
+    marked: Annotated[int | None, COUNT]
+    recall: Annotated[Estimate, OVER_INDIVIDUALS]
+    unprotected: Annotated[Estimate, OVER_INDIVIDUALS]
+    individuals_missed: Annotated[int | None, PRIVATE]
+    individuals_found: Annotated[int | None, PRIVATE]
+
+    def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
+        """Only bounds where few individuals have one that is missed, or few one that is found."""
+        if self.recall.value is None:  # over few individuals, or nothing
+            return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
+        return self.bounds_of(raw) if raw.is_few(cell) else self
+
+    def is_few(self, cell: int) -> bool:
+        """Whether the exact numbers would be of few individuals; never once they are published."""
+        return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
+
+    def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
+        """Return this with the bounds of exact numbers alone, rounded outwards, as an exact bound could be solved for
+        the numbers."""
+        most = _rounded_up(raw.unprotected.high or 0.0)
+        if (raw.recall.value or 0.0) < 0.5:
+            recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")
+        else:
+            recall = self.recall.bounded(math.floor((raw.recall.low or 0.0) * 100) / 100, "above")
+        unprotected = replace(self.unprotected, value=most, low=0.0, high=most, bound="below")
+        low, high = (recall.low, recall.value) if recall.bound == "below" else (recall.value, recall.high)
+        return replace(self, recall=replace(recall, low=low, high=high), unprotected=unprotected)
+
+
+def _rounded_up(value: float) -> float:
+    """A number rounded up to two digits.
+
+    >>> [_rounded_up(value) for value in (0.0, 7.2, 431.0, 12901.0)]
+    [0.0, 8.0, 440.0, 13000.0]
+    """
+    step = 10 ** max(0, math.floor(math.log10(value)) - 1) if value > 0 else 1
+    return float(math.ceil(value / step) * step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far two annotators agree: on spans (2 · common / all of both), equal ones and overlapping ones of one
+    category; and on the category of each word, Cohen's kappa and Krippendorff's alpha."""
+
+    exact: Annotated[Estimate, OVER_INDIVIDUALS]
+    partial: Annotated[Estimate, OVER_INDIVIDUALS]
+    kappa: Annotated[Estimate, OVER_INDIVIDUALS]
+    alpha: Annotated[Estimate, OVER_INDIVIDUALS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledRecall:
+    """Recall in a sample of documents, weighted back to the ``corpus_documents`` that it was drawn from."""
+
+    documents: Annotated[int, TOTAL]
+    corpus_documents: Annotated[int, TOTAL]
+    individuals: Annotated[int | None, COUNT]
+    strata: Annotated[int, SETTING]
+    annotators: Annotated[int, SETTING]
+    overall: Annotated[SampledIdentifiers, PARTS]
+    categories: Annotated[dict[str, SampledIdentifiers], PARTS]
+    agreement: Annotated[Agreement | None, PARTS] = optional()
+
+    def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
+        """Categories add up to all: those of few individuals are bounded together with the next larger ones, so that
+        what all have less the others is not of few; where there are no such, all has a bound alone."""
+        few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
+        if not few:
+            return self
+        others = sorted(
+            (name for name, row in raw.categories.items() if name not in few and row.individuals_missed),
+            key=lambda name: (raw.categories[name].individuals_missed or 0, name),
+        )
+        while others and (len(few) < 2 or sum(raw.categories[name].individuals_missed or 0 for name in few) < cell):
+            few.append(others.pop(0))
+        rows = {
+            name: row.bounds_of(raw.categories[name])
+            if name in few and row.recall.value is not None and row.recall.bound is None
+            else row
+            for name, row in self.categories.items()
+        }
+        hidden = sum(raw.categories[name].individuals_missed or 0 for name in few)
+        overall = self.overall
+        if (len(few) < 2 or hidden < cell) and hidden and overall.recall.value is not None:
+            overall = overall.bounds_of(raw.overall)
+        return replace(self, categories=rows, overall=overall)
+
+
+def _is_withheld(row: SampledIdentifiers, cell: int) -> bool:
+    """Whether a category of the sample is over so few individuals that nothing of it is published."""
+    return row.individuals_missed is not None and 0 < (row.recall.n or 0) < cell

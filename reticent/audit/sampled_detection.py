@@ -1,0 +1,220 @@
+"""Detection measured in a sample: recall of each category and the number of identifiers left, of the whole corpus.
+
+An identifier is counted at each place where it stands, a mention. It is protected where every word of it is touched by
+what detectors found, whatever the label (:mod:`reticent.audit.detection`, "covered"): words are what is protected. The
+marks of several annotators are united; those of one category that overlap are one mention.
+
+Estimates and intervals are those of :mod:`reticent.audit.stats.sampled`. How misses crowd in one individual is learned
+from all categories together, for those of which the sample misses few or none.
+
+Agreement of two annotators, as of the Text Anonymization Benchmark [@pilan2022]: on spans, exact and partial, and on
+words beyond chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from reticent.audit.detection import covered_mentions
+from reticent.audit.evidence.sampled import Agreement, SampledIdentifiers, SampledRecall
+from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
+from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples, ratio_estimate
+from reticent.engine.detect.marks import Marks
+
+__all__ = ["agreement_of", "united_spans", "weighted_recall"]
+
+Span = tuple[int, int, str]
+
+
+def united_spans(annotators: Sequence[Sequence[Span]]) -> list[Span]:
+    """Return the marks of several annotators of one document; those of one label that overlap are one.
+
+    >>> united_spans([[(0, 4, "NAME"), (9, 12, "DATE")], [(2, 6, "NAME"), (0, 3, "DATE")]])
+    [(0, 3, 'DATE'), (0, 6, 'NAME'), (9, 12, 'DATE')]
+    """
+    united: list[Span] = []
+    for label, start, end in sorted({(label, start, end) for spans in annotators for start, end, label in spans}):
+        if united and united[-1][2] == label and start < united[-1][1]:
+            united[-1] = (united[-1][0], max(end, united[-1][1]), label)
+        else:
+            united.append((start, end, label))
+    return sorted(united)
+
+
+def weighted_recall(
+    marks: Marks,
+    stratum: np.ndarray,
+    sizes: np.ndarray,
+    *,
+    annotators: int = 1,
+    agreement: Agreement | None = None,
+) -> SampledRecall:
+    """Return the recall of what was found in the documents of a sample, weighted back to its corpus.
+
+    Parameters
+    ----------
+    marks : Marks
+        What annotators marked (gold) and detectors found, in the documents of the sample.
+    stratum : int64, shape (documents,), of each of them
+    sizes : int64, shape (strata,)
+        Documents of the corpus in each stratum.
+    """
+    drawn = Drawn(marks.individual, stratum, sizes)
+    gold, num = marks.gold, len(marks.individual)
+    keys = np.stack([gold.document, gold.start, gold.end, gold.category])
+    once = np.zeros(len(gold), dtype=bool)
+    once[np.unique(keys, axis=1, return_index=True)[1]] = True
+    covered = covered_mentions(marks)
+
+    def counted(which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        document = gold.document[which]
+        return (
+            np.bincount(document, weights=covered[which], minlength=num),
+            np.bincount(document, minlength=num).astype(np.float64),
+        )
+
+    counts = {
+        name: counted(once & (gold.category == number))
+        for number, name in enumerate(marks.categories)
+        if (once & (gold.category == number)).any()
+    }
+    found, marked = counted(once)
+    crowds = [_largest(drawn, own[1] - own[0]) for own in counts.values()]
+    return SampledRecall(
+        documents=num,
+        corpus_documents=int(sizes.sum()),
+        individuals=marks.num_individuals,
+        strata=len(sizes),
+        annotators=annotators,
+        overall=_identifiers(drawn, found, marked, _largest(drawn, marked - found)),
+        categories={name: _identifiers(drawn, *own, max(crowds)) for name, own in counts.items()},
+        agreement=agreement,
+    )
+
+
+def _largest(drawn: Drawn, counts: np.ndarray) -> float:
+    return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
+
+
+def _identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
+    missed = marked - found
+    return SampledIdentifiers(
+        marked=int(marked.sum()),
+        recall=sampled_share(drawn, found, marked, crowd=crowd),
+        unprotected=sampled_total(drawn, missed, marked, crowd=crowd),
+        individuals_missed=int(np.count_nonzero(drawn.by_individual(missed))),
+        individuals_found=int(np.count_nonzero(drawn.by_individual(found))),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- agreement
+
+
+def agreement_of(
+    first: Marks, second: Marks, words_of: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
+) -> Agreement:
+    """Return how far two annotators of the same documents agree; intervals resample individuals.
+
+    Parameters
+    ----------
+    first, second : Marks
+        Of one sequence of documents; the spans of each annotator are gold.
+    words_of : int64, shape (documents,)
+        Words of each document.
+    """
+    names = sorted({*first.categories, *second.categories})
+    sides = [_spans_of(marks, names) for marks in (first, second)]
+    individual, num = first.individual, first.num_individuals
+    total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
+
+    def of_spans(matched: Sequence[np.ndarray]) -> Estimate:
+        common = sum(
+            np.bincount(individual[side[0]], weights=own, minlength=num)
+            for side, own in zip(sides, matched, strict=True)
+        )
+        return ratio_estimate(np.asarray(common), np.asarray(total), num_bootstrap=num_bootstrap, seed=seed)
+
+    pairs = [set(zip(*(part.tolist() for part in side), strict=True)) for side in sides]
+    both = pairs[0] & pairs[1]
+    exact = [np.array([key in both for key in zip(*(p.tolist() for p in side), strict=True)]) for side in sides]
+    partial = [_overlapped(side, other) for side, other in (sides, sides[::-1])]
+    tables = _tables(first, second, names, np.repeat(individual, words_of))
+    return Agreement(
+        exact=of_spans(exact),
+        partial=of_spans(partial),
+        kappa=_beyond_chance(tables, _kappa, num_bootstrap, seed),
+        alpha=_beyond_chance(tables, _alpha, num_bootstrap, seed),
+    )
+
+
+def _spans_of(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
+    """Distinct spans as (document, start, end, number of the category among ``names``)."""
+    numbers = np.array([names.index(name) for name in marks.categories] or [0], dtype=np.int64)
+    gold = marks.gold
+    keys = np.stack([gold.document, gold.start, gold.end, numbers[gold.category]])
+    return list(np.unique(keys, axis=1))
+
+
+def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray:
+    """Whether each span overlaps one of the others of its category."""
+    shift = max(int(side[2].max(initial=0)) for side in (spans, others)) + 1
+    starts, ends = np.sort(others[1] + others[3] * shift), np.sort(others[2] + others[3] * shift)
+    begun = np.searchsorted(starts, spans[2] + spans[3] * shift, side="left")
+    return begun > np.searchsorted(ends, spans[1] + spans[3] * shift, side="right")
+
+
+def _tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
+    """How often words of each individual have each pair of categories (the last: none); float64, shape (individuals,
+    categories, categories)."""
+    kinds = len(names) + 1
+    codes = [np.full(marks.num_words, kinds - 1, dtype=np.int64) for marks in (first, second)]
+    for marks, code in zip((first, second), codes, strict=True):
+        for number in np.argsort(marks.categories)[::-1]:  # of several categories, the first name is written last
+            steps = np.zeros(marks.num_words + 1, dtype=np.int64)
+            own = marks.gold.category == number
+            np.add.at(steps, marks.gold.first_word[own], 1)
+            np.subtract.at(steps, marks.gold.end_word[own], 1)
+            code[np.cumsum(steps[:-1]) > 0] = names.index(marks.categories[number])
+    cells = (owner * kinds + codes[0]) * kinds + codes[1]
+    return np.bincount(cells, minlength=first.num_individuals * kinds**2).reshape(-1, kinds, kinds).astype(np.float64)
+
+
+def _kappa(tables: np.ndarray) -> np.ndarray:
+    """Cohen's kappa of tables, shape (…, categories, categories): agreement beyond that of each one's own shares."""
+    shares = tables / tables.sum(axis=(-2, -1), keepdims=True)
+    observed = np.trace(shares, axis1=-2, axis2=-1)
+    chance = (shares.sum(axis=-1) * shares.sum(axis=-2)).sum(axis=-1)
+    return (observed - chance) / (1 - chance)
+
+
+def _alpha(tables: np.ndarray) -> np.ndarray:
+    """Krippendorff's alpha for nominal categories, two annotators, no missing value."""
+    totals = tables.sum(axis=-1) + tables.sum(axis=-2)
+    num = totals.sum(axis=-1)
+    observed = 1 - np.trace(tables, axis1=-2, axis2=-1) / (num / 2)
+    expected = 1 - (totals * (totals - 1)).sum(axis=-1) / (num * (num - 1))
+    return 1 - observed / expected
+
+
+def _beyond_chance(
+    tables: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], num_bootstrap: int, seed: int
+) -> Estimate:
+    """A measure of the summed tables, with an interval over individuals."""
+    n, flat = len(tables), tables.reshape(len(tables), -1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(measure(tables.sum(axis=0)))
+        if n < 2 or not np.isfinite(value):
+            value_or_none = value if np.isfinite(value) else None
+            return Estimate(value=value_or_none, n=n, method="one individual, or one category alone: no interval")
+        draws = np.concatenate(
+            [
+                measure((weights @ flat).reshape(-1, *tables.shape[1:]))
+                for weights in iter_resamples(n, num_bootstrap, seed)
+            ]
+        )
+    if value == 1:  # no spread to resample
+        return Estimate(value=1.0, low=1 - clopper_pearson(0, n, one_sided=True)[1], high=1.0, n=n, method=EXACT)
+    low, high = np.nanquantile(draws, [0.025, 0.975])
+    return Estimate(value=value, low=float(low), high=float(high), n=n)
