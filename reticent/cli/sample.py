@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from reticent.cli.options import AsJson, Quiet, RunFolder, Seed, Set, job_of, new_progress, read_job
+from reticent.cli.options import AsJson, Quiet, RunFolder, Seed, job_of, new_progress, read_job
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.sampled import SampledRecall
@@ -58,7 +58,6 @@ def sample(
         bool, typer.Option("--disagreement", help="Draw more of the documents in which detectors disagree.")
     ] = False,
     seed: Seed = 0,
-    settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +70,7 @@ def sample(
 
     out = run / FOLDER if out is None else out
     counts = sample_documents(
-        _job(run, settings), out, documents, seed=seed, by_disagreement=disagreement, progress=new_progress(quiet)
+        _job(run), out, documents, seed=seed, by_disagreement=disagreement, progress=new_progress(quiet)
     )
     if as_json:
         print(json.dumps({"folder": str(out), **counts}))
@@ -89,7 +88,6 @@ def evaluate(
             help="A file that the page saved, or the folder of BRAT; of two annotators, both.",
         ),
     ],
-    settings: Set = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,12 +97,12 @@ def evaluate(
     """
     from reticent.job.sampling import evaluate_sample
 
-    found = evaluate_sample(_job(run, settings), annotations, new_progress(quiet))
+    found = evaluate_sample(_job(run), annotations, new_progress(quiet))
     _print(found, as_json)
 
 
-def _job(run: Path, settings: list[str] | None) -> Job:
-    return job_of(read_job(run), settings)
+def _job(run: Path) -> Job:
+    return job_of(read_job(run), None)
 
 
 def _print(found: SampledRecall, as_json: bool) -> None:

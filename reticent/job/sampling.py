@@ -21,6 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.annotation import Annotation, Span, check_texts, read_annotation, write_annotation
 from reticent.engine.detect.sample import draw_sample, iter_rows
 from reticent.engine.schema import SPAN_TYPE, SPANS
+from reticent.job.sampled_recall import SAMPLED_RECALL
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.sampled import SampledRecall
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
     from reticent.job.config import Job
     from reticent.job.run import Run
 
-__all__ = ["SAMPLED_RECALL", "evaluate_sample", "read_sampled_recall", "sample_documents"]
-
-#: Artefact of the measured recall.
-SAMPLED_RECALL = "sampled-recall"
+__all__ = ["evaluate_sample", "sample_documents"]
 
 
 def sample_documents(
@@ -110,26 +108,6 @@ def evaluate_sample(job: Job, files: Sequence[Path], progress: Progress) -> Samp
         (writer.path / "recall.json").write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts["documents"] = result.documents
     return result
-
-
-def read_sampled_recall(run: Run) -> SampledRecall | None:
-    """Return the measured recall of a run; None where there is none, or it is one of other spans than the run's."""
-    from reticent.audit.evidence.json_form import from_json
-    from reticent.audit.evidence.sampled import SampledRecall
-    from reticent.core.artifact import require_kind
-    from reticent.core.json_toml import read_json
-
-    path = run.folder / SAMPLED_RECALL
-    if not path.exists():
-        return None
-    manifest = require_kind(path, SAMPLED_RECALL)
-    if manifest.inputs["spans"] != run.fingerprints.of("spans"):
-        run.progress.warn_once(
-            f"{path}: measured on other spans than the run has now; it is left out of the report until `reticent "
-            "detect evaluate` measures the annotations again"
-        )
-        return None
-    return from_json(SampledRecall, read_json(path / "recall.json"), str(path))
 
 
 def _detected(job: Job, progress: Progress) -> Run:

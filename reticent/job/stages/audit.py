@@ -19,7 +19,7 @@ from reticent.core.json_toml import read_json
 from reticent.job.artefact import Artefact, Step
 from reticent.job.corpus_statistics import corpus_section
 from reticent.job.gates import gate_settings, judge_gates
-from reticent.job.sampling import SAMPLED_RECALL, read_sampled_recall
+from reticent.job.sampled_recall import SAMPLED_RECALL, read_sampled_recall
 from reticent.job.stages.extraction import extraction_artefacts, extraction_section
 from reticent.job.stages.shadows import shadows_of
 from reticent.job.trainings import Measurement, measurements_of, trainings_of
