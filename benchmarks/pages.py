@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.figure import Dot, Dots
+from benchmarks.sampled_recall import recall_answer, recall_figure
 
 __all__ = ["PAGES", "Page", "demo_plane"]
 
@@ -580,6 +581,9 @@ PAGES = (
         "detection", "What does each detector find, and what does none?", ("detection",), _detection, _detection_figure
     ),
     Page("detection-speed", "How fast are direct identifiers found?", ("detection_speed",), _speed, _speed_figure),
+    Page(
+        "sampled-recall", "Does a sample say what detection misses?", ("sampled_recall",), recall_answer, recall_figure
+    ),
     Page("escapes", "Does an identifier escape by its spelling?", ("escapes",), _escapes, _escapes_figure),
     Page("duplicates", "How fast are near copies found, and how many?", ("dedup",), _dedup, _dedup_figure),
     Page("engine", "How fast is the engine, beside its peers?", ("engine",), _engine, _engine_figure),

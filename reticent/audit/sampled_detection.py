@@ -13,7 +13,8 @@ words beyond chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -23,9 +24,14 @@ from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
 from reticent.audit.stats.statistics import EXACT, Estimate, clopper_pearson, iter_resamples, ratio_estimate
 from reticent.engine.detect.marks import Marks
 
-__all__ = ["agreement_of", "united_spans", "weighted_recall"]
+__all__ = ["agreement_of", "mention_counts", "united_spans", "weighted_identifiers", "weighted_recall"]
 
 Span = tuple[int, int, str]
+
+
+class _Weighted(TypedDict):
+    overall: SampledIdentifiers
+    categories: dict[str, SampledIdentifiers]
 
 
 def united_spans(annotators: Sequence[Sequence[Span]]) -> list[Span]:
@@ -61,37 +67,44 @@ def weighted_recall(
     sizes : int64, shape (strata,)
         Documents of the corpus in each stratum.
     """
-    drawn = Drawn(marks.individual, stratum, sizes)
+    counts = mention_counts(marks)
+    return SampledRecall(
+        documents=len(marks.individual),
+        corpus_documents=int(sizes.sum()),
+        individuals=marks.num_individuals,
+        strata=len(sizes),
+        annotators=annotators,
+        **weighted_identifiers(Drawn(marks.individual, stratum, sizes), counts),
+        agreement=agreement,
+    )
+
+
+def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return, by category, how many mentions of each document are covered, and how many there are: float64, shape
+    (documents,). A mention that is marked twice counts once."""
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
     once = np.zeros(len(gold), dtype=bool)
     once[np.unique(keys, axis=1, return_index=True)[1]] = True
     covered = covered_mentions(marks)
+    counts = {}
+    for number, name in enumerate(marks.categories):
+        own = once & (gold.category == number)
+        if own.any():
+            found = np.bincount(gold.document[own], weights=covered[own], minlength=num)
+            counts[name] = (found, np.bincount(gold.document[own], minlength=num).astype(np.float64))
+    return counts
 
-    def counted(which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        document = gold.document[which]
-        return (
-            np.bincount(document, weights=covered[which], minlength=num),
-            np.bincount(document, minlength=num).astype(np.float64),
-        )
 
-    counts = {
-        name: counted(once & (gold.category == number))
-        for number, name in enumerate(marks.categories)
-        if (once & (gold.category == number)).any()
+def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
+    """Return the estimates of all categories together and of each, from `mention_counts` of the documents drawn."""
+    none = np.zeros(len(drawn.individual))
+    found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
+    crowd = max((_largest(drawn, own[1] - own[0]) for own in counts.values()), default=0.0)
+    return {
+        "overall": _identifiers(drawn, found, marked, _largest(drawn, marked - found)),
+        "categories": {name: _identifiers(drawn, *own, crowd) for name, own in counts.items()},
     }
-    found, marked = counted(once)
-    crowds = [_largest(drawn, own[1] - own[0]) for own in counts.values()]
-    return SampledRecall(
-        documents=num,
-        corpus_documents=int(sizes.sum()),
-        individuals=marks.num_individuals,
-        strata=len(sizes),
-        annotators=annotators,
-        overall=_identifiers(drawn, found, marked, _largest(drawn, marked - found)),
-        categories={name: _identifiers(drawn, *own, max(crowds)) for name, own in counts.items()},
-        agreement=agreement,
-    )
 
 
 def _largest(drawn: Drawn, counts: np.ndarray) -> float:
