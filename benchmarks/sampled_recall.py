@@ -179,14 +179,15 @@ def recall_answer(record: Mapping[str, Any]) -> str:
     """Return the answer in words."""
     least, bounds = 1.0, []
     for corpus, result in record["corpora"].items():
-        for num, sets in result["samples"].items():
+        for sets in result["samples"].values():
             least = min(
                 least, *(of["overall"][what] for of in sets.values() for what in ("recall_held", "unprotected_held"))
             )
+        num, sets = list(result["samples"].items())[-1]
         row = next(iter(sets.values()))["overall"]
         bounds.append(
-            f"of `{corpus}`, {num} documents of {result['documents']:,} bound the {row['unprotected']:,.0f} identifiers "
-            f"that stay unprotected at {row['unprotected_high']:,.0f}"
+            f"of `{corpus}`, {num} documents of {result['documents']:,} bound the {row['unprotected']:,.0f} "
+            f"identifiers that stay unprotected at {row['unprotected_high']:,.0f}"
         )
     repetitions = next(iter(record["corpora"].values()))["repetitions"]
     return (
