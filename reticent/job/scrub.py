@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reticent.core.progress import Progress
     from reticent.engine.scrub import ScrubConfig
     from reticent.job.config import Job
+    from reticent.job.run import Run
 
 __all__ = ["KEY_FILE", "scrub_documents"]
 
@@ -63,15 +64,16 @@ def scrub_documents(
     from reticent.audit.config import AuditConfig
     from reticent.core.artifact import write_artifact
     from reticent.engine.config import SplitConfig
-    from reticent.engine.detect import quarantined_rows
     from reticent.engine.detect.spans import SpanReader
     from reticent.engine.scrub import new_key, scrub_corpus
+    from reticent.job.given_spans import has_spans
     from reticent.job.run import Run
 
     out = Path(out)
-    if (
-        job.split.user_inference_holdout or job.canaries is not None
-    ):  # documents as they were given: none held back, nothing planted
+    # Documents as they were given: none held back, nothing planted. Spans that the run has found serve for them too.
+    before = None
+    if job.split.user_inference_holdout or job.canaries is not None:
+        before = Run(job, progress) if in_run_folder and has_spans(Run(job)) else None
         job, in_run_folder = job.changed(split=SplitConfig(), canaries=None, audit=AuditConfig(), gate=()), False
     run = Run(job, progress)
     place = os.path.realpath(out)
@@ -85,26 +87,43 @@ def scrub_documents(
     inputs = {"corpus": run.whole_corpus.fingerprint()}
     with write_artifact(out, kind="scrub", config=settings, inputs=inputs) as writer:
         work = writer.path / "work"
-        if not in_run_folder:
-            run = Run(job.model_copy(update={"out": str(work)}), progress)
-            run.execute("detect", alone=True)
+        corpus, spans, num_quarantined = _searched(run, None if in_run_folder else work, before)
         secret = key or new_key()
         if keep_key:
             (writer.path / KEY_FILE).write_text(secret.hex() + "\n", encoding="ascii")
         with (
             progress.stage("scrub", writer.counts),
-            progress.task("scrub", run.corpus.num_documents, "documents") as advance,
+            progress.task("scrub", corpus.num_documents, "documents") as advance,
         ):
-            spans = SpanReader(run.folder / "spans")
-            counts = scrub_corpus(run.corpus, spans, writer.path, config, secret, progress=advance)
+            counts = scrub_corpus(corpus, SpanReader(spans), writer.path, config, secret, progress=advance)
             if job.detect.on_error == "quarantine":
-                counts["quarantined"] = len(quarantined_rows(run.folder / "spans"))
+                counts["quarantined"] = num_quarantined
             counts.update(run.whole_corpus.reading.skipped())
             writer.counts.update(counts)
         if not in_run_folder:
             shutil.rmtree(work)
     _warn(counts, config, progress)
     return counts
+
+
+def _searched(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
+    """Return the documents to scrub, the folder of their spans, and how many are in quarantine: of the run's own folder
+    where there is no ``work`` folder; in that with the spans of ``before``, or anew.
+    """
+    from reticent.engine.detect import quarantined_rows
+    from reticent.job.given_spans import spans_as_given
+    from reticent.job.run import Run
+
+    if work is not None and before is not None:
+        before.execute("detect")
+        work.mkdir()
+        corpus, num_quarantined = spans_as_given(before, work)
+        return corpus, work, num_quarantined
+    if work is not None:
+        run = Run(run.job.model_copy(update={"out": str(work)}), run.progress)
+        run.execute("detect", alone=True)
+    spans = run.folder / "spans"
+    return run.corpus, spans, len(quarantined_rows(spans))
 
 
 def _settings(job: Job, config: ScrubConfig) -> dict[str, Any]:

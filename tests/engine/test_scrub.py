@@ -259,6 +259,40 @@ def test_planted_or_held_back_documents_of_a_job_change_nothing_that_is_scrubbed
         assert (run / "canaries").exists() == (name == "planted")
 
 
+@pytest.mark.parametrize("propagate", [False, True])
+def test_documents_that_a_run_has_searched_are_not_searched_again(
+    synth: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, propagate: bool
+) -> None:
+    searched: list[int] = []
+    detect = RulesDetector.detect
+
+    def counted(self: RulesDetector, batch: pa.RecordBatch) -> pa.Table:
+        searched.append(batch.num_rows)
+        return detect(self, batch)
+
+    monkeypatch.setattr(RulesDetector, "detect", counted)
+    num, job = pq.read_table(synth).num_rows, tmp_path / "job.toml"
+    texts = {}
+    for name, own, share in (
+        ("plain", "", 0.0),
+        ("planted", "[canaries]\nnum = 4\n", 0.0),
+        ("held-back", "[split]\nuser_inference_holdout = 0.5\n", 0.5),
+    ):
+        job.write_text(
+            f'out = "{tmp_path / name}"\n[corpus]\nsource = "{synth}"\n[detect]\ndetectors = ["rules"]\n'
+            f"propagate = {str(propagate).lower()}\n{own}"
+        )
+        assert command("run", job, "--until", "detect", "-q") == 0
+        searched.clear()
+        assert command("scrub", job, "--out", tmp_path / f"{name}-out", "--style", "tag", "-q") == 0
+        assert sum(searched) <= share * num
+        assert (sum(searched) > 0) == (share > 0)
+        texts[name] = [row["text"] for row in rows_of(tmp_path / f"{name}-out" / "documents")]
+        assert not (tmp_path / f"{name}-out" / "work").exists()
+    assert texts["held-back"] == texts["plain"]
+    assert texts["planted"] == texts["plain"]
+
+
 def write(path: Path, texts: list[str], spans: list[list[dict[str, Any]]]) -> Path:
     table = {
         "doc_id": [f"d{row}" for row in range(len(texts))],
