@@ -59,7 +59,7 @@ def test_agreement_of_two_is_said(tmp_path: Path) -> None:
     recall["agreement"] = {name: estimate(0.87) for name in ("exact", "partial", "kappa", "alpha")}
     page = shown(tmp_path, recall)
     assert "Two annotators read" in page
-    assert "on 0.87 of their marks exactly" in page
+    assert "a share of 0.87 (0.82 to 0.92) of their marks exactly" in page
 
 
 def test_a_run_without_annotation_has_no_such_section(tmp_path: Path) -> None:
