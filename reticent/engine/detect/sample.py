@@ -5,7 +5,7 @@ about in proportion to its words, as identifiers are, and no long one that holds
 stratum has at least two documents in the sample, or all of its own. What a document stands for is the size of its
 stratum over those drawn of it, whatever was found in it later.
 
-Cost: one pass over the texts, some 40 bytes a document and 60 a span.
+Cost: two passes over the texts; some 60 bytes a document, and 60 a span of one row group of the spans at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -107,7 +106,7 @@ def draw_sample(
     """
     if num_documents < 2:
         raise PolicyError(f"a sample has at least 2 documents, got {num_documents}")
-    words, digests = _texts(corpus, ends)
+    words = _num_words(corpus)
     found, disagreed, detectors = _finds(Path(folder) / "spans.parquet", len(words))
     if by_disagreement and len(detectors) < 2:
         raise PolicyError(
@@ -127,10 +126,11 @@ def draw_sample(
         ]
     )
     rows = random.permutation(rows)
+    digests = _digests(corpus, np.sort(rows), ends)
     width = max(4, len(str(len(rows))))
     documents = tuple(
-        SampledDocument(name=f"{number:0{width}d}", row=int(row), stratum=int(stratum[row]), sha256=digests[row])
-        for number, row in enumerate(rows, start=1)
+        SampledDocument(name=f"{number:0{width}d}", row=row, stratum=int(stratum[row]), sha256=digests[row])
+        for number, row in enumerate(rows.tolist(), start=1)
     )
     return Sample(corpus=corpus.fingerprint(), strata=tuple(map(int, sizes)), documents=documents)
 
@@ -145,18 +145,21 @@ def iter_rows(corpus: Corpus, rows: Sequence[int] | np.ndarray, columns: Sequenc
             yield batch.take(pa.array(own))
 
 
-def _texts(corpus: Corpus, ends: np.ndarray | None) -> tuple[np.ndarray, list[str]]:
-    """Words of each document, and the digests of their texts."""
+def _num_words(corpus: Corpus) -> np.ndarray:
+    """Words of each document."""
     from reticent import _rust
 
-    words: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
-    digests: list[str] = []
-    for batch in corpus.batches(columns=("text",)):
-        texts = batch.column("text")
-        words.append(np.diff(_rust.segment(texts).doc_offsets))
-        cut = repeat(None) if ends is None else ends[len(digests) : len(digests) + batch.num_rows]
-        digests += [text_digest(text[:end]) for text, end in zip(texts.to_pylist(), cut, strict=False)]
-    return np.concatenate(words), digests
+    words = [np.diff(_rust.segment(b.column("text")).doc_offsets) for b in corpus.batches(columns=("text",))]
+    return np.concatenate(words)
+
+
+def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
+    """Row -> digest of its text up to its end."""
+    texts = (text for batch in iter_rows(corpus, rows, ("text",)) for text in batch.column("text").to_pylist())
+    return {
+        row: text_digest(text if ends is None else text[: ends[row]])
+        for row, text in zip(rows.tolist(), texts, strict=True)
+    }
 
 
 def _finds(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
