@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -177,10 +178,22 @@ def test_settings_of_the_recogniser_are_checked(recogniser: Any) -> None:
     assert recogniser(labels=["EMAIL"]).supported_entities == ["EMAIL_ADDRESS"]
 
 
+def test_the_class_is_made_once_and_is_a_recogniser_of_presidio(recogniser: Any) -> None:
+    from presidio_analyzer import EntityRecognizer
+
+    from reticent.engine.detect import presidio_rules
+
+    assert presidio_rules.RulesRecognizer is recogniser
+    assert issubclass(recogniser, EntityRecognizer)
+    own = pickle.loads(pickle.dumps(recogniser(labels=["EMAIL"])))
+    assert len(own.analyze(TEXT, [], None)) == 1
+
+
 def test_without_presidio_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['presidio_analyzer'] = None\nfrom reticent.core.errors import PolicyError\n"
-        "try:\n    import reticent.engine.detect.presidio_rules\nexcept PolicyError as error:\n    print(error)"
+        "try:\n    from reticent.engine.detect.presidio_rules import RulesRecognizer\n"
+        "except PolicyError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "install reticent[presidio]" in done.stdout

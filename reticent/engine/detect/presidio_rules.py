@@ -1,13 +1,13 @@
 """The rules as a recogniser of Presidio: ``registry.add_recognizer(RulesRecognizer(supported_language="fr"))``.
 
-Importing this module imports Presidio; nothing of ours does so. Spans have the names of Presidio's entities where it
+Presidio is imported when the class is asked for, and not before. Spans have the names of Presidio's entities where it
 has one, such as PERSON, and our labels else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -15,10 +15,8 @@ from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.rules import RulesDetector, list_rules
 
-try:
-    from presidio_analyzer import AnalysisExplanation, EntityRecognizer, RecognizerResult
-except ImportError:
-    raise PolicyError("the recogniser for Presidio needs Presidio: install reticent[presidio]") from None
+if TYPE_CHECKING:
+    RulesRecognizer: Any
 
 __all__ = ["ENTITIES", "RulesRecognizer", "entity_of"]
 
@@ -48,8 +46,19 @@ def entity_of(label: str) -> str:
     return ENTITIES.get(label) or ENTITIES.get(category(label), label)
 
 
-class RulesRecognizer(EntityRecognizer):
-    """Our rules, in an analyser of Presidio.
+def __getattr__(name: str) -> Any:
+    if name != "RulesRecognizer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from presidio_analyzer import EntityRecognizer
+    except ImportError:
+        raise PolicyError("the recogniser for Presidio needs Presidio: install reticent[presidio]") from None
+    about = {"__module__": __name__, "__doc__": _Rules.__doc__}
+    return globals().setdefault(name, type(name, (_Rules, EntityRecognizer), about))
+
+
+class _Rules:
+    """Our rules, in an analyser of Presidio; a class of its own with Presidio's `EntityRecognizer`.
 
     Parameters
     ----------
@@ -59,6 +68,10 @@ class RulesRecognizer(EntityRecognizer):
     score : float
         Of every result, from 0 to 1.
     """
+
+    #: Of Presidio's class.
+    name: str
+    id: str
 
     def __init__(
         self,
@@ -77,7 +90,7 @@ class RulesRecognizer(EntityRecognizer):
             *(rule.label for rule in list_rules() if labels is None or rule.label in labels),
             *(fields or {}).values(),
         ]
-        super().__init__(
+        super().__init__(  # type: ignore[call-arg]
             supported_entities=sorted({entity_of(label) for label in known if label != "-"}),
             name=name,
             supported_language=supported_language,
@@ -86,8 +99,10 @@ class RulesRecognizer(EntityRecognizer):
     def load(self) -> None:
         """Do nothing: the rules are compiled in."""
 
-    def analyze(self, text: str, entities: Sequence[str] | None, nlp_artifacts: Any = None) -> list[RecognizerResult]:
+    def analyze(self, text: str, entities: Sequence[str] | None, nlp_artifacts: Any = None) -> list[Any]:
         """Return the spans of these entities in a text; offsets are characters of it."""
+        from presidio_analyzer import AnalysisExplanation, RecognizerResult
+
         texts = pa.array([text], pa.large_string())
         found = self._detector.detect(pa.record_batch({"text": texts})).select(["start", "end", "label"])
         results = []

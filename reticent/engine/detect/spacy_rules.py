@@ -1,8 +1,8 @@
 """The rules as a component of spaCy: ``nlp.add_pipe("reticent_rules")``.
 
 spaCy finds the factory by the entry point ``spacy_factories`` of this package and imports this module when it makes a
-pipeline, so nothing heavy is imported here. Nothing else imports it. Spans go where those of spaCy's own span ruler go,
-into ``doc.spans``, and into ``doc.ents`` where that is asked for.
+pipeline, so nothing heavy is imported here; without spaCy the import does nothing. Spans go where those of spaCy's own
+span ruler go, into ``doc.spans``, and into ``doc.ents`` where that is asked for.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from spacy.language import Language
-from spacy.util import filter_spans
 
 from reticent.engine.detect.rules import RulesDetector
 
 if TYPE_CHECKING:
+    from spacy.language import Language
     from spacy.tokens import Doc
 
 __all__ = ["RulesComponent", "make_rules"]
@@ -65,6 +64,8 @@ class RulesComponent:
             yield from batch
 
     def _mark(self, docs: Sequence[Doc]) -> None:
+        from spacy.util import filter_spans
+
         texts = pa.array([doc.text for doc in docs], pa.large_string())
         found: list[list[Any]] = [[] for _ in docs]
         columns = self._detector.detect(pa.record_batch({"text": texts})).select(["document", "start", "end", "label"])
@@ -86,16 +87,6 @@ def _overlap(span: Any) -> Any:
     return lambda other: span.start < other.end and other.start < span.end
 
 
-@Language.factory(
-    "reticent_rules",
-    default_config={
-        "labels": None,
-        "fields": None,
-        "spans_key": "reticent",
-        "annotate_ents": False,
-        "overwrite": False,
-    },
-)
 def make_rules(
     nlp: Language,
     name: str,
@@ -114,3 +105,20 @@ def make_rules(
         annotate_ents=annotate_ents,
         overwrite=overwrite,
     )
+
+
+def _register() -> None:
+    """Tell spaCy of the factory; nothing where spaCy is not installed."""
+    try:
+        from spacy.language import Language
+    except ImportError:
+        return
+    nothing = {"labels": None, "fields": None}
+    Language.factory(
+        "reticent_rules",
+        default_config={**nothing, "spans_key": "reticent", "annotate_ents": False, "overwrite": False},
+        func=make_rules,
+    )
+
+
+_register()
