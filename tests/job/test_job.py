@@ -42,7 +42,6 @@ from reticent.trainer.recipes import RECIPES
 
 ENGINE = ("split", "spans", "index", "index-joint")
 TOKENS = ("tokens/toy/train", "tokens/toy/audit")
-SIZES = "text-sizes"
 #: What the pass over the text makes: of words, and of the tokens of a model.
 WORDS, WORD_SPANS, IDS, GAPS = TEXT = ("words", "word-spans", "tokens/toy/ids", "tokens/toy/gaps")
 
@@ -57,7 +56,7 @@ def finished(hospital: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to the protected tokens; tests work on copies of it."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     recorder = run(values_of(hospital, folder))
-    assert tuple(recorder.made) == (*ENGINE, SIZES, *TEXT, *TOKENS)
+    assert tuple(recorder.made) == (*ENGINE, *TEXT, *TOKENS)
     assert not recorder.up_to_date
     return folder
 
@@ -260,7 +259,7 @@ def test_a_finished_job_runs_nothing_again_and_touches_no_result(copy: Path, hos
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     recorder = run(values_of(hospital, copy))
     assert recorder.made == []
-    assert tuple(recorder.up_to_date) == (*ENGINE, SIZES, *TEXT, *TOKENS)
+    assert tuple(recorder.up_to_date) == (*ENGINE, *TEXT, *TOKENS)
     after = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.name != "job.json"}
     assert after == before
 
@@ -351,9 +350,9 @@ def test_labels_found_in_too_few_individuals_are_not_told_apart(
         ({"detect__detectors": ["rules"], "detect__records": None}, ("spans", WORD_SPANS, GAPS, *TOKENS)),
         ({"index__max_n": 3}, ("index", "index-joint", WORDS, *TOKENS)),
         ({"index__surface": "casefold"}, ("index", "index-joint", WORDS, *TOKENS)),
-        ({"split__heldout": 0.5}, ("split", "index", "index-joint", SIZES, WORDS, *TOKENS)),
-        ({"seed": 1}, ("split", "index", "index-joint", SIZES, WORDS, *TOKENS)),
-        ({"corpus__household_id": None}, (*ENGINE, SIZES, *TEXT, *TOKENS)),
+        ({"split__heldout": 0.5}, ("split", "index", "index-joint", WORDS, *TOKENS)),
+        ({"seed": 1}, ("split", "index", "index-joint", WORDS, *TOKENS)),
+        ({"corpus__household_id": None}, (*ENGINE, *TEXT, *TOKENS)),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -372,7 +371,7 @@ def test_a_changed_setting_runs_again_what_depends_on_it_and_nothing_else(
 @pytest.mark.parametrize(
     ("file", "made"),
     [
-        ("documents/part-00000.parquet", (*ENGINE, SIZES, *TEXT, *TOKENS)),
+        ("documents/part-00000.parquet", (*ENGINE, *TEXT, *TOKENS)),
         ("records.parquet", ("spans", WORD_SPANS, GAPS, *TOKENS)),
         ("base/tokenizer.json", (IDS, GAPS, *TOKENS)),
     ],
@@ -398,7 +397,7 @@ def test_a_lost_file_is_made_again_and_what_depends_on_it_stays(copy: Path, hosp
     assert content(copy) == before
 
 
-@pytest.mark.parametrize("name", [*ENGINE, SIZES, *TEXT, *TOKENS])
+@pytest.mark.parametrize("name", [*ENGINE, *TEXT, *TOKENS])
 def test_a_file_changed_at_the_same_size_is_made_again_and_misleads_nobody(
     copy: Path, hospital: Path, name: str
 ) -> None:
@@ -416,7 +415,6 @@ HELD = {
     "split": (1, ["individuals.parquet: individual_id, individual, unit, split, num_documents"]),
     "spans": (1, ["spans.parquet: document, doc_id, start, end, label, detector, score"]),
     "index": (3, ["ngrams_2.parquet: left, right, support", "words.parquet: word, support, occurrences"]),
-    "text-sizes": (1, ["text_sizes.parquet: num_bytes, zlib_bytes"]),
     "words": (1, ["word_ends.bin", "words.bin"]),
     "word-spans": (1, ["span_ends.bin", "span_firsts.bin"]),
     "token-ids": (
@@ -442,7 +440,7 @@ HELD = {
 
 def test_what_an_artefact_holds_changes_with_the_number_of_its_format_only(finished: Path) -> None:
     found: dict[str, tuple[int, list[str]]] = {}
-    for name in ("split", "spans", "index", SIZES, *TEXT, "tokens/toy/audit"):
+    for name in ("split", "spans", "index", *TEXT, "tokens/toy/audit"):
         manifest = read_manifest(finished / name)
         columns = {
             ".parquet": lambda path: pq.read_schema(path).names,
@@ -569,7 +567,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped_and_gives_the_same_bytes(
     assert sorted(path.name for path in (tmp_path / "run").glob("[!.]*")) == ["index", "job.json", "spans", "split"]
     recorder = run(values)
     assert recorder.up_to_date == ["split", "spans", "index"]
-    assert recorder.made == ["index-joint", SIZES, *TEXT, *TOKENS]
+    assert recorder.made == ["index-joint", *TEXT, *TOKENS]
     assert content(tmp_path / "run") == content(finished)
 
 

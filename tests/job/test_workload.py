@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from fixtures.models import toy_model, toy_tokenizer
 
@@ -14,6 +15,7 @@ from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.extraction import ExtractedModel
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.core.artifact import read_manifest
+from reticent.core.manifest import FORMATS
 from reticent.core.progress import Progress
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import open_tokens
@@ -188,6 +190,14 @@ def test_how_far_a_step_is_never_goes_back(run: Run) -> None:
         assert shares == sorted(shares), name
         assert max(shares) <= 1.0
     assert max(seen["measures/clm/clm/epoch-0001"]) == 1.0
+
+
+def test_sizes_of_texts_are_made_for_the_audit_alone(run: Run) -> None:
+    manifest = read_manifest(run.folder / TEXT_SIZES)
+    assert (manifest.kind, manifest.kind_format) == ("text-sizes", FORMATS["text-sizes"]) == ("text-sizes", 1)
+    (file,) = manifest.files
+    assert pq.read_schema(run.folder / TEXT_SIZES / file).names == ["num_bytes", "zlib_bytes"]
+    assert (run.folder / TEXT_SIZES).stat().st_mtime > (run.folder / "tokens/clm/train").stat().st_mtime
 
 
 @pytest.mark.parametrize("objective", ["clm", "mlm"])

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.json_form import to_json
+from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import TEXT_SIZES, audit_config, needs_text_sizes, open_auditor, own_tokens
 from reticent.job.cost_model import scoring_work, work_of_measurement
@@ -42,10 +43,29 @@ TASKS = {
 
 def base_steps(run: Run) -> Iterator[Step]:
     """Yield the steps of the base models. They come before the trainings: data that does not fit a base model is found
-    before hours of training, and the speed of scoring is known for the expected end.
+    before hours of training, and the speed of scoring is known for the expected end. What else their attacks compare
+    with comes first: the sizes of texts.
     """
+    if needs_text_sizes(run):
+        inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
+        sizes = Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs)
+        yield Step.of(sizes, partial(_build_sizes, run))
     for model in run.job.model:
         yield from _steps(run, model, measurements_of(run.job, model)[:1])
+
+
+def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    from reticent.engine.text_sizes import write_text_sizes
+
+    with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
+        counts["documents"] = write_text_sizes(
+            folder,
+            run.corpus,
+            run.individuals,
+            (MEMBERS, HELDOUT),
+            num_threads=run.job.num_threads,
+            progress=advance,
+        )
 
 
 def measure_steps(run: Run) -> Iterator[Step]:

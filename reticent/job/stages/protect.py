@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
-from reticent.job.auditing import TEXT_SIZES, needs_text_sizes
 from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
@@ -56,14 +55,7 @@ class _Variant:
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the pass over the text, one for each artefact ``tokens/MODEL/VARIANT``, and one for the sizes
-    of texts where they are needed.
-    """
-    if needs_text_sizes(run):
-        inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
-        yield Step.of(
-            Artefact(TEXT_SIZES, "text-sizes", {"splits": [MEMBERS, HELDOUT]}, inputs), partial(_build_sizes, run)
-        )
+    """Yield the step of the pass over the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
     if run.job.model:
         yield _text_step(run)
     for model in run.job.model:
@@ -233,20 +225,6 @@ def _warn_of_policy(run: Run, model: ModelSection, counts: dict[str, Any]) -> No
         run.progress.warn(
             f"{model.name} is a masked model, which predicts a word from those after it too: "
             "policy last protects one direction only; use all"
-        )
-
-
-def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    from reticent.engine.text_sizes import write_text_sizes
-
-    with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
-        counts["documents"] = write_text_sizes(
-            folder,
-            run.corpus,
-            run.individuals,
-            (MEMBERS, HELDOUT),
-            num_threads=run.job.num_threads,
-            progress=advance,
         )
 
 
