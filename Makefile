@@ -46,7 +46,7 @@ test-slow: setup
 
 test-detectors: setup
 	$(UV) install --python $(BIN)/python -q --group detectors
-	$(BIN)/pytest tests/detect/test_ner.py tests/engine/test_frames.py $(PYTEST_ARGS)
+	$(BIN)/pytest tests/detect/test_ner.py tests/detect/test_in_pipelines.py tests/engine/test_frames.py $(PYTEST_ARGS)
 
 test-rust:
 	cargo test --release --locked
