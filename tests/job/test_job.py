@@ -153,7 +153,7 @@ MODEL = {"name": "a", "base": "b", "objective": "mlm", "recipes": ["mlm"]}
         ({"detect": {"spacy": "en_core_web_sm"}}, r'detect\.spacy is given, but "spacy" is not among'),
         ({"detect": {"lists": {"CITY": "c.txt"}}}, r'detect\.gazetteer is given, but "gazetteer" is not among'),
         ({"detect": {"rules": {"colour": "red"}}}, r"detector rules has no option 'colour' \(detect\.rules\.colour\)"),
-        ({"detect": {"detectors": ["rules", "rules"]}}, "a detector stands twice"),
+        ({"detect": {"detectors": ["rules", "rules"]}}, "a detector is listed twice"),
         ({"detect": {"on_error": "skip"}}, r"detect\.on_error: expected 'stop' or 'quarantine'"),
         ({"seed": -1}, r"seed: expected greater than or equal to 0"),
         ({"model": [{**MODEL, "base": None}]}, "give either base or foundation"),
