@@ -24,7 +24,7 @@ def training_dependencies(
     """
     recipe, settings = run.job.recipe(training.recipe), run.job.training(training.model)
     seed = run.job.seed if training.seed is None else training.seed
-    tokens = tokens or f"tokens/{training.model.name}/{recipe.tokens}"
+    tokens = tokens or f"tokens/{training.model.name}/{run.job.tokens(training.recipe)}"
     read = {"tokens": run.fingerprints.of(tokens)} if recipe.uses_flags else {"text": run.fingerprints.of_text(tokens)}
     config = {**settings.cache_key(private=recipe.private), "recipe": recipe.to_dict(), "seed": seed}
     return config, {**read, **run.base_input(training.model)}

@@ -16,14 +16,14 @@ from reticent.engine.store import TokenStore, open_tokens
 from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 from reticent.job.artefact import Artefact, Step
 from reticent.job.maker import make
+from reticent.job.rewritten import REWRITTEN
 
 if TYPE_CHECKING:
+    from reticent.engine.protect import Policy
     from reticent.job.run import Run
 
 __all__ = ["check_text", "text_check_of_flags"]
 
-#: Tokens of original text -> the sides whose documents they hold, and the sides that shape their protection.
-ORIGINAL = {"train": (MEMBERS,), "audit": (MEMBERS, HELDOUT)}
 #: Folders beside them that are no tokens of their own.
 SHARED = ("ids", "gaps")
 KIND, FILE = "text-check", "check.json"
@@ -53,10 +53,23 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
         for path in sorted(made):
             require_kind(path, "tokens")
             name = f"tokens/{model.name}/{path.name}"
-            found[name] = reader.check(name, path.name) if path.name in ORIGINAL else None
+            original = _original(run, path.name)
+            found[name] = reader.check(name, *original) if original else None
     if not found:
         raise ArtifactError(f"{run.folder}: no protected tokens to check; give protect a --model")
     return found
+
+
+def _original(run: Run, variant: str) -> tuple[tuple[str, ...], Policy] | None:
+    """The sides whose documents tokens of original text are of, and that shape their protection, and the policy; None
+    for tokens of another text.
+    """
+    if variant == "audit":
+        return (MEMBERS, HELDOUT), run.policy
+    policies = {run.job.tokens(name): run.job.protection(name) for model in run.job.model for name in model.recipes}
+    policies = {name: policy for name, policy in policies.items() if not name.startswith(tuple(REWRITTEN))}
+    policies["train"] = run.policy
+    return ((MEMBERS,), policies[variant]) if variant in policies else None
 
 
 class _Reader:
@@ -66,8 +79,8 @@ class _Reader:
         self._run = run
         self._text: CheckedText | None = None
 
-    def check(self, name: str, variant: str) -> TextCheck:
-        run, splits = self._run, ORIGINAL[variant]
+    def check(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
+        run = self._run
         place = f"{KIND}/{name.removeprefix('tokens/')}"
         inputs = {
             "corpus": run.corpus.fingerprint(),
@@ -75,10 +88,10 @@ class _Reader:
             "spans": run.fingerprints.of("spans"),
             "tokens": run.fingerprints.of(name),
         }
-        config = {**run.job.protect.model_dump(), "surface": run.job.index.surface}
+        config = {**policy.model_dump(), "surface": run.job.index.surface}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            check = self._verified(name, splits)
+            check = self._verified(name, splits, policy)
             if not check.holds:
                 raise ArtifactError(f"{name}: {check.failure()}")
             (folder / FILE).write_text(json.dumps(check.to_dict(), indent=1))
@@ -87,7 +100,7 @@ class _Reader:
         make(run, Step.of(Artefact(place, KIND, config, inputs), build))
         return _read(run.folder / place / FILE)
 
-    def _verified(self, name: str, splits: tuple[str, ...]) -> TextCheck:
+    def _verified(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
         from reticent.engine.detect.spans import SpanReader
 
         run = self._run
@@ -98,7 +111,7 @@ class _Reader:
             return verify_tokens(
                 open_tokens(run.folder / name),
                 self._text,
-                policy=run.policy,
+                policy=policy,
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
@@ -114,7 +127,7 @@ def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bo
     """
     from reticent.core.artifact import read_manifest
 
-    if Path(name).name not in ORIGINAL:
+    if _original(run, Path(name).name) is None:
         return "flags not checked against the text: that of these tokens was rewritten", True
     place = run.folder / KIND / name.removeprefix("tokens/")
     check = None

@@ -44,7 +44,7 @@ def training_tokens(
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. Their tokens are in ``folder`` while needed.
     """
-    store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{recipe.tokens}"))
+    store = open_tokens(run.folder / (of.tokens if of else f"tokens/{model.name}/{run.job.tokens(recipe.name)}"))
     if recipe.context != "surrogate":
         yield store, None
         return
@@ -60,7 +60,7 @@ def training_tokens(
         splits=(MEMBERS,),
         index=of.index() if of else open_index(run.folder / "index"),
         spans=SpanReader(run.folder / "spans"),
-        policy=run.policy,
+        policy=run.job.protection(recipe.name),
         by_category=True,
         num_threads=run.job.num_threads,
     )
@@ -124,7 +124,7 @@ def verify_training(
     recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
     try:  # flags that were changed in between would be drawn again as they are
-        tokens = _fingerprint(run.folder / "tokens" / model.name / recipe.tokens)
+        tokens = _fingerprint(run.folder / "tokens" / model.name / run.job.tokens(recipe.name))
     except ArtifactError as error:
         mismatches.append(str(error))
     if (ledger.parent / MANIFEST).exists():
@@ -144,7 +144,8 @@ def verify_training(
         training_tokens(run, model, recipe, Path(place), num_epochs) as (store, epoch_store),
     ):
         verdict = verify_ledger(content, epoch_store or store, recipe, settings=settings, progress=progress)
-        flags, are_those = _text_check_of_flags(run, f"tokens/{model.name}/{recipe.tokens}", recipe, store, epoch_store)
+        name = f"tokens/{model.name}/{run.job.tokens(recipe.name)}"
+        flags, are_those = _text_check_of_flags(run, name, recipe, store, epoch_store)
     verdict.mismatches[:0] = mismatches if are_those else [*mismatches, flags]
     return replace(verdict, flags=flags)
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from reticent.core.errors import PolicyError
 from reticent.core.section import Section
+from reticent.engine.protect import Policy
 from reticent.engine.schema import DIRECT, INDIRECT
 
 __all__ = ["DROPPED", "RECIPES", "Objective", "Recipe", "RecipeChanges", "custom_recipe", "get_recipe"]
@@ -19,6 +20,8 @@ Objective = Literal["mlm", "clm"]
 
 #: Flag bit of a token that the goldfish loss drops. Set when training starts; no store on disk has it.
 DROPPED: Final = 4
+#: Fields of a policy that a recipe may have for itself.
+PROTECTION: Final = {"k", "n", "policy"}
 #: The names of flags in a job file.
 FLAGS: Final = {"direct": DIRECT, "indirect": INDIRECT}
 
@@ -153,11 +156,18 @@ class RecipeChanges(Section):
         default=None, description="shares of the drawn words that are masked, replaced at random, kept; mlm only"
     )
     private: bool | None = Field(default=None, description="DP-SGD")
+    k: int | None = Field(default=None, description="protect.k of this recipe alone; so n and policy")
+    n: int | None = None
+    policy: Literal["all", "last", "cover", "paper"] | None = None
 
     def named(self, name: str) -> Recipe:
         """Return the recipe under this name; raises as :func:`custom_recipe`."""
-        given = self.model_dump(exclude={"base"}, exclude_unset=True, exclude_none=True)
+        given = self.model_dump(exclude={"base", *PROTECTION}, exclude_unset=True, exclude_none=True)
         return custom_recipe(name, self.base, given)
+
+    def protection(self, policy: Policy) -> Policy:
+        """Return the protection of its tokens: ``policy`` with its own k, n and policy; checked as a policy is."""
+        return Policy(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
 def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:

@@ -298,7 +298,7 @@ def test_a_job_for_ones_own_documents_and_models() -> None:
     ("settings", "said"),
     [
         ({"seeds": []}, "train.seeds"),
-        ({"seeds": [0, 1, 0]}, "a seed stands twice"),
+        ({"seeds": [0, 1, 0]}, "a seed is listed twice"),
         ({"seeds": [-1]}, r"train\.seeds\.0: .* 0, got -1"),
         ({"checkpoint_epochs": [4, 4]}, "increasing"),
         ({"checkpoint_epochs": [8, 4]}, "increasing"),

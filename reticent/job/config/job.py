@@ -94,9 +94,12 @@ class Job(Section):
             require_name(name, "recipes")
             try:
                 self.recipe(name)
+                own = self.protection(name)
             except ValueError as error:
                 where = "" if str(error).startswith("recipes.") else f"recipes.{name}.base: "
                 raise ValueError(f"{where}{error}") from None
+            if own.n > self.index.max_n:
+                raise ValueError(f"recipes.{name}.n = {own.n} needs index.max_n >= {own.n}, got {self.index.max_n}")
         for model in self.model:
             for name in model.recipes:
                 try:
@@ -136,6 +139,16 @@ class Job(Section):
         if own is not None:
             return own.named(name)
         return get_recipe(name, also=self.recipes)
+
+    def protection(self, recipe: str) -> Policy:
+        """Return how the tokens of a recipe are protected: as `protect` says, but for what the recipe's table sets."""
+        own = self.recipes.get(recipe)
+        return self.protect if own is None else own.protection(self.protect)
+
+    def tokens(self, recipe: str) -> str:
+        """Return the name of the tokens that a recipe is trained on; recipes of one protection and text share them."""
+        name, own = self.recipe(recipe).tokens, self.protection(recipe)
+        return name if own == self.protect else f"{name}-k{own.k}-n{own.n}-{own.policy}"
 
     def training(self, model: ModelSection) -> TrainConfig:
         """Return the job's training settings, with the changes of the model's own table."""

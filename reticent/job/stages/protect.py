@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING, Any
 from reticent.audit.membership.names import USER_INFERENCE
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.job.artefact import Artefact, Outputs, Step
+from reticent.job.rewritten import REWRITTEN
 from reticent.job.stages.index import INDEXES
 
 if TYPE_CHECKING:
     from reticent.engine.ngrams import NgramIndex
-    from reticent.engine.pseudonymize import Style
+    from reticent.engine.protect import Policy
     from reticent.engine.rewrite import TextStyle
     from reticent.engine.split import Individuals
     from reticent.job.config import ModelSection
     from reticent.job.run import Run
 
-__all__ = ["REWRITTEN", "digest_of", "protect_steps", "view_inputs", "write_view_of"]
-
-#: Tokens of the members' documents in another style than the original's.
-REWRITTEN: dict[str, Style] = {"train-pseudonymised": "x", "train-tag": "tag"}
+__all__ = ["digest_of", "protect_steps", "view_inputs", "write_view_of"]
 
 #: Below this share of words that stay usable as targets, a run warns.
 LITTLE_RETENTION = 0.4
@@ -52,6 +50,8 @@ class _Variant:
     index: str = "index"
     splits: tuple[str, ...] = (MEMBERS,)
     style: TextStyle | None = None
+    #: None: that of the job.
+    policy: Policy | None = None
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
@@ -115,19 +115,20 @@ def digest_of(tokenizer: str) -> str:
 
 
 def _variants(run: Run, model: ModelSection) -> Iterator[_Variant]:
-    needed = {run.job.recipe(recipe).tokens for recipe in model.recipes}
     yield _Variant("train")
     yield _Variant("audit", "index-joint", (MEMBERS, HELDOUT))
-    for name, style in REWRITTEN.items():
-        if name in needed:
-            yield _Variant(name, style=style)
+    own = {run.job.tokens(recipe): recipe for recipe in model.recipes}
+    for name, recipe in sorted(own.items()):
+        if name != "train":
+            style = REWRITTEN.get(run.job.recipe(recipe).tokens)
+            yield _Variant(name, style=style, policy=run.job.protection(recipe))
     if "lowercase" in run.job.audit.attacks:
         yield _Variant("lowercase", "index-joint", (MEMBERS, HELDOUT), "lower")
 
 
 def _artefact(run: Run, model: ModelSection, variant: _Variant, tokenizer: str) -> Artefact:
     config = {
-        **run.job.protect.model_dump(),
+        **(variant.policy or run.policy).model_dump(),
         "splits": list(variant.splits),
         "style": variant.style,
         "tokenizer": digest_of(tokenizer),
@@ -155,9 +156,10 @@ def write_view_of(
     individuals: Individuals,
     splits: tuple[str, ...],
     index: NgramIndex,
+    policy: Policy,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view of the documents of these splits, as the job protects them by an index; returns its counts."""
+    """Write the view of the documents of these splits, protected by an index and a policy; returns its counts."""
     from reticent.core.artifact import read_manifest
     from reticent.engine.views import write_view
 
@@ -170,7 +172,7 @@ def write_view_of(
         individuals,
         splits=splits,
         index=index,
-        policy=run.policy,
+        policy=policy,
         num_threads=run.job.num_threads,
         progress=progress,
     )
@@ -181,14 +183,14 @@ def _build_view(run: Run, model: ModelSection, variant: _Variant, folder: Path, 
     from reticent.engine.store import open_tokens
     from reticent.engine.verify import TextSample
 
-    index = run.index(variant.index)
+    index, policy = run.index(variant.index), variant.policy or run.policy
     with run.progress.task(f"protect {variant.name} tokens", run.corpus.num_documents, "documents") as advance:
-        counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, advance))
+        counts.update(write_view_of(run, model, folder, run.individuals, variant.splits, index, policy, advance))
     sample = TextSample(run.corpus, run.individuals, variant.splits, run.job.seed)
-    checked = sample.require(open_tokens(folder), run.policy, run.numbered.spans, index)
+    checked = sample.require(open_tokens(folder), policy, run.numbered.spans, index)
     counts["text_check"] = checked.to_dict()
-    if variant.name == "train":
-        _warn_of_policy(run, model, counts)
+    if variant.splits == (MEMBERS,):
+        _warn_of_policy(run, model, policy, counts)
 
 
 def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path, counts: dict[str, Any]) -> None:
@@ -203,7 +205,7 @@ def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path,
             run.individuals,
             run.tokenizer_of(model),
             splits=variant.splits,
-            policy=run.policy,
+            policy=variant.policy or run.policy,
             index=None if lower else run.index(variant.index),
             spans=None if lower else SpanReader(run.folder / "spans"),
             style=variant.style,
@@ -213,8 +215,7 @@ def _build_store(run: Run, model: ModelSection, variant: _Variant, folder: Path,
     counts.update(written)
 
 
-def _warn_of_policy(run: Run, model: ModelSection, counts: dict[str, Any]) -> None:
-    settings = run.job.protect
+def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
     if counts["retention"] < LITTLE_RETENTION:
         run.progress.warn(
             f"only {counts['retention']:.0%} of the words stay usable as targets "

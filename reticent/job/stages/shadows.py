@@ -28,7 +28,8 @@ from reticent.job.artefact import Artefact, Step
 from reticent.job.auditing import audit_config, open_auditor
 from reticent.job.cost_model import shadow_work
 from reticent.job.dependencies import privacy_of, training_dependencies
-from reticent.job.stages.protect import REWRITTEN, digest_of, view_inputs, write_view_of
+from reticent.job.rewritten import REWRITTEN
+from reticent.job.stages.protect import digest_of, view_inputs, write_view_of
 from reticent.job.trainings import Measurement, Training
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Shadow:
     @property
     def tokens(self) -> str:
         """Name of the artefact of its tokens, which recipes share."""
-        return f"tokens/{self.model.name}/{self.run.job.recipe(self.recipe).tokens}-shadow-{self.number:02d}"
+        return f"tokens/{self.model.name}/{self.run.job.tokens(self.recipe)}-shadow-{self.number:02d}"
 
     @property
     def style(self) -> Style | None:
@@ -115,7 +116,7 @@ class Shadow:
         """Return its tokens; beside corpus, split and spans they depend on the draw."""
         run, job = self.run, self.run.job
         config = {
-            **job.protect.model_dump(),
+            **job.protection(self.recipe).model_dump(),
             **job.index.model_dump(),
             "splits": [MEMBERS],
             "style": self.style,
@@ -195,7 +196,8 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
 
     run, splits = shadow.run, (MEMBERS,)
     if shadow.style is None:
-        written = write_view_of(run, shadow.model, folder, shadow.individuals, splits, shadow.index(folder))
+        policy, index = run.job.protection(shadow.recipe), shadow.index(folder)
+        written = write_view_of(run, shadow.model, folder, shadow.individuals, splits, index, policy)
         run.invalidate("index-joint", "numbered")  # their memory, while models are trained
         counts.update(written)
         return
@@ -205,7 +207,7 @@ def _build_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
         shadow.individuals,
         run.tokenizer_of(shadow.model),
         splits=splits,
-        policy=run.policy,
+        policy=run.job.protection(shadow.recipe),
         index=shadow.index(folder),
         spans=SpanReader(run.folder / "spans"),
         style=shadow.style,

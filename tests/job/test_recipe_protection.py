@@ -1,0 +1,100 @@
+"""A recipe with its own k, n and policy: its tokens are those of a job that protects everything so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fixtures.jobs import Values, changed, make_hospital, run, values_of
+from fixtures.models import toy_model, toy_tokenizer
+
+from reticent.core.errors import ReticentError
+from reticent.engine.store import open_tokens
+from reticent.job.config import parse_job
+from reticent.job.run import Run
+from reticent.job.stages.shadows import shadows_of
+from reticent.job.text_checks import check_text
+from reticent.job.training_tokens import verify_training
+from reticent.trainer.export import write_model
+from reticent.trainer.models import load_tokenizer
+from reticent.trainer.recipes import get_recipe
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OWN = "train-k5-n1-all"
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
+    base = hospital / "bert"
+    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
+    values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8}
+    values["recipes"] = {
+        "strict": {"base": "ppmlm", "k": 5, "n": 1, "policy": "all"},
+        "tagged": {"base": "ppmlm", "context": "tag", "k": 5, "n": 1, "policy": "all"},
+        "same": {"base": "ppmlm", "k": 3},
+    }
+    values["model"][0]["recipes"] = ["ppmlm", "strict", "tagged", "same"]
+    run(values)
+    return values
+
+
+def test_tokens_of_a_recipe_are_those_of_a_job_with_its_protection(values: Values, tmp_path: Path) -> None:
+    other = changed(values, out=str(tmp_path / "run"), protect__k=5, protect__n=1, protect__policy="all", recipes={})
+    other["model"][0]["recipes"] = ["ppmlm"]
+    run(other)
+    tokens = Path(values["out"]) / "tokens/toy"
+    found, expected, usual = (
+        open_tokens(path) for path in (tokens / OWN, tmp_path / "run/tokens/toy/train", tokens / "train")
+    )
+    assert found.flags_fingerprint() == expected.flags_fingerprint()
+    np.testing.assert_array_equal(found.ngram_starts, expected.ngram_starts)
+    assert found.flags_fingerprint() != usual.flags_fingerprint()
+    assert found.text_fingerprint() == usual.text_fingerprint()
+    assert {path.name for path in tokens.iterdir() if not path.name.startswith(".")} == {
+        *("ids", "gaps", "train", "audit", OWN, "train-tag-k5-n1-all")
+    }
+
+
+def test_another_protection_of_a_recipe_makes_its_tokens_alone(values: Values, tmp_path: Path) -> None:
+    recipes = {**values["recipes"], "strict": {"base": "ppmlm", "k": 4, "n": 2, "policy": "last"}}
+    shutil.copytree(values["out"], tmp_path / "run")
+    recorder = run({**values, "recipes": recipes, "out": str(tmp_path / "run")})
+    assert recorder.made == ["tokens/toy/train-k4-n2-last"]
+
+
+def test_a_training_uses_the_tokens_of_its_recipe_and_its_ledger_is_verified_by_them(values: Values) -> None:
+    job = Run(parse_job(values))
+    job.execute("train")
+    folder = Path(values["out"]) / "models/toy"
+    for recipe in ("ppmlm", "strict", "same"):
+        verdict = verify_training(job, "toy", recipe, folder / recipe / "ledger.json")
+        assert verdict.mismatches == []
+        assert "0 violations" in verdict.flags
+    checks = check_text(job)
+    assert set(checks) == {f"tokens/toy/{name}" for name in ("train", "audit", OWN, "train-tag-k5-n1-all")}
+    assert checks["tokens/toy/train-tag-k5-n1-all"] is None
+    assert all(check.holds for check in checks.values() if check is not None)
+
+
+def test_shadows_of_a_recipe_have_its_protection(values: Values) -> None:
+    job = parse_job({**values, "audit": {"shadow": {"recipes": ["strict", "same"], "num_shadows": 4}}})
+    names = {shadow.recipe: shadow.tokens for shadow in shadows_of(Run(job)) if shadow.number == 0}
+    assert names == {"strict": f"tokens/toy/{OWN}-shadow-00", "same": "tokens/toy/train-shadow-00"}
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"n": 3}, r"recipes\.strict\.n = 3 needs index\.max_n >= 3, got 2"),
+        ({"k": 1}, "k"),
+        ({"policy": "none"}, "policy"),
+    ],
+)
+def test_a_protection_that_cannot_be_is_refused(values: Values, own: Values, says: str) -> None:
+    with pytest.raises(ReticentError, match=says):
+        parse_job({**values, "recipes": {**values["recipes"], "strict": {"base": "ppmlm", **own}}})
